@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -20,11 +20,12 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("catalog", &["types", "sim", "wire", "model", "spec"]),
     ("abi", &[]),
     ("ipc", &[]),
-    ("client", &["ipc"]),
-    ("libibverbs", &["types", "wire", "abi", "client", "ipc"]),
+    ("shm-transport", &["types", "ipc"]),
+    ("client", &["ipc", "shm-transport"]),
+    ("libibverbs", &["types", "wire", "abi", "client", "ipc", "shm-transport"]),
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
-    ("engine", &["types", "sim", "model", "spec", "fabric", "catalog", "ipc"]),
+    ("engine", &["types", "sim", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
     ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel"]),
 ];
 /// Crates that must not contain `unsafe`.

@@ -1,21 +1,50 @@
-//! Guarded reads of the engine's tables, before the posting thread moves data ([`crate::memory_spans`]).
+//! This process as a party of the data plane ([`softband_shm_transport`]): its mappings, and the
+//! types of the data plane for it.
 
-use crate::epoch_slots::{self, EpochSlot};
-use crate::session::header;
+use crate::fork::own_number;
+use crate::session::{header, thread_pointer};
 use crate::shared_memory;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
-use softband_ipc::tables::{KeyEntry, QPS, QpEntry, Tables, key_index, shared_queue_of};
+use softband_ipc::layout::{EPOCH_SLOTS, LineOf};
+use softband_shm_transport::epoch_slots::{EpochSlot, Owners};
+use softband_shm_transport::platform::Platform;
+use softband_shm_transport::tables::{KeyEntry, Tables};
+use softband_shm_transport::{receive_queue, remote_cqe_ring, rq_consumer_lock, tables_guard};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
+static OWNERS: Owners = Owners::new();
 /// Value of `withdrawn` in the tables at this process's last sweep.
 static SWEPT: AtomicU32 = AtomicU32::new(0);
 /// Set during a sweep, which one thread at a time runs.
 static SWEEPING: AtomicBool = AtomicBool::new(false);
 /// Longest wait of a sweep for transfers of other threads. Only a stopped thread takes this long.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// This process.
+#[derive(Clone, Copy, Default)]
+pub struct Here;
+
+pub type TablesGuard = tables_guard::TablesGuard<Here>;
+pub type PendingGuard = tables_guard::PendingGuard<Here>;
+pub type ReceiveQueue = receive_queue::ReceiveQueue<Here>;
+pub type Front<'a> = receive_queue::Front<'a, Here>;
+pub type RqConsumerLock<'a> = rq_consumer_lock::RqConsumerLock<'a, Here>;
+pub type RemoteCqeRing = remote_cqe_ring::RemoteCqeRing<Here>;
+
+/// Begins a transfer ([`tables_guard::guard_tables`]).
+#[inline(always)]
+pub fn guard_tables() -> Option<TablesGuard> {
+    tables_guard::guard_tables()
+}
+
+/// Begins a transfer for callers that take a lock next ([`tables_guard::announce`]).
+#[inline(always)]
+pub fn announce() -> Option<PendingGuard> {
+    tables_guard::announce()
+}
 
 /// Maps the file of tables that the engine sent.
 pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
@@ -31,49 +60,87 @@ pub(crate) fn map(file: &OwnedFd) -> rustix::io::Result<()> {
 /// the tables anew when it attaches.
 pub(crate) fn forget() {
     SWEEPING.store(false, Ordering::Release);
-    epoch_slots::forget();
+    OWNERS.forget();
     shared_memory::forget_peers();
     TABLES.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// Permission to read the tables: valid entries stay valid while this lives. Take locks of queues
-/// before it, not under it.
-pub struct TablesGuard {
-    tables: &'static Tables,
-    _slot: EpochSlot,
-}
-
-/// Begins a transfer.
-#[inline]
-pub fn guard_tables() -> Option<TablesGuard> {
-    Some(TablesGuard::new(tables()?, EpochSlot::take::<true>()))
-}
-
-/// The announcement of a guard: this thread will read the tables soon.
-pub struct PendingGuard {
-    tables: &'static Tables,
-    slot: EpochSlot,
-}
-
-/// Begins a transfer for callers that take a lock next. The lock's locked instruction serves both.
-#[inline(always)]
-pub fn announce() -> Option<PendingGuard> {
-    Some(PendingGuard { tables: tables()?, slot: EpochSlot::take::<false>() })
-}
-
-impl PendingGuard {
-    /// Returns the guard after the caller took the lock. The lock has
-    /// executed a locked instruction in this thread, unless the process is single-threaded.
+impl Platform for Here {
     #[inline(always)]
-    pub fn guard_after_lock(self) -> TablesGuard {
-        TablesGuard::new(self.tables, self.slot)
+    fn own_number() -> u32 {
+        own_number()
     }
-}
 
-#[inline]
-fn tables() -> Option<&'static Tables> {
-    // SAFETY: only `map` sets it. The mapping is never undone, and the tables consist of atomics.
-    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+    fn is_attached_process() -> bool {
+        crate::fork::is_attached_process()
+    }
+
+    #[inline(always)]
+    fn thread() -> u64 {
+        thread_pointer() as u64
+    }
+
+    #[inline(always)]
+    fn is_single_threaded() -> bool {
+        crate::single_threaded::is_single_threaded()
+    }
+
+    fn note_several_threads() {
+        crate::single_threaded::forget();
+    }
+
+    fn is_gone(pid: u32) -> bool {
+        rustix::process::Pid::from_raw(pid as i32).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    }
+
+    #[inline]
+    fn now_ps() -> u64 {
+        crate::now_ps()
+    }
+
+    fn yield_now() {
+        std::thread::yield_now();
+    }
+
+    #[inline(always)]
+    fn epoch_slots() -> &'static [LineOf<AtomicU64>; EPOCH_SLOTS] {
+        &header().epoch_slots
+    }
+
+    #[inline(always)]
+    fn owners() -> &'static Owners {
+        &OWNERS
+    }
+
+    #[inline(always)]
+    fn tables() -> Option<&'static Tables> {
+        // SAFETY: only `map` sets it. The mapping is never undone, and the tables consist of atomics.
+        unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+    }
+
+    #[inline(always)]
+    fn swept() -> &'static AtomicU32 {
+        &SWEPT
+    }
+
+    #[cold]
+    fn sweep(tables: &'static Tables, own: &EpochSlot) {
+        sweep(tables, own);
+    }
+
+    #[inline]
+    fn alias(entry: &KeyEntry, key: u32, address: u64) -> Option<*mut u8> {
+        shared_memory::alias(entry, key, address)
+    }
+
+    fn map_part(file: u32, offset: u64, bytes: usize) -> Option<*mut u8> {
+        shared_memory::map_part(file, offset, bytes)
+    }
+
+    unsafe fn unmap_part(base: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { shared_memory::unmap_part(base, bytes) };
+    }
 }
 
 /// Unmaps regions that are no longer registered, after all threads of this process have stopped
@@ -84,7 +151,7 @@ fn sweep(tables: &'static Tables, own: &EpochSlot) {
         return;
     }
     SWEPT.store(tables.withdrawn.load(Ordering::Acquire), Ordering::Relaxed);
-    let is_valid = |key, serial| region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial);
+    let is_valid = |key, serial| tables_guard::region_of(tables, key).is_some_and(|region| region.serial.load(Ordering::Relaxed) == serial);
     let (gone, former) = (shared_memory::gone(is_valid), shared_memory::take_former());
     if !gone.is_empty() || !former.is_empty() {
         let deadline = Instant::now() + GRACE;
@@ -108,91 +175,4 @@ fn has_ended(slot: &AtomicU64, deadline: Instant) -> bool {
         std::thread::yield_now();
     }
     true
-}
-
-#[inline]
-fn region_of(tables: &'static Tables, key: u32) -> Option<&'static KeyEntry> {
-    let entry = &tables.keys[key_index(key)?];
-    (key != 0 && entry.key.load(Ordering::SeqCst) == key).then_some(entry)
-}
-
-impl TablesGuard {
-    #[inline(always)]
-    fn new(tables: &'static Tables, slot: EpochSlot) -> Self {
-        if tables.withdrawn.load(Ordering::Relaxed) != SWEPT.load(Ordering::Relaxed) {
-            sweep(tables, &slot);
-        }
-        Self { tables, _slot: slot }
-    }
-
-    /// Returns the queue pair at this entry, if the entry still belongs to it.
-    #[inline]
-    pub fn queue_pair(&self, index: u32, qpn: u32) -> Option<&'static QpEntry> {
-        let entry = &self.tables.qps[(index as usize).min(QPS - 1)];
-        // A child of a fork may hold its parent's queue pairs, but does not own them.
-        let is_own = entry.pid.load(Ordering::Relaxed) == crate::fork::own_number();
-        (qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && is_own).then_some(entry)
-    }
-
-    /// Returns the peer of `of`, if the peer is connected to `of`.
-    #[inline]
-    pub fn peer(&self, of: &QpEntry) -> Option<&'static QpEntry> {
-        let peer = of.peer.load(Ordering::Acquire).checked_sub(1)?;
-        let entry = self.tables.qps.get(peer as usize)?;
-        let same = |a: &AtomicU32, b: &AtomicU32| a.load(Ordering::SeqCst) == b.load(Ordering::SeqCst);
-        let is_it = entry.qpn.load(Ordering::SeqCst) != 0 && same(&entry.qpn, &of.dest_qpn) && same(&entry.dest_qpn, &of.qpn);
-        is_it.then_some(entry)
-    }
-
-    /// Returns a number that changes with each change of multicast membership.
-    #[inline]
-    pub fn groups_version(&self) -> u32 {
-        self.tables.groups.load(Ordering::SeqCst)
-    }
-
-    /// Returns the queue pair that receives datagrams for this address, if this entry holds it.
-    #[inline]
-    pub fn datagram_receiver(&self, index: u32, lid: u16, qpn: u32) -> Option<&'static QpEntry> {
-        let entry = self.tables.qps.get(index as usize)?;
-        let is_it = qpn != 0 && entry.qpn.load(Ordering::SeqCst) == qpn && lid != 0 && entry.lid.load(Ordering::SeqCst) == u32::from(lid);
-        is_it.then_some(entry)
-    }
-
-    /// Returns the entry whose receive queue a queue pair uses: its own, or its SRQ.
-    #[inline]
-    pub fn receives_of(&self, of: &'static QpEntry) -> Option<&'static QpEntry> {
-        let Some(shared) = of.srq.load(Ordering::Acquire).checked_sub(1) else { return Some(of) };
-        let entry = self.tables.qps.get(shared as usize)?;
-        shared_queue_of(entry.qpn.load(Ordering::SeqCst)).map(|_| entry)
-    }
-
-    /// Returns the entry of the SRQ that a message for `target` names, if both have the same XRC
-    /// domain.
-    pub fn queue_of_domain(&self, index: u32, number: u32, target: &QpEntry) -> Option<&'static QpEntry> {
-        let entry = self.tables.qps.get(index as usize)?;
-        let xrcd = target.xrcd.load(Ordering::SeqCst);
-        let is_it = xrcd != 0 && entry.xrcd.load(Ordering::SeqCst) == xrcd && entry.dest_qpn.load(Ordering::SeqCst) == number;
-        shared_queue_of(entry.qpn.load(Ordering::SeqCst)).filter(|_| is_it).map(|_| entry)
-    }
-
-    /// Returns the entry of a key, if the key has a region.
-    pub(crate) fn region(&self, key: u32) -> Option<&'static KeyEntry> {
-        region_of(self.tables, key)
-    }
-}
-
-/// Prefetches a cache line for a read soon, from the processor that wrote it.
-#[inline]
-pub(crate) fn will_read(at: *const u8) {
-    // SAFETY: a prefetch is a hint and fails silently.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
-}
-
-/// Prefetches a cache line for a write soon. Locked instructions wait for all earlier writes, and
-/// so for their cache lines.
-#[inline]
-pub(crate) fn will_write(at: *mut u8) {
-    // SAFETY: a prefetch is a hint and fails silently; processors without this instruction do
-    // nothing.
-    unsafe { std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) };
 }

@@ -9,21 +9,14 @@
 
 pub mod calls;
 pub mod completion;
-pub mod connection;
 pub mod direct;
-mod epoch_slots;
 mod execution_token;
 pub mod fds;
 mod fork;
 mod hosts;
-pub mod memory_spans;
-pub mod mkey_cache;
 pub mod post;
-pub mod receive_queue;
 pub mod regions;
-pub mod remote_cqe_ring;
 mod ring;
-pub mod rq_consumer_lock;
 mod session;
 pub mod shared_memory;
 mod single_threaded;

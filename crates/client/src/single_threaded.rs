@@ -2,7 +2,7 @@
 //!
 //! Locked instructions have two purposes. They exclude other threads of the process. They also
 //! order a thread's announcement of a transfer before its first read of the engine's tables
-//! ([`crate::epoch_slots`]). A single-threaded process needs neither, because the engine ensures
+//! ([`softband_shm_transport::epoch_slots`]). A single-threaded process needs neither, because the engine ensures
 //! the order. Before the engine reads the announcements, it requests a kernel memory barrier in
 //! every program that registered for it.
 

@@ -102,7 +102,7 @@ pod! {
     pub struct DatagramReceiver { pub lid: u32, pub qpn: u32, }
     /// From a queue pair of the program to a receiver.
     pub struct DatagramWay { pub hca: u32, pub from: u32, pub lid: u32, pub qpn: u32, }
-    /// `version`: [`crate::tables::Tables::groups`] at the time of the reply.
+    /// `version`: `groups` of the tables at the time of the reply.
     pub struct GroupMembers { pub version: u32, pub count: u32, }
     /// `name_len` bytes of `name` are the abstract name that the kernel gave to a socket. `object`
     /// is a channel.

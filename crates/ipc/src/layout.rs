@@ -1,6 +1,5 @@
 //! Layout of the memory that one process shares with the engine.
 
-use crate::queues::LineOf;
 use bytemuck::{Pod, Zeroable};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
@@ -18,7 +17,7 @@ pub const SHARED_BYTES: usize = 1 << 30;
 /// Size of the file of a process's registered memory, in wall pace. Each page lies at its own
 /// address. The file is sparse.
 pub const MEMORY_FILE_BYTES: u64 = QUEUES_OFFSET + (1 << 40);
-/// Offset behind the highest address: queues that peers reach (`crate::queues`).
+/// Offset behind the highest address: queues that peers reach (`softband_shm_transport::queues`).
 pub const QUEUES_OFFSET: u64 = 1 << 47;
 pub const MEMORY_FILE_NAME: &str = "softband-memory";
 
@@ -27,6 +26,11 @@ pub const SPIN_SIGNAL: i32 = 62;
 
 /// Most threads of a process that can move data at the same time.
 pub const EPOCH_SLOTS: usize = 32;
+
+/// A value with its own cache line.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct LineOf<T>(pub T);
 
 /// Values of [`SharedHeader::pace`].
 pub mod pace {

@@ -3,7 +3,7 @@
 //! A program's process shares one memory file with the engine ([`layout`]). Each of its threads has
 //! a slot there: a clock, a token word, one call in progress and a buffer of posts. Exactly one
 //! side owns a slot at a time, as its token word states. Completions come back through rings in the
-//! same file ([`ring`]).
+//! same file ([`ring`]). Tables and queues of wall pace are in `softband-shm-transport`.
 //!
 //! All types are plain data. A program may write nonsense, so the engine copies data before it
 //! checks it.
@@ -13,11 +13,10 @@ pub mod calls;
 pub mod command;
 pub mod layout;
 pub mod post;
-pub mod queues;
 pub mod ring;
-pub mod tables;
 
-/// Changes with every change of meaning or layout in this crate.
+/// Changes with every change of meaning or layout in this crate, and in the tables and queues of
+/// `softband-shm-transport`.
 pub const VERSION: u32 = 19;
 
 /// Environment variables by which a program finds its engine and its identity.

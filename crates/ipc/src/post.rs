@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 pub mod kind {
     pub const SEND: u32 = 1;
     pub const RECEIVE: u32 = 2;
-    /// `req_notify_cq` of a CQ without an arming word ([`crate::queues::Arming`]). `object` is the
+    /// `req_notify_cq` of a CQ without an arming word (`softband_shm_transport::arming`). `object` is the
     /// CQ; `flags` is 1 for solicited only.
     pub const ARM_CQ: u32 = 3;
     /// `object` is the shared receive queue.

@@ -12,7 +12,7 @@ use crate::{channel, cq_ex};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
-use softband_client::remote_cqe_ring::RemoteCqeRing;
+use softband_client::direct::RemoteCqeRing;
 use softband_client::{Errno, call, header, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, ResizeCq, op};
 use softband_ipc::ring::Cqe;

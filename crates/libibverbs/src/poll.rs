@@ -7,7 +7,7 @@ use crate::guard::{guarded, not_null};
 use crate::qp::QpInner;
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
-use softband_client::remote_cqe_ring::RemoteCqeRing;
+use softband_client::direct::RemoteCqeRing;
 use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;

@@ -13,7 +13,7 @@ use softband_abi::verbs::*;
 use softband_client::{Errno, call};
 use softband_ipc::calls::{Handle, SrqFields, op};
 use softband_ipc::post::{PostRecord, kind};
-use softband_ipc::tables::of_shared_queue;
+use softband_shm_transport::tables::of_shared_queue;
 
 /// An SRQ: the header's structure, and our part.
 #[repr(C)]

@@ -2,9 +2,10 @@
 //! mapping, and needs the engine awake.
 
 use super::{FILE, own_file};
-use crate::rq_consumer_lock::is_gone;
+use crate::direct::Here;
 use crate::session::{fetch_file, header};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use softband_shm_transport::platform::Platform;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 const KEPT_MAX: usize = 16;
@@ -69,7 +70,7 @@ fn let_go(kept: &Kept) {
 
 /// Closes the files of processes that have ended. The caller holds the lock of peers.
 pub(super) fn forget_gone() {
-    KEPT.iter().filter(|kept| kept.fd.load(Ordering::Relaxed) >= 0 && is_gone(kept.owner.load(Ordering::Relaxed))).for_each(let_go);
+    KEPT.iter().filter(|kept| kept.fd.load(Ordering::Relaxed) >= 0 && Here::is_gone(kept.owner.load(Ordering::Relaxed))).for_each(let_go);
 }
 
 /// Closes all files, because a forked child reaches no peers. The fork holds the lock.

@@ -2,7 +2,7 @@
 
 use super::files::{self, with_file};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use softband_ipc::tables::{KEYS, KeyEntry, key_index};
+use softband_shm_transport::tables::{KEYS, KeyEntry, key_index};
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -427,7 +427,7 @@ pub(crate) struct Process {
     /// In wall pace, once the process has a channel: socket that sends its events.
     pub(crate) event_sender: Option<crate::realtime::wall::EventSender>,
     /// In wall pace: the transfers that the process has announced, as last seen by the engine.
-    pub(crate) announced: Cell<crate::realtime::quiescence::Announced>,
+    pub(crate) announced: Cell<softband_shm_transport::quiescence::Announced>,
     pub(crate) signals_pending: u64,
     pub(crate) alarms: BTreeMap<u32, AlarmState>,
     /// Objects that the process holds, each with its number of references.

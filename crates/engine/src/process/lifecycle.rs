@@ -59,7 +59,7 @@ impl Engine {
             memory_written: 0,
             held_sends: Vec::new(),
             event_sender: None,
-            announced: std::cell::Cell::new(crate::realtime::quiescence::Announced::nothing()),
+            announced: std::cell::Cell::new(softband_shm_transport::quiescence::Announced::nothing()),
             signals_pending: 0,
             alarms: BTreeMap::new(),
             objects: BTreeMap::new(),

@@ -1,13 +1,13 @@
 //! Table entries of UD queue pairs, for programs that send datagrams themselves in wall pace
-//! (`softband_ipc::tables`).
+//! (`softband_shm_transport::tables`).
 
 use crate::engine::Engine;
 use crate::rpc::calls::Caller;
 use crate::rpc::convert;
 use softband_ipc::calls::{DatagramWay, Handle};
 use softband_ipc::post::{PostRecord, split_path};
-use softband_ipc::tables::QpEntry;
 use softband_model::verbs::api::QpSnapshot;
+use softband_shm_transport::tables::QpEntry;
 use softband_types::{CqHandle, HcaId, Lid, QpType, Qpn};
 use std::sync::atomic::Ordering;
 

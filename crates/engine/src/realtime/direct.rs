@@ -1,14 +1,14 @@
-//! The tables by which programs move data themselves, in wall pace (`softband_ipc::tables`).
+//! The tables by which programs move data themselves, in wall pace (`softband_shm_transport::tables`).
 
 use crate::engine::{Engine, Pace};
-use crate::realtime::cq_producers::CqProducers;
 use crate::rpc::completion_queues::CqRecord;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::QUEUES_OFFSET;
-use softband_ipc::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_model::verbs::api::QpSnapshot;
+use softband_shm_transport::cq_producers::CqProducers;
+use softband_shm_transport::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
 use softband_types::{CqHandle, HcaId, MrHandle, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -13,10 +13,11 @@ use rustix::fd::AsFd;
 use softband_ipc::calls::{Call, ChannelEvent, CreateAh, CreateCq, Hca, Message, ModifyQp, Object, Op, QpFields, SrqFields, op};
 use softband_ipc::layout::{PAYLOAD_BYTES, WALL_RING_BYTES};
 use softband_ipc::post::{PostRecord, kind, opcode, send_flags};
-use softband_ipc::queues::{
-    Arming, ReceiveEntry, ReceiveQueueHeader, RemoteCqe, RemoteCqeRingHeader, entry_bytes, mode, receive_queue_bytes, remote_cqe_ring_bytes,
-};
 use softband_ipc::ring::ring_bytes;
+use softband_shm_transport::arming::Arming;
+use softband_shm_transport::queues::{
+    ReceiveEntry, ReceiveQueueHeader, RemoteCqe, RemoteCqeRingHeader, entry_bytes, mode, receive_queue_bytes, remote_cqe_ring_bytes,
+};
 use softband_spec::FabricSpec;
 use softband_types::{HcaId, PortNumber, Qpn, SrqHandle};
 use std::sync::atomic::Ordering;

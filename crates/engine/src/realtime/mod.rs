@@ -1,6 +1,5 @@
 //! Wall pace: the clock, the tables and queues of programs that move data themselves.
 
-pub(crate) mod cq_producers;
 pub(crate) mod datagrams;
 pub(crate) mod direct;
 pub mod harness;

@@ -6,8 +6,9 @@ use crate::engine::Engine;
 use crate::process::image::{Mapped, Shared};
 use rustix::fd::AsFd;
 use softband_ipc::post::PostRecord;
-use softband_ipc::queues::{Arming, RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes};
 use softband_model::verbs::api::QpSnapshot;
+use softband_shm_transport::arming::Arming;
+use softband_shm_transport::queues::{RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes};
 use softband_types::{CqHandle, HcaId, ProcessId, QpType, Qpn};
 use std::sync::atomic::{Ordering, fence};
 

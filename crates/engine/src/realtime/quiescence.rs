@@ -4,9 +4,8 @@
 use crate::engine::Engine;
 use crate::process::image::{Process, ProcessState};
 use rustix::thread::{MembarrierCommand, membarrier};
-use softband_ipc::layout::EPOCH_SLOTS;
+use softband_shm_transport::quiescence::{self, Announced, Transfers, await_end};
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time that a stopped program may take for one transfer before the engine gives up on it.
@@ -22,9 +21,6 @@ const GRACE_PART: u32 = 8;
 const GRACE_LEFT: u32 = 100;
 /// Interval between checks whether an awaited program is stopped or gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// Most steps of a slot: per nanosecond, and at once for clocks that hardly advance.
-const STEPS_PER_NANOSECOND: u64 = 2;
-const STEPS_AT_ONCE: u64 = 1 << 20;
 
 /// State of the engine's waits for quiescence.
 pub(crate) struct Quiescence {
@@ -76,7 +72,7 @@ struct Pending<'a> {
 
 impl Pending<'_> {
     fn has_ended(&self) -> bool {
-        self.process.shared.header().epoch_slots[self.slot].0.load(Ordering::SeqCst) != self.seen
+        quiescence::has_ended(&self.process.shared.header().epoch_slots, self.slot, self.seen)
     }
 }
 
@@ -93,41 +89,26 @@ impl Engine {
         }
         let started = Instant::now();
         let limit = self.quiescence.limit(started);
-        let mut next_look = self.quiescence.grace.min(LOOK_INTERVAL);
-        let mut given_up = Vec::new();
-        loop {
-            let elapsed = started.elapsed();
-            if elapsed >= next_look || elapsed >= limit {
-                next_look = elapsed + LOOK_INTERVAL;
-                let is_hopeless = |transfer: &mut Pending<'_>| match state_of(transfer.process.pid) {
-                    State::Gone => true,
-                    State::Stopped => elapsed >= limit.min(self.quiescence.grace),
-                    State::Runs => elapsed >= limit,
-                };
-                given_up.extend(pending.extract_if(.., is_hopeless));
-            }
-            pending.retain(|transfer| !transfer.has_ended());
-            if pending.is_empty() {
-                break;
-            }
-            std::thread::yield_now();
-        }
+        let looks = (self.quiescence.grace.min(LOOK_INTERVAL).min(limit), LOOK_INTERVAL);
+        let given_up = await_end(pending, looks, Pending::has_ended, |transfer, elapsed| match state_of(transfer.process.pid) {
+            State::Gone => true,
+            State::Stopped => elapsed >= limit.min(self.quiescence.grace),
+            State::Runs => elapsed >= limit,
+        });
         if !given_up.is_empty() {
             self.quiescence.note_in_vain(started.elapsed());
         }
         for transfer in given_up.into_iter().filter(|transfer| !transfer.has_ended()) {
-            transfer.process.give_up(transfer.slot, transfer.seen);
+            transfer.process.change_announced(|announced| announced.give_up(transfer.slot, transfer.seen));
         }
     }
 
     /// Ends programs with impossible announcements. They overwrite memory that they share with the
     /// engine.
     pub(crate) fn end_liars(&mut self) {
-        let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().lies == Lies::Seen;
+        let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().has_new_lies();
         while let Some(process) = self.processes.find(lies) {
-            let mut announced = self.processes[process].announced.get();
-            announced.lies = Lies::Told;
-            self.processes[process].announced.set(announced);
+            self.processes[process].change_announced(Announced::note_told);
             let (pid, whose) = (self.processes[process].pid, self.command_of(process));
             self.warn(format!(
                 "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
@@ -138,74 +119,34 @@ impl Engine {
     }
 }
 
-/// Result of the check for impossible announcements of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Lies {
-    #[default]
-    No,
-    Seen,
-    /// Impossible announcements, for which the engine has ended the process.
-    Told,
-}
-
-/// A process's announcements as last seen by the engine.
-#[derive(Clone, Copy)]
-pub(crate) struct Announced {
-    /// Value of each slot at the last check, and time of that check. Values only grow, by one at a
-    /// time.
-    last: [u64; EPOCH_SLOTS],
-    at: Instant,
-    lies: Lies,
-    /// Last transfer in each slot on which the engine gave up.
-    given_up: [u64; EPOCH_SLOTS],
-}
-
-impl Announced {
-    /// Returns the announcements of a new process.
-    pub(crate) fn nothing() -> Self {
-        Self { last: [0; EPOCH_SLOTS], at: Instant::now(), lies: Lies::No, given_up: [0; EPOCH_SLOTS] }
-    }
-
-    /// Checks all slots. A slot lies if it went back, or advanced by more than the time allows.
-    fn look(&mut self, slots: [u64; EPOCH_SLOTS], now: Instant) {
-        let nanos = (now - self.at).as_nanos() as u64;
-        let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
-        let is_possible = |(seen, last): (&u64, &u64)| seen.checked_sub(*last).is_some_and(|steps| steps <= steps_max);
-        if !slots.iter().zip(&self.last).all(is_possible) && self.lies == Lies::No {
-            self.lies = Lies::Seen;
-        }
-        (self.last, self.at) = (slots, now);
-    }
-}
-
 impl Process {
-    fn slots(&self) -> [u64; EPOCH_SLOTS] {
-        std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst))
+    /// Returns the announcements of its transfers at this moment.
+    pub(crate) fn transfers(&self) -> Transfers {
+        Transfers::of(&self.shared.header().epoch_slots)
+    }
+
+    /// Checks whether all transfers of a former moment have ended.
+    pub(crate) fn has_ended(&self, transfers: &Transfers) -> bool {
+        transfers.have_ended(&self.shared.header().epoch_slots)
+    }
+
+    fn change_announced<T>(&self, change: impl FnOnce(&mut Announced) -> T) -> T {
+        let mut announced = self.announced.get();
+        let result = change(&mut announced);
+        self.announced.set(announced);
+        result
     }
 
     /// Returns the announced transfers that are worth a wait; none of a lying program.
-    fn transfers_under_way(&self) -> Vec<Pending<'_>> {
-        let slots = self.slots();
-        let mut announced = self.announced.get();
-        announced.look(slots, Instant::now());
-        self.announced.set(announced);
-        if announced.lies != Lies::No {
-            return Vec::new();
-        }
-        let pending = slots.into_iter().enumerate().filter(|(slot, seen)| seen % 2 == 1 && *seen != announced.given_up[*slot]);
-        pending.map(|(slot, seen)| Pending { process: self, slot, seen }).collect()
-    }
-
-    fn give_up(&self, slot: usize, transfer: u64) {
-        let mut announced = self.announced.get();
-        announced.given_up[slot] = transfer;
-        self.announced.set(announced);
+    fn transfers_under_way(&self) -> impl Iterator<Item = Pending<'_>> {
+        let transfers = self.transfers();
+        let pending = self.change_announced(|announced| announced.note(transfers));
+        pending.map(|(slot, seen)| Pending { process: self, slot, seen })
     }
 
     /// Returns whether the process is still in a transfer on which the engine gave up.
     pub(crate) fn is_held_up(&self) -> bool {
-        let given_up = self.announced.get().given_up;
-        self.shared.header().epoch_slots.iter().zip(given_up).any(|(slot, given_up)| given_up % 2 == 1 && slot.0.load(Ordering::SeqCst) == given_up)
+        self.announced.get().is_held_up(&self.shared.header().epoch_slots)
     }
 }
 
@@ -229,24 +170,6 @@ fn state_of(pid: i32) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn slots(first: u64) -> [u64; EPOCH_SLOTS] {
-        let mut slots = [0; EPOCH_SLOTS];
-        slots[0] = first;
-        slots
-    }
-
-    #[test]
-    fn announcements_that_go_back_or_leap_are_lies() {
-        let now = Instant::now();
-        let later = now + Duration::from_micros(1);
-        for (first, second, lies) in [(4, 5, Lies::No), (5, 4, Lies::Seen), (4, 4, Lies::No), (0, 1 << 40, Lies::Seen), (0, 1 << 10, Lies::No)] {
-            let mut announced = Announced { at: now, ..Announced::nothing() };
-            announced.look(slots(first), now);
-            announced.look(slots(second), later);
-            assert_eq!(announced.lies, lies, "{first} then {second}");
-        }
-    }
 
     #[test]
     fn waiting_in_vain_is_bounded_for_all_programs_together() {

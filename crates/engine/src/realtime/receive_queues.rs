@@ -1,4 +1,4 @@
-//! Receive queues from which peers take requests themselves, in wall pace (`softband_ipc::queues`):
+//! Receive queues from which peers take requests themselves, in wall pace (`softband_shm_transport::queues`):
 //! their takeover by the engine, and their return.
 //!
 //! A program that carries out a message takes the receive request from the shared queue. If the
@@ -10,8 +10,9 @@ use crate::engine::{Engine, Pace};
 use crate::process::image::{Mapped, ProcessState};
 use rustix::fd::AsFd;
 use softband_ipc::post::{PostRecord, PostSge, kind};
-use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
-use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SendRequest};
+use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, ScatterGatherEntry, SendRequest};
+use softband_shm_transport::queue_memory::{QueueMemory, count_of};
+use softband_shm_transport::queues::{ReceiveQueueHeader, mode, receive_queue_bytes};
 use softband_sim::SimTime;
 use softband_types::{HcaId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,47 +77,28 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    pub(crate) fn memory(&self) -> QueueMemory {
+        // SAFETY: the mapping has the size of this queue, and `Open` outlives the result, which no
+        // caller keeps. Entries are a power of two.
+        unsafe { QueueMemory::new(self.mapped.base(), self.queue.entries, self.queue.sges) }
+    }
+
     pub(crate) fn header(&self) -> &ReceiveQueueHeader {
         // SAFETY: the mapping begins with the header, which consists of atomics.
         unsafe { &*self.mapped.base().cast::<ReceiveQueueHeader>() }
     }
 
-    /// Returns the counters of requests put in and taken out.
-    pub(crate) fn counters(&self) -> (u32, u32) {
-        let header = self.header();
-        (header.produced.0.load(Ordering::Acquire), header.consumed.0.load(Ordering::Acquire))
+    /// Returns the number of requests in the queue.
+    pub(crate) fn count(&self) -> u32 {
+        let (produced, consumed) = self.memory().counters();
+        count_of(produced, consumed, self.queue.entries)
     }
+}
 
-    /// Returns the address of entry `counter`.
-    fn entry(&self, counter: u32) -> *mut u8 {
-        let index = (counter % self.queue.entries) as usize;
-        self.mapped.base().wrapping_add(size_of::<ReceiveQueueHeader>() + index * entry_bytes(self.queue.sges))
-    }
-
-    pub(crate) fn read(&self, counter: u32) -> (u64, Vec<PostSge>) {
-        let at = self.entry(counter);
-        // SAFETY: the entry lies within the mapping. Each value that a lying program writes is only
-        // a number.
-        unsafe {
-            let head = at.cast::<ReceiveEntry>().read_volatile();
-            let count = head.count.min(self.queue.sges) as usize;
-            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-            (head.wr_id, (0..count).map(|index| list.add(index).read_volatile()).collect())
-        }
-    }
-
-    pub(crate) fn write(&self, counter: u32, request: &ReceiveRequest) {
-        let at = self.entry(counter);
-        let count = request.entries.len().min(self.queue.sges as usize);
-        // SAFETY: the entry lies within the mapping. No other thread uses the queue while it moves.
-        unsafe {
-            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id: request.wr_id, count: count as u32, reserved: 0 });
-            let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-            for (index, entry) in request.entries.iter().take(count).enumerate() {
-                list.add(index).write(PostSge { address: entry.address, len_bytes: entry.len_bytes, lkey: entry.lkey.0 });
-            }
-        }
-    }
+/// Returns a request as it lies in a queue.
+pub(crate) fn in_queue(request: &ReceiveRequest) -> (u64, impl ExactSizeIterator<Item = PostSge>) {
+    let entry = |entry: &ScatterGatherEntry| PostSge { address: entry.address, len_bytes: entry.len_bytes, lkey: entry.lkey.0 };
+    (request.wr_id, request.entries.iter().map(entry))
 }
 
 impl Engine {
@@ -223,25 +205,18 @@ impl Engine {
         if open.queue.by_many {
             return self.take_over_queue_of_many(QueueName::Own(hca, qpn));
         }
-        let header = open.header();
-        let former = header.mode();
-        header.set_mode(mode::ENGINE);
-        if former != mode::SHARED {
+        if !open.memory().take_over() {
             return;
         }
         self.come_after_peers(&open);
         let owner = self.processes[open.queue.process].number;
-        let (produced, consumed) = open.counters();
         // This time is not later than that of requests that follow by the ring. Otherwise those
         // would come first.
         let at = self.world.now();
-        // The loop reads at most as many requests as the queue can hold, even if a program lies.
-        for counter in 0..count_of(produced, consumed, open.queue.entries) {
-            let (wr_id, list) = open.read(consumed.wrapping_add(counter));
+        for (wr_id, list) in open.memory().drain() {
             let record = PostRecord { kind: kind::RECEIVE, hca: hca.0, object: qpn.0, wr_id, ..bytemuck::Zeroable::zeroed() };
             self.world.post_receive(at, owner, hca, qpn, crate::rpc::convert::receive_request(&record, &list));
         }
-        header.consumed.0.store(produced, Ordering::SeqCst);
     }
 
     /// Notes work that a queue pair gave to the engine, and takes over the receive queues of its
@@ -312,21 +287,20 @@ impl Engine {
     fn give_back_receive_queue(&mut self, hca: HcaId, qpn: Qpn) -> bool {
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return true };
         let process = open.queue.process;
-        let header = open.header();
         let receives = self.world.find_qp(hca, qpn).is_some_and(|(_, qp)| matches!(qp.state, QpState::Rtr | QpState::Rts));
-        if !receives || self.processes[process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
+        if !receives || self.processes[process].state != ProcessState::Attached || open.header().mode() != mode::ENGINE {
             return true;
         }
-        header.set_mode(mode::MOVING);
+        open.memory().begin_return();
         self.await_quiescence();
         // Earlier posts of the owner come first, and posts of others come before the World
         // continues.
         self.take_rings();
         self.run_world();
         // The ring may have contained a send to this queue pair.
-        let requests = if header.mode() == mode::MOVING { self.world.take_receives(hca, qpn) } else { None };
+        let requests = if open.memory().is_returning() { self.world.take_receives(hca, qpn) } else { None };
         let Some(requests) = requests else {
-            header.set_mode(mode::ENGINE);
+            open.memory().keep();
             return false;
         };
         self.leave_to_the_held_up(hca, qpn);
@@ -337,23 +311,10 @@ impl Engine {
     /// Fills a queue with these requests and gives it back to the programs.
     fn fill_receive_queue(&mut self, hca: HcaId, qpn: Qpn, requests: Vec<ReceiveRequest>) {
         let Some(open) = self.open_queue(QueueName::Own(hca, qpn)) else { return self.world.put_receives(hca, qpn, requests) };
-        let header = open.header();
-        for (counter, request) in requests.iter().enumerate() {
-            open.write(counter as u32, request);
-        }
-        header.consumed.0.store(0, Ordering::SeqCst);
-        header.produced.0.store(requests.len() as u32, Ordering::SeqCst);
         // Completions of the engine precede those of peers, although the World may be ahead of
         // their clock.
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         self.note_since(hca, qpn, since);
-        header.since_ps.store(since.as_picos(), Ordering::SeqCst);
-        header.begin_epoch(self.direct.next_epoch());
+        open.memory().give_back(0, requests.iter().map(in_queue), since.as_picos(), 0, self.direct.next_epoch());
     }
-}
-
-/// Returns the number of requests in a queue by its counters; 0 if the counters are invalid.
-pub(crate) fn count_of(produced: u32, consumed: u32, entries: u32) -> u32 {
-    let count = produced.wrapping_sub(consumed);
-    if count <= entries { count } else { 0 }
 }

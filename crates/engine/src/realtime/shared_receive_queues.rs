@@ -4,15 +4,15 @@
 //! sender.
 
 use crate::engine::{Engine, Pace};
-use crate::process::image::{Mapped, Process, ProcessState};
-use crate::realtime::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, count_of};
+use crate::process::image::{Mapped, ProcessState};
+use crate::realtime::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, in_queue};
 use rustix::fd::AsFd;
-use softband_ipc::layout::EPOCH_SLOTS;
 use softband_ipc::post::{PostRecord, kind};
-use softband_ipc::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, split_consumer};
-use softband_ipc::tables::of_shared_queue;
 use softband_model::verbs::SharedReceiveQueue;
 use softband_model::verbs::api::{QpSnapshot, ReceiveRequest, SrqInit};
+use softband_shm_transport::queues::{ReceiveQueueHeader, mode, receive_queue_bytes, split_consumer};
+use softband_shm_transport::quiescence::Transfers;
+use softband_shm_transport::tables::of_shared_queue;
 use softband_sim::SimTime;
 use softband_types::{HcaId, QpState, Qpn, SrqHandle};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -156,22 +156,18 @@ impl Engine {
     pub(crate) fn take_over_queue_of_many(&mut self, name: QueueName) {
         let Some(open) = self.open_queue(name) else { return };
         self.receive_queues.shared.held.insert(name);
-        let header = open.header();
-        let former = header.mode();
-        header.set_mode(mode::ENGINE);
-        if former != mode::SHARED {
+        if !open.memory().take_over() {
             return;
         }
         self.come_after_peers(&open);
-        let (produced, consumed) = open.counters();
-        // The engine reads at most as many requests as the queue can hold, even if a program lies.
-        let count = count_of(produced, consumed, open.queue.entries);
+        let header = open.header();
+        let count = open.count();
         if let QueueName::Shared(srq) = name
             && (header.limit.swap(0, Ordering::SeqCst) == 0 || count < self.world.srq_limit(srq))
         {
             self.world.reach_srq_limit(srq); // the thread that reached the limit may not have reported it yet
         }
-        let mut requests: VecDeque<_> = (0..count).map(|counter| request_of(open.read(consumed.wrapping_add(counter)))).collect();
+        let mut requests: VecDeque<_> = open.memory().drain().into_iter().map(request_of).collect();
         if let Some((process, transfers)) = self.consumer_of(name, header)
             && let Some(request) = requests.pop_front()
         {
@@ -181,8 +177,6 @@ impl Engine {
             QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, requests),
             QueueName::Shared(srq) => self.world.put_shared_receives(srq, requests),
         }
-        // A thread that was stopped while taking a request finds that the queue has advanced.
-        header.consumed.0.store(produced, Ordering::SeqCst);
     }
 
     /// Returns the process that is still taking a request, with its transfers. A lying process
@@ -194,7 +188,7 @@ impl Engine {
         let process = consumer.number.0 as usize;
         let is_known = self.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
         let transfers = consumer.transfers();
-        (!is_known && !transfers.have_ended(consumer)).then_some((process, transfers))
+        (!is_known && !consumer.has_ended(&transfers)).then_some((process, transfers))
     }
 
     /// Restores the requests whose memory no stalled thread can change any more.
@@ -202,7 +196,7 @@ impl Engine {
         let mut all = std::mem::take(&mut self.receive_queues.shared.aside);
         let has_ended = |aside: &mut Aside| {
             let process = &self.processes[aside.process];
-            process.state != ProcessState::Attached || aside.transfers.have_ended(process)
+            process.state != ProcessState::Attached || process.has_ended(&aside.transfers)
         };
         let ended: Vec<_> = all.extract_if(.., has_ended).collect();
         self.receive_queues.shared.aside = all;
@@ -266,45 +260,35 @@ impl Engine {
 
     fn give_back_queue_of_many(&mut self, name: QueueName) {
         let Some(open) = self.open_queue(name) else { return };
-        let header = open.header();
-        if self.processes[open.queue.process].state != ProcessState::Attached || header.mode() != mode::ENGINE {
+        if self.processes[open.queue.process].state != ProcessState::Attached || open.header().mode() != mode::ENGINE {
             // The owner has ended or lies. No program must wait for it.
             self.receive_queues.shared.held.remove(&name);
             return;
         }
-        header.set_mode(mode::MOVING);
+        open.memory().begin_return();
         self.await_quiescence();
         // Earlier posts of the owner come first, and posts of others come before the World
         // continues.
         self.take_rings();
         self.run_world();
         // The rings may have contained a message for this queue.
-        if header.mode() != mode::MOVING || self.is_kept(name) || self.has_messages_for(name) {
-            header.set_mode(mode::ENGINE);
+        if !open.memory().is_returning() || self.is_kept(name) || self.has_messages_for(name) {
+            open.memory().keep();
             return;
         }
         let requests = match name {
             QueueName::Own(hca, qpn) => self.world.take_receives(hca, qpn).unwrap_or_default(),
             QueueName::Shared(srq) => self.world.take_shared_receives(srq, open.queue.entries as usize),
         };
-        // The counters continue from their values. A thread that was stopped while taking an
-        // earlier request therefore cannot take one of these.
-        let begin = header.consumed.0.load(Ordering::SeqCst);
-        for (counter, request) in requests.iter().enumerate() {
-            open.write(begin.wrapping_add(counter as u32), request);
-        }
-        header.produced.0.store(begin.wrapping_add(requests.len() as u32), Ordering::SeqCst);
         // Completions of the engine precede those of peers, although the World may be ahead of
         // their clock.
         let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
         if let Some(queue) = self.receive_queues.all.get_mut(&name) {
             queue.since = since;
         }
-        header.since_ps.store(since.as_picos(), Ordering::SeqCst);
-        if let QueueName::Shared(srq) = name {
-            header.limit.store(self.world.srq_limit(srq), Ordering::SeqCst);
-        }
-        header.begin_epoch(self.direct.next_epoch());
+        let limit = if let QueueName::Shared(srq) = name { self.world.srq_limit(srq) } else { 0 };
+        let (memory, epoch) = (open.memory(), self.direct.next_epoch());
+        memory.give_back(memory.next_counter(), requests.iter().map(in_queue), since.as_picos(), limit, epoch);
         self.receive_queues.shared.held.remove(&name);
     }
 
@@ -315,9 +299,7 @@ impl Engine {
             return;
         }
         let Some(open) = self.open_queue(QueueName::Shared(srq)) else { return };
-        let (produced, consumed) = open.counters();
-        let is_reached =
-            || open.header().limit.load(Ordering::SeqCst) == 0 || count_of(produced, consumed, open.queue.entries) < self.world.srq_limit(srq);
+        let is_reached = || open.header().limit.load(Ordering::SeqCst) == 0 || open.count() < self.world.srq_limit(srq);
         if open.header().mode() == mode::SHARED && is_reached() {
             open.header().limit.store(0, Ordering::SeqCst);
             self.world.reach_srq_limit(srq);
@@ -357,22 +339,6 @@ impl Engine {
 
 fn entries_for(max_wr: u32) -> u32 {
     (max_wr + ENTRIES_BETWEEN).next_power_of_two()
-}
-
-/// Transfers of a process at one moment: the value of each slot, odd during a transfer.
-struct Transfers([u64; EPOCH_SLOTS]);
-
-impl Process {
-    fn transfers(&self) -> Transfers {
-        Transfers(std::array::from_fn(|slot| self.shared.header().epoch_slots[slot].0.load(Ordering::SeqCst)))
-    }
-}
-
-impl Transfers {
-    fn have_ended(&self, process: &Process) -> bool {
-        let now = process.transfers();
-        self.0.iter().zip(now.0).all(|(then, now)| then % 2 == 0 || *then != now)
-    }
 }
 
 fn request_of((wr_id, list): (u64, Vec<softband_ipc::post::PostSge>)) -> ReceiveRequest {

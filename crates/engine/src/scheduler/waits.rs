@@ -5,7 +5,7 @@ use crate::engine::{Engine, Pace};
 use crate::host::objects::Object;
 use crate::host::sockets::{Socket, SocketState};
 use crate::process::image::{Process, ProcessState, Thread, ThreadState, Waiting};
-use crate::realtime::receive_queues::{QueueName, count_of};
+use crate::realtime::receive_queues::QueueName;
 use softband_fabric::QueuePairView;
 use softband_ipc::calls::{self, Op, readiness, reason};
 use softband_ipc::layout::token;
@@ -204,9 +204,7 @@ impl Engine {
     fn shared_receives_of(&self, view: &QueuePairView) -> usize {
         let init = view.attributes.init;
         let name = init.srq.map_or(QueueName::Own(view.hca, view.attributes.qpn), QueueName::Shared);
-        let Some(open) = self.open_queue(name) else { return 0 };
-        let (produced, consumed) = open.counters();
-        count_of(produced, consumed, open.queue.entries) as usize
+        self.open_queue(name).map_or(0, |open| open.count() as usize)
     }
 
     fn name_of_peer(&self, lid: Lid, qpn: softband_types::Qpn) -> String {

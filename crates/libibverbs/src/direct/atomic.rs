@@ -6,10 +6,10 @@ use super::{Sending, local_spans};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
-use softband_client::connection::Connection;
 use softband_client::direct::{TablesGuard, guard_tables};
-use softband_client::memory_spans::{MemorySpan, MemorySpans, write};
 use softband_ipc::post::{PostRecord, opcode};
+use softband_shm_transport::connection::Connection;
+use softband_shm_transport::memory_spans::{MemorySpan, MemorySpans, write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size of a word in bytes.

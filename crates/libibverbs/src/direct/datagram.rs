@@ -12,12 +12,12 @@ use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::call;
 use softband_client::direct::{TablesGuard, guard_tables};
-use softband_client::memory_spans::{MemorySpans, write};
 use softband_ipc::calls::{DatagramWay, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, send_flags, split_path};
-use softband_ipc::queues::Parties;
 use softband_ipc::ring::flags;
-use softband_ipc::tables::{QpEntry, shared_queue_of};
+use softband_shm_transport::memory_spans::{MemorySpans, write};
+use softband_shm_transport::queues::Parties;
+use softband_shm_transport::tables::{QpEntry, shared_queue_of};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -23,16 +23,16 @@ use crate::post::Data;
 use crate::qp::QpInner;
 use crate::spin_lock::SpinLock;
 use softband_abi::verbs::*;
-use softband_client::connection::Connection;
+use softband_client::direct::ReceiveQueue;
+use softband_client::direct::RemoteCqeRing;
 use softband_client::direct::{TablesGuard, guard_tables};
-use softband_client::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
-use softband_client::mkey_cache::CachedMkey;
 use softband_client::now_ps;
-use softband_client::receive_queue::ReceiveQueue;
-use softband_client::remote_cqe_ring::RemoteCqeRing;
 use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, send_flags, split_path};
 use softband_ipc::ring::{Cqe, flags};
-use softband_ipc::tables::QpEntry;
+use softband_shm_transport::connection::Connection;
+use softband_shm_transport::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
+use softband_shm_transport::mkey_cache::CachedMkey;
+use softband_shm_transport::tables::QpEntry;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// State of a queue pair for direct work.

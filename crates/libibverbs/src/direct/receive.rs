@@ -1,10 +1,11 @@
 //! Posts of receive requests to a queue that peers consume themselves.
 
 use crate::spin_lock::{Held, SpinLock};
+use softband_client::direct::ReceiveQueue;
 use softband_client::direct::{TablesGuard, guard_tables};
-use softband_client::receive_queue::{Posted, ReceiveQueue};
 use softband_ipc::post::{PostRecord, PostSge};
-use softband_ipc::tables::QpEntry;
+use softband_shm_transport::receive_queue::Posted;
+use softband_shm_transport::tables::QpEntry;
 use std::sync::atomic::Ordering;
 
 /// State of a queue pair or an SRQ for this.

@@ -6,16 +6,16 @@ use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_spans, named_span
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
-use softband_client::connection::Connection;
+use softband_client::direct::{Front, ReceiveQueue, RqConsumerLock};
 use softband_client::direct::{TablesGuard, guard_tables};
-use softband_client::memory_spans::{MemorySpans, copy_one, write};
-use softband_client::mkey_cache::CachedMkey;
-use softband_client::receive_queue::{Front, Mode, ReceiveQueue};
-use softband_client::rq_consumer_lock::RqConsumerLock;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
-use softband_ipc::queues::{Parties, RemoteCqe};
 use softband_ipc::ring::flags;
-use softband_ipc::tables::QpEntry;
+use softband_shm_transport::connection::Connection;
+use softband_shm_transport::memory_spans::{MemorySpans, copy_one, write};
+use softband_shm_transport::mkey_cache::CachedMkey;
+use softband_shm_transport::queues::{Parties, RemoteCqe};
+use softband_shm_transport::receive_queue::Mode;
+use softband_shm_transport::tables::QpEntry;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longest message, in bytes. The engine handles longer ones, because it waits for current

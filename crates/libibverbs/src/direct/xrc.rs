@@ -4,8 +4,8 @@
 use super::{PeerQueues, Sending};
 use crate::qp::QpInner;
 use softband_client::call;
-use softband_client::connection::Connection;
 use softband_ipc::calls::{Handle, XrcQueue, op};
+use softband_shm_transport::connection::Connection;
 use std::collections::BTreeMap;
 
 /// Most known SRQs. The library forgets all of them above this number.

@@ -1,33 +1,35 @@
-//! The two ends of a receive queue that peers consume (`softband_ipc::queues`): the posting side
+//! The two ends of a receive queue that peers consume ([`crate::queues`]): the posting side
 //! and the sending side.
 
-use crate::direct::{TablesGuard, will_read, will_write};
-use crate::shared_memory::{map_part, unmap_part};
+use crate::platform::Platform;
+use crate::prefetch::{will_read, will_write};
+use crate::queue_memory::QueueMemory;
+use crate::queues::{ReceiveEntry, ReceiveQueueHeader, mode, receive_queue_bytes};
+use crate::sync::{AtomicU32, Ordering};
+use crate::tables::QpEntry;
+use crate::tables_guard::TablesGuard;
 use softband_ipc::post::PostSge;
-use softband_ipc::queues::{ReceiveEntry, ReceiveQueueHeader, entry_bytes, mode, receive_queue_bytes};
-use softband_ipc::tables::QpEntry;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Prefetch distance, in entries.
 const AHEAD: u32 = 6;
 
 /// A queue, mapped here.
-pub struct ReceiveQueue {
-    base: *mut u8,
+pub struct ReceiveQueue<P: Platform> {
+    memory: QueueMemory,
     place: Place,
-    entry_bytes: usize,
     /// The sender's last read of `produced` and of mode and epoch. The sender reads again after it
     /// has used them up.
     seen_produced: AtomicU32,
     seen_mode: AtomicU32,
+    process: PhantomData<P>,
 }
 // SAFETY: each thread that touches the queue holds a `TablesGuard` and the lock of its side; the
 // counters are atomics.
-unsafe impl Send for ReceiveQueue {}
+unsafe impl<P: Platform> Send for ReceiveQueue<P> {}
 // SAFETY: threads reach an entry only with the lock of their side; all fields that both sides touch
 // are atomics.
-unsafe impl Sync for ReceiveQueue {}
+unsafe impl<P: Platform> Sync for ReceiveQueue<P> {}
 
 /// Location and size of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,17 +63,15 @@ pub enum Posted {
     Later,
 }
 
-impl ReceiveQueue {
+impl<P: Platform> ReceiveQueue<P> {
     /// Returns the queue of the queue pair with this entry, if it has one.
     pub fn of(entry: &QpEntry) -> Option<Self> {
         let place = Place::of(entry)?;
-        map_part(place.file, place.offset, place.bytes()).map(|base| Self {
-            base,
-            place,
-            entry_bytes: entry_bytes(place.sges),
-            seen_produced: AtomicU32::new(0),
-            seen_mode: AtomicU32::new(u32::MAX),
-        })
+        let base = P::map_part(place.file, place.offset, place.bytes())?;
+        // SAFETY: the mapping has this size, and `drop` ends it.
+        let memory = unsafe { QueueMemory::new(base, place.entries, place.sges) };
+        let seen_mode = AtomicU32::new(u32::MAX);
+        Some(Self { memory, place, seen_produced: AtomicU32::new(0), seen_mode, process: PhantomData })
     }
 
     /// Checks whether this is still the queue of that queue pair.
@@ -81,19 +81,17 @@ impl ReceiveQueue {
     }
 
     pub(crate) fn header(&self) -> &ReceiveQueueHeader {
-        // SAFETY: the mapping begins with the header, which consists of atomics.
-        unsafe { &*self.base.cast::<ReceiveQueueHeader>() }
+        self.memory.header()
     }
 
     fn entry(&self, counter: u32) -> *mut u8 {
-        let index = (counter & (self.place.entries - 1)) as usize; // a power of two
-        self.base.wrapping_add(size_of::<ReceiveQueueHeader>() + index * self.entry_bytes)
+        self.memory.entry(counter)
     }
 
     /// Posts a request. The queue has room, because the caller has reserved a place. One thread at
     /// a time.
     #[inline]
-    pub fn post(&self, _guard: &TablesGuard, wr_id: u64, list: &[PostSge]) -> Posted {
+    pub fn post(&self, _guard: &TablesGuard<P>, wr_id: u64, list: &[PostSge]) -> Posted {
         let header = self.header();
         match header.mode() {
             mode::SHARED => {}
@@ -124,7 +122,7 @@ impl ReceiveQueue {
     /// Returns the oldest request, if any. One thread at a time. The result is valid only if the
     /// mode is unchanged afterwards.
     #[inline(always)]
-    pub fn front(&self, mode: Mode) -> Option<Front<'_>> {
+    pub fn front(&self, mode: Mode) -> Option<Front<'_, P>> {
         let consumed = self.header().consumed.0.load(Ordering::Relaxed);
         // Other processes may have taken more than this side has seen.
         let is_used_up = self.seen_produced.load(Ordering::Relaxed).wrapping_sub(consumed) as i32 <= 0;
@@ -181,14 +179,14 @@ impl Mode {
 }
 
 /// The oldest request of a queue, as an iterator over its scatter list.
-pub struct Front<'a> {
+pub struct Front<'a, P: Platform> {
     pub wr_id: u64,
     next: *const PostSge,
     left: u32,
-    queue: PhantomData<&'a ReceiveQueue>,
+    queue: PhantomData<&'a ReceiveQueue<P>>,
 }
 
-impl Front<'_> {
+impl<P: Platform> Front<'_, P> {
     /// Returns the only entry of the list, if its length is one.
     #[inline(always)]
     pub fn only(&self) -> Option<PostSge> {
@@ -197,7 +195,7 @@ impl Front<'_> {
     }
 }
 
-impl Iterator for Front<'_> {
+impl<P: Platform> Iterator for Front<'_, P> {
     type Item = PostSge;
 
     #[inline(always)]
@@ -210,9 +208,9 @@ impl Iterator for Front<'_> {
     }
 }
 
-impl Drop for ReceiveQueue {
+impl<P: Platform> Drop for ReceiveQueue<P> {
     fn drop(&mut self) {
         // SAFETY: the mapping has this size, and nobody has a reference into it.
-        unsafe { unmap_part(self.base, self.place.bytes()) };
+        unsafe { P::unmap_part(self.memory.base(), self.place.bytes()) };
     }
 }

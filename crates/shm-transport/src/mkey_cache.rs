@@ -1,10 +1,10 @@
 //! A cache of MR translations: the rights of a key, and the address of its memory in this process.
 
-use crate::direct::TablesGuard;
 use crate::memory_spans::MemorySpan;
-use crate::shared_memory;
-use softband_ipc::tables::{KeyEntry, QpEntry};
-use std::sync::atomic::Ordering;
+use crate::platform::Platform;
+use crate::sync::Ordering;
+use crate::tables::{KeyEntry, QpEntry};
+use crate::tables_guard::TablesGuard;
 
 /// The translation of one memory key, cached on its first use. It is valid while key and serial
 /// equal those of the entry. Nothing else of a region changes meanwhile.
@@ -31,7 +31,7 @@ impl CachedMkey {
 
     /// Fills the cache from the tables.
     #[cold]
-    fn find(&mut self, guard: &TablesGuard, key: u32) -> Option<()> {
+    fn find<P: Platform>(&mut self, guard: &TablesGuard<P>, key: u32) -> Option<()> {
         *self = Self::default();
         let entry = guard.region(key)?;
         let serial = entry.serial.load(Ordering::SeqCst);
@@ -45,7 +45,7 @@ impl CachedMkey {
             iova: entry.iova.load(Ordering::Relaxed),
             len_bytes: entry.len_bytes.load(Ordering::Relaxed),
             address,
-            here: shared_memory::alias(entry, key, address).map_or(0, |here| here as usize),
+            here: P::alias(entry, key, address).map_or(0, |here| here as usize),
         };
         // Accept only data of one region: this thread may have stopped for so long that the engine
         // reused the entry.
@@ -68,7 +68,7 @@ impl CachedMkey {
     }
 }
 
-impl TablesGuard {
+impl<P: Platform> TablesGuard<P> {
     /// Returns the memory (address, length in bytes) in the region of `key`, if queue pair `by` may
     /// access it with these rights. `last` is the translation of the previous request, which
     /// usually has the same key.

@@ -1,14 +1,13 @@
-//! The two ends of a ring of remote CQEs (`softband_ipc::queues`): peers add the CQEs of their
+//! The two ends of a ring of remote CQEs ([`crate::queues`]): peers add the CQEs of their
 //! sends, and the owner takes them.
 
-use crate::direct::will_write;
-use crate::fork::own_number;
-use crate::rq_consumer_lock::is_gone;
-use crate::shared_memory::{map_part, unmap_part};
-use softband_ipc::queues::{RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes, wants};
+use crate::platform::Platform;
+use crate::prefetch::will_write;
+use crate::queues::{RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes, wants};
+use crate::sync::{AtomicU32, Ordering, fence};
+use crate::tables::QpEntry;
 use softband_ipc::ring::Cqe;
-use softband_ipc::tables::QpEntry;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::marker::PhantomData;
 
 /// Reads of a taken lock before a check whether its holder has ended.
 const SPINS: u32 = 2_000;
@@ -20,29 +19,30 @@ const PATIENCE_PICOS: u64 = 50_000_000_000;
 const AHEAD: u32 = 6;
 
 /// A ring, mapped here.
-pub struct RemoteCqeRing {
+pub struct RemoteCqeRing<P: Platform> {
     base: *mut u8,
     file: u32,
     offset: u64,
     entries: u32,
     /// PID that mapped it. A child of a fork must not take its parent's CQEs.
     mapped_by: u32,
+    process: PhantomData<P>,
 }
 // SAFETY: peers hold the ring's lock or are its single producer, the owner holds its CQ's lock, and
 // the counters are atomics.
-unsafe impl Send for RemoteCqeRing {}
+unsafe impl<P: Platform> Send for RemoteCqeRing<P> {}
 // SAFETY: each side reaches the ring through the same lock from any thread; only atomics are shared
 // without it.
-unsafe impl Sync for RemoteCqeRing {}
+unsafe impl<P: Platform> Sync for RemoteCqeRing<P> {}
 
-impl RemoteCqeRing {
+impl<P: Platform> RemoteCqeRing<P> {
     /// Maps the ring of `entries` (a power of two) at `offset` of a process's file.
     pub fn map(file: u32, offset: u64, entries: u32) -> Option<Self> {
         if offset == 0 || !entries.is_power_of_two() {
             return None;
         }
-        let base = map_part(file, offset, remote_cqe_ring_bytes(entries))?;
-        Some(Self { base, file, offset, entries, mapped_by: own_number() })
+        let base = P::map_part(file, offset, remote_cqe_ring_bytes(entries))?;
+        Some(Self { base, file, offset, entries, mapped_by: P::own_number(), process: PhantomData })
     }
 
     /// Maps the ring for completions of a queue pair.
@@ -72,7 +72,7 @@ impl RemoteCqeRing {
     /// Checks whether the entry of a counter is present.
     #[inline]
     fn is_there(&self, counter: u32) -> bool {
-        self.has_number(counter) && self.mapped_by == own_number()
+        self.has_number(counter) && self.mapped_by == P::own_number()
     }
 
     #[inline(always)]
@@ -97,7 +97,7 @@ impl RemoteCqeRing {
     /// Arms an event for the next completion, or the next solicited or failed completion.
     pub fn arm(&self, solicited_only: bool) {
         // A child of a fork does not own the ring.
-        if self.mapped_by == own_number() {
+        if self.mapped_by == P::own_number() {
             self.header().arming.0.arm(solicited_only);
         }
     }
@@ -126,7 +126,7 @@ impl RemoteCqeRing {
         // The peer may have ended after it wrote the entry and before it counted the entry.
         let produced = produced.wrapping_add(u32::from(self.is_there(produced)));
         let waiting = produced.wrapping_sub(consumed);
-        let waiting = if self.mapped_by == own_number() { waiting.min(self.entries) } else { 0 };
+        let waiting = if self.mapped_by == P::own_number() { waiting.min(self.entries) } else { 0 };
         (consumed.wrapping_add(waiting), consumed)
     }
 
@@ -164,7 +164,7 @@ impl RemoteCqeRing {
     /// Returns the number of waiting entries, up to `most`.
     #[inline(always)]
     pub fn ready(&self, most: usize) -> u32 {
-        if self.mapped_by != own_number() {
+        if self.mapped_by != P::own_number() {
             return 0;
         }
         let first = self.header().consumed.0.load(Ordering::Relaxed);
@@ -240,8 +240,8 @@ impl RemoteCqeRing {
     /// Reserves room for an entry. Returns `None` if the ring is full or the lock is not available.
     /// A single producer needs no lock.
     #[inline(always)]
-    pub fn reserve(&self, is_single_threaded: bool) -> Option<Room<'_>> {
-        let me = if is_single_threaded { 0 } else { own_number() };
+    pub fn reserve(&self, is_single_threaded: bool) -> Option<Room<'_, P>> {
+        let me = if is_single_threaded { 0 } else { P::own_number() };
         if !is_single_threaded && !self.lock(me) {
             return None;
         }
@@ -281,11 +281,11 @@ impl RemoteCqeRing {
                 continue;
             }
             spins = 0;
-            std::thread::yield_now();
-            if holder != 0 && is_gone(holder) && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            P::yield_now();
+            if holder != 0 && P::is_gone(holder) && lock.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return true;
             }
-            let now = crate::now_ps();
+            let now = P::now_ps();
             if now > *until.get_or_insert(now + PATIENCE_PICOS) {
                 return false;
             }
@@ -295,8 +295,8 @@ impl RemoteCqeRing {
 }
 
 /// Room for one completion, with the lock if it was needed.
-pub struct Room<'a> {
-    ring: &'a RemoteCqeRing,
+pub struct Room<'a, P: Platform> {
+    ring: &'a RemoteCqeRing<P>,
     counter: u32,
     entry: *mut RemoteCqe,
     /// Present number of the entry: from a former round, or none.
@@ -305,11 +305,11 @@ pub struct Room<'a> {
     me: u32,
 }
 
-impl Room<'_> {
+impl<P: Platform> Room<'_, P> {
     /// Writes the entry with its stamp, without its new number: nobody sees the entry yet.
     #[inline(always)]
     pub fn write(&self, cqe: RemoteCqe) {
-        let stamp_ps = if self.ring.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { crate::now_ps() };
+        let stamp_ps = if self.ring.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { P::now_ps() };
         // SAFETY: the entry lies within the mapping, and the owner does not read it before its
         // number is set.
         unsafe { self.entry.write(RemoteCqe { stamp_ps, sequence: AtomicU32::new(self.former), ..cqe }) };
@@ -328,7 +328,7 @@ impl Room<'_> {
     }
 }
 
-impl Drop for Room<'_> {
+impl<P: Platform> Drop for Room<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let lock = &self.ring.header().lock;
@@ -339,10 +339,10 @@ impl Drop for Room<'_> {
     }
 }
 
-impl Drop for RemoteCqeRing {
+impl<P: Platform> Drop for RemoteCqeRing<P> {
     fn drop(&mut self) {
         // SAFETY: the mapping has this size, and nobody has a reference into it.
-        unsafe { unmap_part(self.base, remote_cqe_ring_bytes(self.entries)) };
+        unsafe { P::unmap_part(self.base, remote_cqe_ring_bytes(self.entries)) };
     }
 }
 

@@ -1,10 +1,10 @@
 //! A sender's cache of its connection, which saves reads of all table entries for each message.
 
-use crate::direct::TablesGuard;
-use crate::fork::own_number;
-use softband_ipc::queues::Parties;
-use softband_ipc::tables::{QpEntry, shared_queue_of};
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::platform::Platform;
+use crate::queues::Parties;
+use crate::sync::{AtomicU32, Ordering};
+use crate::tables::{QpEntry, shared_queue_of};
+use crate::tables_guard::TablesGuard;
 
 /// A connected queue pair, its peer, and the queue that the peer receives from.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ fn version(entry: &QpEntry) -> u32 {
 impl Connection {
     /// Returns the connection of the queue pair with this entry and number. `named` gives entry and
     /// number of the SRQ of an XRC connection. The caller checks the states of both sides.
-    pub fn of(guard: &TablesGuard, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
+    pub fn of<P: Platform>(guard: &TablesGuard<P>, (index, qpn): (u32, u32), named: Option<(u32, u32)>) -> Option<Self> {
         let source_of = |peer| match named {
             Some((entry, number)) => guard.queue_of_domain(entry, number, peer),
             None => guard.receives_of(peer),
@@ -59,18 +59,27 @@ impl Connection {
             reserved: 0,
         };
         let is_sole_producer = of(&keeper.is_sole_producer) != 0;
-        is_same.then(|| Self { is_sole_producer, own, peer, source, keeper, parties, versions: [of_own, of_peer, of_source], process: own_number() })
+        is_same.then(|| Self {
+            is_sole_producer,
+            own,
+            peer,
+            source,
+            keeper,
+            parties,
+            versions: [of_own, of_peer, of_source],
+            process: P::own_number(),
+        })
     }
 
     /// Checks whether the connection is unchanged.
     #[inline(always)]
-    pub fn is_valid(&self, guard: &TablesGuard) -> bool {
-        self.is_still_valid(guard) && self.process == own_number()
+    pub fn is_valid<P: Platform>(&self, guard: &TablesGuard<P>) -> bool {
+        self.is_still_valid(guard) && self.process == P::own_number()
     }
 
     /// Checks the same again for a caller of [`Self::is_valid`].
     #[inline(always)]
-    pub fn is_still_valid(&self, _guard: &TablesGuard) -> bool {
+    pub fn is_still_valid<P: Platform>(&self, _guard: &TablesGuard<P>) -> bool {
         [version(self.own), version(self.peer), version(self.source)] == self.versions
     }
 

@@ -5,38 +5,54 @@
 //! threads own their slot, which needs no locked instruction to take. But a locked instruction must
 //! come between the number and the first read of the tables. Otherwise the read may come first.
 
-use crate::fork::{is_attached_process, own_number};
-use crate::session::{header, thread_pointer};
-use crate::single_threaded::is_single_threaded;
-use softband_ipc::layout::EPOCH_SLOTS;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::platform::Platform;
+use crate::sync::{AtomicU64, Ordering};
+pub use softband_ipc::layout::EPOCH_SLOTS;
 
 /// Slots with an owner, identified by its thread control block. The slots after them serve threads
 /// without a slot of their own. A slot stays with its owner after the thread ends, until a new
 /// thread has the same control block.
 const OWNED: usize = EPOCH_SLOTS / 2;
-static OWNERS: [AtomicU64; OWNED] = [const { AtomicU64::new(0) }; OWNED];
+pub struct Owners([AtomicU64; OWNED]);
+
+impl Owners {
+    /// Returns slots without owners.
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; OWNED])
+    }
+
+    /// Forgets all owners: a forked child does not use the slots of its parent.
+    pub fn forget(&self) {
+        self.0.iter().for_each(|owner| owner.store(0, Ordering::Release));
+    }
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// A slot that this thread alone holds at the moment. Its number is now odd.
-pub(crate) struct EpochSlot(&'static AtomicU64);
+pub struct EpochSlot(&'static AtomicU64);
 
 /// Returns a number unique among live threads and different in a forked child; never 0.
 #[inline]
-fn this_thread() -> u64 {
-    thread_pointer() as u64 ^ u64::from(own_number()).rotate_right(20)
+fn this_thread<P: Platform>() -> u64 {
+    P::thread() ^ u64::from(P::own_number()).rotate_right(20)
 }
 
 impl EpochSlot {
     /// Takes a slot. With `IS_ORDERED`, later reads are at least as new as the number. Without it,
     /// the caller executes a locked instruction, unless the process is single-threaded.
     #[inline(always)]
-    pub(crate) fn take<const IS_ORDERED: bool>() -> Self {
-        let me = this_thread();
+    pub(crate) fn take<P: Platform, const IS_ORDERED: bool>() -> Self {
+        let me = this_thread::<P>();
         let first = (me >> 12 ^ me >> 16) as usize % OWNED;
-        if OWNERS[first].load(Ordering::Relaxed) == me {
-            let number = &header().epoch_slots[first].0;
+        if P::owners().0[first].load(Ordering::Relaxed) == me {
+            let number = &P::epoch_slots()[first].0;
             if number.load(Ordering::Relaxed).is_multiple_of(2) {
-                if IS_ORDERED && !is_single_threaded() {
+                if IS_ORDERED && !P::is_single_threaded() {
                     number.fetch_add(1, Ordering::SeqCst);
                 } else {
                     advance(number);
@@ -44,10 +60,11 @@ impl EpochSlot {
                 return Self(number);
             }
         }
-        take_another(me, first)
+        take_another::<P>(me, first)
     }
 
-    pub(crate) fn is(&self, number: &AtomicU64) -> bool {
+    /// Checks whether this is the slot with that number.
+    pub fn is(&self, number: &AtomicU64) -> bool {
         std::ptr::eq(self.0, number)
     }
 }
@@ -72,27 +89,28 @@ impl Drop for EpochSlot {
 /// Takes a slot other than `first`: the thread's own, a free slot that becomes its own, or a common
 /// slot.
 #[cold]
-fn take_another(me: u64, first: usize) -> EpochSlot {
-    let is_or_becomes_mine = |index: &usize| match OWNERS[*index].load(Ordering::Relaxed) {
-        0 => OWNERS[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
+fn take_another<P: Platform>(me: u64, first: usize) -> EpochSlot {
+    let owners = &P::owners().0;
+    let is_or_becomes_mine = |index: &usize| match owners[*index].load(Ordering::Relaxed) {
+        0 => owners[*index].compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
         owner => owner == me,
     };
     // Another thread has come here before; the C library counts only the threads that it created.
-    if OWNERS.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
-        crate::single_threaded::forget();
+    if owners.iter().any(|owner| ![0, me].contains(&owner.load(Ordering::Relaxed))) {
+        P::note_several_threads();
     }
     // A child by a raw `clone` has owners of its own, but no slots.
-    let may_own = is_attached_process();
+    let may_own = P::is_attached_process();
     let own = (0..OWNED).map(|step| (first + step) % OWNED).find(|index| may_own && is_or_becomes_mine(index));
     // The thread's own slot is odd within a signal handler that interrupted a transfer.
-    if let Some(slot) = own.and_then(|index| try_slot(&header().epoch_slots[index].0)) {
+    if let Some(slot) = own.and_then(|index| try_slot(&P::epoch_slots()[index].0)) {
         return slot;
     }
     loop {
-        if let Some(slot) = header().epoch_slots[OWNED..].iter().find_map(|number| try_slot(&number.0)) {
+        if let Some(slot) = P::epoch_slots()[OWNED..].iter().find_map(|number| try_slot(&number.0)) {
             return slot;
         }
-        std::thread::yield_now();
+        P::yield_now();
     }
 }
 
@@ -100,9 +118,4 @@ fn try_slot(number: &'static AtomicU64) -> Option<EpochSlot> {
     let seen = number.load(Ordering::Relaxed);
     let is_taken = seen.is_multiple_of(2) && number.compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     is_taken.then_some(EpochSlot(number))
-}
-
-/// Forgets all owners: a forked child does not use the slots of its parent.
-pub(crate) fn forget() {
-    OWNERS.iter().for_each(|owner| owner.store(0, Ordering::Release));
 }

@@ -1,5 +1,5 @@
 //! Queues that peers reach themselves, in wall pace. They lie in a process's memory file, beyond
-//! all possible addresses ([`super::layout::QUEUES_OFFSET`]).
+//! all possible addresses ([`softband_ipc::layout::QUEUES_OFFSET`]).
 //!
 //! The owner of a receive queue puts requests in. The one connected queue pair takes them out, or
 //! the engine does. The engine then sets [`ReceiveQueueHeader::mode`] and waits until nobody else
@@ -7,8 +7,10 @@
 //! ring of remote CQEs belongs to a CQ. Peers put in the completions of their sends, one peer at a
 //! time, and the owner takes them out.
 
-use super::post::PostSge;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::arming::Arming;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+pub use softband_ipc::layout::LineOf;
+use softband_ipc::post::PostSge;
 
 /// Values of the lowest two bits of [`ReceiveQueueHeader::mode`].
 pub mod mode {
@@ -82,11 +84,6 @@ impl ReceiveQueueHeader {
     }
 }
 
-/// A value with its own cache line.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub struct LineOf<T>(pub T);
-
 /// Head of an entry; its list follows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
@@ -131,51 +128,6 @@ pub mod wants {
     pub const EVENTS: u32 = 2;
 }
 
-/// Arming of a CQ, and number of events that the engine must still raise for it. A peer checks this
-/// after it has put in a completion. The owner checks for completions after it has armed the queue.
-/// Both have a fence in between, so at least one of them sees the other.
-#[derive(Default)]
-#[repr(transparent)]
-pub struct Arming(AtomicU32);
-
-impl Arming {
-    const ANY: u32 = 1;
-    const SOLICITED: u32 = 2;
-    const KINDS: u32 = Self::ANY | Self::SOLICITED;
-    /// One event that the engine must raise. The count here lets the engine make up for programs
-    /// that ended before their report.
-    const DUE: u32 = 4;
-
-    /// Arms the CQ for one event. Acts as a fence too.
-    pub fn arm(&self, solicited_only: bool) {
-        self.0.fetch_or(if solicited_only { Self::SOLICITED } else { Self::ANY }, Ordering::SeqCst);
-    }
-
-    /// Returns whether a new completion raises the event. The event is then due, and the caller
-    /// notifies the engine, which raises it.
-    #[inline]
-    pub fn is_raised_by(&self, is_solicited: bool) -> bool {
-        self.0.load(Ordering::Relaxed) & Self::KINDS != 0 && self.take(is_solicited, Self::DUE)
-    }
-
-    /// Returns whether a completion of the engine raises the event. The engine then raises it
-    /// immediately.
-    pub fn disarm(&self, is_solicited: bool) -> bool {
-        self.take(is_solicited, 0)
-    }
-
-    fn take(&self, is_solicited: bool, adds: u32) -> bool {
-        let fitting = if is_solicited { Self::KINDS } else { Self::ANY };
-        let taken = |word: u32| (word & fitting != 0).then_some((word & !Self::KINDS).wrapping_add(adds));
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, taken).is_ok()
-    }
-
-    /// Takes one due event, which the engine then raises. Returns false if no event is due.
-    pub fn redeem(&self) -> bool {
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| word.checked_sub(Self::DUE)).is_ok()
-    }
-}
-
 /// Completion of one message. It fits a cache line, so the owner sees all of it at once.
 #[repr(C, align(64))]
 pub struct RemoteCqe {
@@ -188,7 +140,7 @@ pub struct RemoteCqe {
     pub byte_len: u32,
     pub immediate: u32,
     pub parties: Parties,
-    /// [`super::ring::flags`].
+    /// [`softband_ipc::ring::flags`].
     pub flags: u32,
     /// As in `enum ibv_wc_opcode`.
     pub opcode: u32,
@@ -216,34 +168,4 @@ const _: () = assert!(size_of::<RemoteCqe>() == 64);
 /// Returns the bytes of a ring of remote CQEs.
 pub const fn remote_cqe_ring_bytes(entries: u32) -> usize {
     size_of::<RemoteCqeRingHeader>() + entries as usize * size_of::<RemoteCqe>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_arming_gets_one_event_for_what_it_was_made_for() {
-        let arming = Arming::default();
-        assert!(!arming.is_raised_by(true), "nobody has armed it");
-        arming.arm(true);
-        assert!(!arming.is_raised_by(false));
-        assert!(arming.is_raised_by(true));
-        assert!(!arming.is_raised_by(true), "it was for one");
-        arming.arm(false);
-        arming.arm(true);
-        assert!(arming.is_raised_by(false), "the stronger one holds");
-        assert!(!arming.is_raised_by(true));
-        assert!(arming.redeem() && arming.redeem() && !arming.redeem(), "two are due");
-    }
-
-    #[test]
-    fn the_engine_raises_its_own_at_once() {
-        let arming = Arming::default();
-        arming.arm(false);
-        assert!(arming.is_raised_by(false));
-        arming.arm(true);
-        assert!(!arming.disarm(false) && arming.disarm(true) && !arming.disarm(true));
-        assert!(arming.redeem() && !arming.redeem(), "what was due before stays so");
-    }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Entries of the table of queue pairs. One map finds them by the completion queue that receives
 /// their completions, the other is the reverse.
 #[derive(Default)]
-pub(crate) struct CqProducers {
+pub struct CqProducers {
     /// The entries of each queue. The flag is true if an entry has only one sender.
     of: BTreeMap<CqHandle, BTreeMap<u32, bool>>,
     by: BTreeMap<u32, CqHandle>,
@@ -18,7 +18,7 @@ pub(crate) struct CqProducers {
 impl CqProducers {
     /// Adds an entry whose completions go to `cq`. Returns the entry that was the only one before,
     /// if any.
-    pub(crate) fn add(&mut self, cq: CqHandle, entry: u32, has_one_sender: bool) -> Option<u32> {
+    pub fn add(&mut self, cq: CqHandle, entry: u32, has_one_sender: bool) -> Option<u32> {
         self.by.insert(entry, cq);
         let all = self.of.entry(cq).or_default();
         let only = if all.len() == 1 { all.keys().next().copied() } else { None };
@@ -27,7 +27,7 @@ impl CqProducers {
     }
 
     /// Returns whether the one sender of this entry is the single producer of its ring.
-    pub(crate) fn has_lone_sender(&self, entry: u32) -> bool {
+    pub fn has_lone_sender(&self, entry: u32) -> bool {
         self.by.get(&entry).is_some_and(|cq| self.lone_of(*cq) == Some(entry))
     }
 
@@ -36,7 +36,7 @@ impl CqProducers {
         all.iter().find(|(_, has_one_sender)| **has_one_sender).map(|(entry, _)| *entry)
     }
 
-    pub(crate) fn remove(&mut self, entry: u32) {
+    pub fn remove(&mut self, entry: u32) {
         let Some(cq) = self.by.remove(&entry) else { return };
         let Some(all) = self.of.get_mut(&cq) else { return };
         all.remove(&entry);
@@ -49,7 +49,7 @@ impl CqProducers {
 
     /// Returns the entries that are single producers since others were removed. Later calls do not
     /// repeat them.
-    pub(crate) fn take_lone(&mut self) -> Vec<u32> {
+    pub fn take_lone(&mut self) -> Vec<u32> {
         let left = std::mem::take(&mut self.left);
         left.into_iter().filter_map(|cq| self.lone_of(cq)).collect()
     }

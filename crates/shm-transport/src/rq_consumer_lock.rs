@@ -1,40 +1,42 @@
 //! The consumer lock of a receive queue, which admits one of several consuming processes at a time
-//! (`softband_ipc::queues`).
+//! ([`crate::queues`]).
 
-use crate::fork::own_number;
+use crate::platform::Platform;
+use crate::queues::{ReceiveQueueHeader, consumer, mode, split_consumer};
 use crate::receive_queue::ReceiveQueue;
-use softband_ipc::queues::{ReceiveQueueHeader, consumer, mode, split_consumer};
-use std::sync::atomic::Ordering;
+use crate::sync::Ordering;
+use std::marker::PhantomData;
 
 /// The consumer lock. It is valid until the engine takes the queue over.
-pub struct RqConsumerLock<'a> {
+pub struct RqConsumerLock<'a, P: Platform> {
     header: &'a ReceiveQueueHeader,
     /// The mode, with its epoch, at the time of locking.
     mode: u32,
     /// The counter of the oldest request.
     front: u32,
+    process: PhantomData<P>,
 }
 
-impl ReceiveQueue {
+impl<P: Platform> ReceiveQueue<P> {
     /// Takes the consumer lock, if it is free. With `asks`, asks the kernel whether a holder has
     /// ended, which costs a system call.
-    pub fn try_lock_consumer(&self, asks: bool) -> Option<RqConsumerLock<'_>> {
+    pub fn try_lock_consumer(&self, asks: bool) -> Option<RqConsumerLock<'_, P>> {
         RqConsumerLock::of(self.header(), asks)
     }
 }
 
-impl<'a> RqConsumerLock<'a> {
+impl<'a, P: Platform> RqConsumerLock<'a, P> {
     fn of(header: &'a ReceiveQueueHeader, asks: bool) -> Option<Self> {
         let mode = header.mode.load(Ordering::SeqCst);
         if mode::of(mode) != mode::SHARED {
             return None;
         }
         let holder = header.consumer.0.load(Ordering::Relaxed);
-        let is_held = holder != 0 && split_consumer(holder).0 == mode && !(asks && is_gone(split_consumer(holder).1));
-        if is_held || header.consumer.0.compare_exchange(holder, consumer(mode, own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let is_held = holder != 0 && split_consumer(holder).0 == mode && !(asks && P::is_gone(split_consumer(holder).1));
+        if is_held || header.consumer.0.compare_exchange(holder, consumer(mode, P::own_number()), Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
-        Some(Self { header, mode, front: header.consumed.0.load(Ordering::Acquire) })
+        Some(Self { header, mode, front: header.consumed.0.load(Ordering::Acquire), process: PhantomData })
     }
 
     /// Checks whether the data read of the oldest request since locking is valid and no other
@@ -67,25 +69,23 @@ impl<'a> RqConsumerLock<'a> {
     }
 }
 
-impl Drop for RqConsumerLock<'_> {
+impl<P: Platform> Drop for RqConsumerLock<'_, P> {
     #[inline]
     fn drop(&mut self) {
         // Another process may have taken the lock because it found this process gone, or the epoch
         // changed.
-        let _ = self.header.consumer.0.compare_exchange(consumer(self.mode, own_number()), 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.header.consumer.0.compare_exchange(consumer(self.mode, P::own_number()), 0, Ordering::Release, Ordering::Relaxed);
     }
-}
-
-/// Checks whether the host has no process with this PID.
-pub(crate) fn is_gone(pid: u32) -> bool {
-    rustix::process::Pid::from_raw(pid as i32).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use softband_ipc::queues::LineOf;
-    use std::sync::atomic::{AtomicU32, AtomicU64};
+    use crate::platform::tests::Alone;
+    use crate::queues::LineOf;
+    use crate::sync::{AtomicU32, AtomicU64};
+
+    type Lock<'a> = RqConsumerLock<'a, Alone>;
 
     fn queue() -> ReceiveQueueHeader {
         let mode = AtomicU32::new(mode::SHARED);
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn one_consumer_at_a_time() {
         let queue = queue();
-        let first = RqConsumerLock::of(&queue, false).expect("nobody else is there");
-        assert!(RqConsumerLock::of(&queue, true).is_none());
+        let first = Lock::of(&queue, false).expect("nobody else is there");
+        assert!(Lock::of(&queue, true).is_none());
         assert!(first.is_valid() && first.take_front());
         drop(first);
-        let second = RqConsumerLock::of(&queue, false).expect("the first one has ended");
+        let second = Lock::of(&queue, false).expect("the first one has ended");
         assert!(second.take_front() && queue.consumed.0.load(Ordering::Relaxed) == 2);
     }
 
@@ -118,7 +118,7 @@ mod tests {
         queue.produced.0.store(4, Ordering::Relaxed);
         let told: Vec<bool> = (0..4)
             .map(|_| {
-                let lock = RqConsumerLock::of(&queue, false).expect("one after another");
+                let lock = Lock::of(&queue, false).expect("one after another");
                 lock.take_front() && lock.reaches_limit()
             })
             .collect();
@@ -129,21 +129,21 @@ mod tests {
     fn the_engine_keeps_everybody_out() {
         let queue = queue();
         queue.set_mode(mode::ENGINE);
-        assert!(RqConsumerLock::of(&queue, false).is_none());
+        assert!(Lock::of(&queue, false).is_none());
     }
 
     #[test]
     fn who_was_stopped_in_an_earlier_era_neither_takes_nor_holds_others_back() {
         let queue = queue();
-        let stopped = RqConsumerLock::of(&queue, false).expect("nobody else is there");
+        let stopped = Lock::of(&queue, false).expect("nobody else is there");
         // The engine takes over the queue with its two requests, and returns it with one of them.
         queue.set_mode(mode::ENGINE);
         queue.consumed.0.store(2, Ordering::Relaxed);
         queue.begin_epoch(1);
-        let next = RqConsumerLock::of(&queue, false).expect("the epoch is another one");
+        let next = Lock::of(&queue, false).expect("the epoch is another one");
         assert!(!stopped.is_valid() && !stopped.take_front());
         drop(stopped);
-        assert!(RqConsumerLock::of(&queue, false).is_none(), "the lock is still the next one's");
+        assert!(Lock::of(&queue, false).is_none(), "the lock is still the next one's");
         assert!(next.take_front());
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let queue = queue();
         let nobody = 1 << 30;
         queue.consumer.0.store(consumer(mode::SHARED, nobody), Ordering::Relaxed);
-        assert!(RqConsumerLock::of(&queue, false).is_none());
-        assert!(RqConsumerLock::of(&queue, true).is_some());
+        assert!(Lock::of(&queue, false).is_none());
+        assert!(Lock::of(&queue, true).is_some());
     }
 }

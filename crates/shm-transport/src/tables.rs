@@ -2,10 +2,10 @@
 //! programs can only read.
 //!
 //! An entry is valid while its key (its QP number) is not zero. A thread announces its transfer
-//! before it reads entries ([`super::layout::SharedHeader::epoch_slots`]). The engine removes an
+//! before it reads entries ([`softband_ipc::layout::SharedHeader::epoch_slots`]). The engine removes an
 //! entry and then waits for all transfers under way.
 
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Number of keys and queue pairs with an entry. Others go through the engine.
 pub const KEYS: usize = 1 << 16;
@@ -21,7 +21,7 @@ pub struct KeyEntry {
     pub pid: AtomicU32,
     /// `IBV_ACCESS_` bits.
     pub access: AtomicU32,
-    /// Number of the memory file that contains the region ([`crate::attach::FileRequest::number`]);
+    /// Number of the memory file that contains the region ([`softband_ipc::attach::FileRequest::number`]);
     /// 0 for no file.
     pub file: AtomicU32,
     pub iova: AtomicU64,
@@ -50,7 +50,7 @@ pub struct QpEntry {
     /// Changes with these fields of connections and queues. A program need not read an unchanged
     /// entry again.
     pub version: AtomicU32,
-    /// Number of the memory file with the queues below ([`crate::attach::FileRequest::number`]).
+    /// Number of the memory file with the queues below ([`softband_ipc::attach::FileRequest::number`]).
     pub file: AtomicU32,
     /// Receive queue that peers may take from: number of requests, and entries per request.
     /// `receive_queue` is its offset in the file, 0 for none.
