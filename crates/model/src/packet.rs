@@ -4,7 +4,6 @@ use crate::link::Framing;
 use crate::verbs::api::{GlobalRoute, PayloadSlice};
 use softband_types::{Gid, Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
 use softband_wire as wire;
-use softband_wire::ethernet::{self, Way};
 use std::num::NonZeroU32;
 
 /// Place of a packet in its message. An only packet is first and last; a middle packet is neither.
@@ -254,16 +253,7 @@ impl Packet {
     /// Returns the bytes that port counters and receive buffers count: from the LRH to the variant
     /// CRC, or a frame from its address to its check sequence.
     pub fn bytes(&self, framing: Framing) -> u32 {
-        match framing {
-            Framing::Infiniband => {
-                let grh = if self.grh.is_some() { wire::GRH_BYTES } else { 0 };
-                wire::LRH_BYTES + grh + self.transport_bytes() + wire::VCRC_BYTES
-            }
-            Framing::Ethernet { .. } => {
-                let ip = self.grh.map_or(ethernet::IPV6_BYTES, |route| ethernet::ip_bytes(route.dgid));
-                framing.frame_bytes(ip + ethernet::UDP_BYTES + self.transport_bytes()).max(ethernet::FRAME_BYTES_MIN)
-            }
-        }
+        framing.packet_bytes(self.grh.map(|route| route.dgid), self.transport_bytes())
     }
 
     /// Returns the bytes from the BTH to the invariant CRC.
@@ -276,30 +266,8 @@ impl Packet {
     /// Returns the 40 bytes before the payload of a received datagram, or `None` if the packet has
     /// no global route. `source` is the GID of the sending port.
     pub fn route_header(&self, framing: Framing, source: Gid) -> Option<[u8; 40]> {
-        let route = self.grh.as_ref()?;
-        let bytes = self.transport_bytes();
-        Some(match framing {
-            Framing::Infiniband => grh_bytes(route, source, bytes),
-            Framing::Ethernet { .. } => {
-                let way = Way { traffic_class: route.traffic_class, flow_label: route.flow_label, hop_limit: route.hop_limit };
-                ethernet::route_header(source, route.dgid, way, bytes)
-            }
-        })
+        self.grh.as_ref().map(|route| framing.route_header(route, source, self.transport_bytes()))
     }
-}
-
-/// Returns a GRH (IBTA 8.3). Its payload length counts from the end of the GRH to the invariant
-/// CRC.
-fn grh_bytes(route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
-    let mut bytes = [0; 40];
-    let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xF_FFFF;
-    bytes[..4].copy_from_slice(&word.to_be_bytes());
-    bytes[4..6].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
-    bytes[6] = 0x1B; // NxtHdr: an IBA transport follows.
-    bytes[7] = route.hop_limit;
-    bytes[8..24].copy_from_slice(&source.0);
-    bytes[24..].copy_from_slice(&route.dgid.0);
-    bytes
 }
 
 #[cfg(test)]

@@ -16,5 +16,7 @@ pub use analysis::connected_components::hosts_apart;
 pub use analysis::credit_loops::{CreditLoop, LoopRemedy, credit_loops, loop_remedy};
 pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use fabric::*;
-pub use link_settings::{capabilities, ethernet_part, lane_and_loop, lossy_ends, settings_of};
+pub use link_settings::{
+    EndSettings, capabilities, end_settings, ethernet_part, framing_of, lane_and_loop, largest_packet, lossy_ends, settings_of, weights_of,
+};
 pub use routes::{lanes_of_switches, neighbours, unroutable};

@@ -1,9 +1,11 @@
 //! Settings of trained links: MTU, lanes, buffers.
 
 use crate::{CableSpec, EthernetFlowControl, FabricSpec, PortRef};
-use softband_model::link::{PauseLoop, blocks_per_lane};
+use softband_model::link::{ArbitrationTables, CreditLedger, FlowControl, Framing, PauseLoop, ReceiveBuffer, blocks_per_lane};
 use softband_model::management::{LinkSettings, PortCapabilities, link_settings};
 use softband_model::parts::EthernetPorts;
+use softband_model::switch::LifetimeCode;
+use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkLayer, Mtu};
 use softband_wire::ethernet::mtu_of_port;
 
@@ -41,6 +43,68 @@ pub fn ethernet_part(spec: &FabricSpec, end: PortRef) -> &EthernetPorts {
         PortRef::Switch { switch, .. } => &spec.switches[switch].part.ethernet,
     };
     part.as_ref().expect("a checked fabric has Ethernet ports only where parts can")
+}
+
+/// Upper bound for headers: LRH, GRH, BTH, the largest extended headers, and both CRCs.
+const HEADER_BYTES_MAX: u32 = 256;
+
+/// Returns the blocks of the largest packet of a link.
+pub fn largest_packet(mtu: Mtu) -> CreditBlocks {
+    CreditBlocks::for_packet(mtu.bytes() + HEADER_BYTES_MAX)
+}
+
+/// Flow control at one end of a link.
+pub struct EndSettings {
+    /// What the end keeps as a sender.
+    pub flow_control: FlowControl,
+    /// Maximum wait for credits at the head of a lane.
+    pub head_lifetime: LifetimeCode,
+    /// `Some` if the end decides over each arriving frame: its buffer, and the delay between the
+    /// arrival of a pause frame and the stop of its priority.
+    pub arrivals: Option<(ReceiveBuffer, SimDuration)>,
+}
+
+/// Returns the flow control at one end of a link with these operating settings.
+pub fn end_settings(spec: &FabricSpec, cable: &CableSpec, side: usize, settings: LinkSettings) -> EndSettings {
+    match spec.link_layer(cable.ends[0]) {
+        LinkLayer::Infiniband => credits_of(spec, cable.ends[1 - side], settings),
+        LinkLayer::Ethernet => pauses_of(spec, cable, side),
+    }
+}
+
+fn credits_of(spec: &FabricSpec, peer: PortRef, settings: LinkSettings) -> EndSettings {
+    let head_lifetime = match peer {
+        PortRef::Hca { .. } => spec.subnet.lifetimes.leaf_head_of_queue_lifetime,
+        PortRef::Switch { .. } => spec.subnet.lifetimes.head_of_queue_lifetime,
+    };
+    let per_lane = blocks_per_lane(capabilities(spec, peer).port_buffer_bytes, settings.vls);
+    let ledger = CreditLedger::new(per_lane, largest_packet(settings.mtu));
+    EndSettings { flow_control: FlowControl::credits(ledger), head_lifetime, arrivals: None }
+}
+
+fn pauses_of(spec: &FabricSpec, cable: &CableSpec, side: usize) -> EndSettings {
+    let (lane, pause_loop) = lane_and_loop(spec, cable, side);
+    let thresholds = match spec.ethernet.flow_control {
+        EthernetFlowControl::Pfc => Some(pause_loop.thresholds(lane)),
+        EthernetFlowControl::None => None,
+    };
+    let pause_response = ethernet_part(spec, cable.ends[side]).pause_response;
+    EndSettings {
+        flow_control: FlowControl::pauses(),
+        head_lifetime: LifetimeCode::INFINITE,
+        arrivals: Some((ReceiveBuffer::new(lane, thresholds), pause_response)),
+    }
+}
+
+/// Returns the framing of a port's packets.
+pub fn framing_of(spec: &FabricSpec, port: PortRef) -> Framing {
+    spec.framing(spec.link_layer(port))
+}
+
+/// Returns the arbitration tables of a port; `None` if its lanes take turns.
+pub fn weights_of(spec: &FabricSpec, port: PortRef) -> Option<&ArbitrationTables> {
+    let qos = spec.subnet.qos.as_ref()?;
+    (spec.link_layer(port) == LinkLayer::Infiniband).then(|| &qos.of(port).tables)
 }
 
 /// Returns the lane buffer at one end of an Ethernet link, and the data in flight until the other

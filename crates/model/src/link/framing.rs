@@ -1,7 +1,10 @@
-//! Bytes that a link layer puts around a packet.
+//! Bytes that a link layer puts around a packet, and the point at which a receiver takes it in.
 
-use softband_types::LinkLayer;
-use softband_wire::ethernet;
+use crate::verbs::api::GlobalRoute;
+use softband_sim::SimDuration;
+use softband_types::{Gid, LinkLayer};
+use softband_wire as wire;
+use softband_wire::ethernet::{self, Way};
 
 /// Framing of packets on a link. The default is InfiniBand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,4 +46,68 @@ impl Framing {
         let tag = if matches!(self, Self::Ethernet { tagged: true }) { ethernet::TAG_BYTES } else { 0 };
         ethernet::MAC_BYTES + tag + payload_bytes + ethernet::FCS_BYTES
     }
+
+    /// Returns the bytes of a whole packet, from LRH to VCRC or of a frame. `destination` is the
+    /// GID of its global route, and `transport_bytes` reach from the BTH to the invariant CRC.
+    pub fn packet_bytes(self, destination: Option<Gid>, transport_bytes: u32) -> u32 {
+        match self {
+            Self::Infiniband => {
+                let grh = if destination.is_some() { wire::GRH_BYTES } else { 0 };
+                wire::LRH_BYTES + grh + transport_bytes + wire::VCRC_BYTES
+            }
+            Self::Ethernet { .. } => {
+                let ip = destination.map_or(ethernet::IPV6_BYTES, ethernet::ip_bytes);
+                self.frame_bytes(ip + ethernet::UDP_BYTES + transport_bytes).max(ethernet::FRAME_BYTES_MIN)
+            }
+        }
+    }
+
+    /// Returns the bytes that a receiver finds before the payload of a datagram with this route.
+    pub fn route_header(self, route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
+        match self {
+            Self::Infiniband => grh_bytes(route, source, transport_bytes),
+            Self::Ethernet { .. } => {
+                let way = Way { traffic_class: route.traffic_class, flow_label: route.flow_label, hop_limit: route.hop_limit };
+                ethernet::route_header(source, route.dgid, way, transport_bytes)
+            }
+        }
+    }
+
+    /// Returns the bytes of `packets` packets that data counters leave out.
+    pub fn uncounted_bytes(self, packets: u64) -> u64 {
+        match self {
+            Self::Infiniband => u64::from(wire::VCRC_BYTES) * packets,
+            Self::Ethernet { .. } => 0,
+        }
+    }
+
+    /// Checks whether the receive buffer takes or drops each frame when its first bit arrives.
+    /// Otherwise the sender knows that there is room.
+    #[inline]
+    pub const fn may_drop_on_arrival(self) -> bool {
+        matches!(self, Self::Ethernet { .. })
+    }
+
+    /// Returns the delay from a freed buffer to its flow-control message. A pause frame that resumes
+    /// a priority leaves at once; credits take the delay of the part.
+    pub const fn credit_return(self, of_part: SimDuration) -> SimDuration {
+        match self {
+            Self::Infiniband => of_part,
+            Self::Ethernet { .. } => SimDuration::ZERO,
+        }
+    }
+}
+
+/// Returns a GRH (IBTA 8.3). Its payload length counts from the end of the GRH to the invariant
+/// CRC.
+fn grh_bytes(route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
+    let mut bytes = [0; 40];
+    let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xF_FFFF;
+    bytes[..4].copy_from_slice(&word.to_be_bytes());
+    bytes[4..6].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
+    bytes[6] = 0x1B; // NxtHdr: an IBA transport follows.
+    bytes[7] = route.hop_limit;
+    bytes[8..24].copy_from_slice(&source.0);
+    bytes[24..].copy_from_slice(&route.dgid.0);
+    bytes
 }
