@@ -1,4 +1,8 @@
 //! The World: owns the nodes of a topology and turns model outputs into events.
+//!
+//! Each folder is a room: a struct with private fields and narrow methods. The World in `world`
+//! owns the rooms and hands each the others that it needs. `ARCHITECTURE.md` lists which room may
+//! use which.
 #![forbid(unsafe_code)]
 
 pub mod faults;
@@ -7,19 +11,16 @@ mod link;
 pub mod notice;
 mod pdes;
 mod subnet;
-
-mod construct;
-mod event;
-mod slab;
 mod world;
 
-pub use hca::counters::HcaCounters;
-pub use hca::queue_pairs::QPN_FIRST;
-pub use hca::transfers::QueuePairRepeats;
-pub use hca::views::QueuePairView;
-pub use link::counters::{EthernetCounters, PortCounters};
-pub use link::deadlock::Starved;
-pub use pdes::partition::{Parcel, Partitioning};
-pub use pdes::windows::lookahead;
+mod event;
+mod numbering;
+mod slab;
+mod traffic;
+
+pub use hca::{HcaCounters, QPN_FIRST, QueuePairRepeats, QueuePairView};
+pub use link::{EthernetCounters, Parcel, PortCounters, Starved};
+pub use pdes::lookahead;
+pub use pdes::partition::Partitioning;
 pub use softband_model::transport::Repeats;
 pub use world::World;

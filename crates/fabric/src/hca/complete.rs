@@ -1,12 +1,13 @@
 //! Completions, errors and flushes.
 
+use super::{Hcas, Hop};
 use crate::event::Event;
 use crate::notice::Notice;
-use crate::world::World;
+use crate::pdes::timeline::Timeline;
 use softband_model::transport::{Retired, Side};
 use softband_model::verbs::api::{Completion, HostMemory};
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{Lid, QpState, Qpn, WcOpcode, WcStatus};
+use softband_types::{CqHandle, Lid, QpState, Qpn, WcOpcode, WcStatus};
 
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
@@ -18,9 +19,9 @@ const EVENT_SEND_QUEUE_DRAINED: u32 = 5;
 /// `IBV_EVENT_QP_LAST_WQE_REACHED`.
 const EVENT_LAST_WQE_REACHED: u32 = 16;
 
-impl World {
+impl Hcas {
     /// Schedules a completion at `at`, but not before earlier completions of the same work queue.
-    fn complete(&mut self, qp: u32, queue: usize, at: SimTime, completion: Completion) {
+    fn complete(&mut self, timeline: &mut Timeline, qp: u32, queue: usize, at: SimTime, completion: Completion) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let at = if completion.status == WcStatus::Success {
             slot.completed_last[queue] = at.max(slot.completed_last[queue]);
@@ -42,11 +43,11 @@ impl World {
             (owner, cq) = (srq.owner, xrc.cq);
         }
         let completion = self.completions.insert((owner, cq, completion));
-        self.queue.push(at, node, Event::Completed { completion });
+        timeline.push(at, node, Event::Completed { completion });
     }
 
-    pub(crate) fn complete_receive(&mut self, qp: u32, at: SimTime, completion: Completion) {
-        self.complete(qp, RECEIVE, at, completion);
+    pub(crate) fn complete_receive(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, completion: Completion) {
+        self.complete(timeline, qp, RECEIVE, at, completion);
     }
 
     pub(crate) fn on_completed(&mut self, completion: u32, notices: &mut Vec<Notice>, now: SimTime) {
@@ -68,33 +69,33 @@ impl World {
 
     /// Retires finished requests at the front of the send queue. The first failed request puts the
     /// queue pair into error.
-    pub(crate) fn retire(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn retire(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
-        let at = now + self.hcas[slot.qp.hca.0 as usize].part.completion_write;
+        let at = now + self.nodes[slot.qp.hca.0 as usize].part.completion_write;
         while let Some(slot) = self.slot_mut(qp) {
             let Some(retired) = slot.qp.requester.retire(&slot.qp.attributes) else { break };
             self.transfers.end(1, now);
-            self.complete_send(qp, at, retired);
+            self.complete_send(timeline, qp, at, retired);
             if retired.status != WcStatus::Success {
-                self.on_send_error(qp, at);
+                self.on_send_error(timeline, qp, at);
                 break;
             }
         }
-        self.note_drained(qp, now);
+        self.note_drained(timeline, qp, now);
     }
 
     /// Reports that a draining send queue has finished its started work, if the program requested
     /// it.
-    pub(crate) fn note_drained(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn note_drained(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let drained = slot.qp.attributes.state == QpState::Sqd && slot.qp.requester.is_drained();
         if drained && std::mem::take(&mut slot.tells_drained) {
             let at = slot.completed_last[SEND].max(now);
-            self.report_qp_event(qp, EVENT_SEND_QUEUE_DRAINED, at);
+            self.report_qp_event(timeline, qp, EVENT_SEND_QUEUE_DRAINED, at);
         }
     }
 
-    fn complete_send(&mut self, qp: u32, at: SimTime, retired: Retired) {
+    fn complete_send(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, retired: Retired) {
         if !retired.signaled {
             return;
         }
@@ -107,96 +108,114 @@ impl World {
             send_retired: retired.count,
             ..blank(a.qpn, retired.wr_id)
         };
-        self.complete(qp, SEND, at, completion);
+        self.complete(timeline, qp, SEND, at, completion);
     }
 
     /// Puts a reliable queue pair into error; an unreliable queue pair loses only its send queue
     /// (IBTA 10.3.1.6).
-    fn on_send_error(&mut self, qp: u32, at: SimTime) {
+    fn on_send_error(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.qp.attributes.init.qp_type.is_reliable() {
-            self.put_into_error(qp, at);
+            self.put_into_error(timeline, qp, at);
         } else {
             slot.qp.attributes.state = QpState::Sqe;
-            self.flush_sends(qp, at);
+            self.flush_sends(timeline, qp, at);
         }
     }
 
     /// Puts a queue pair into error and flushes both its queues in order.
-    pub(crate) fn put_into_error(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn put_into_error(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let former = std::mem::replace(&mut slot.qp.attributes.state, QpState::Error);
         slot.fetching = false;
-        self.flush_sends(qp, now);
-        self.flush_receives(qp, now);
+        self.flush_sends(timeline, qp, now);
+        self.flush_receives(timeline, qp, now);
         let Some(slot) = self.slot(qp).filter(|slot| slot.qp.attributes.init.srq.is_some()) else { return };
         if former != QpState::Error {
             // The queue pair takes no more requests from the shared queue, and its own have
             // completed (IBTA 11.6.3.1).
             let at = slot.completed_last[RECEIVE].max(slot.failed_last[RECEIVE]).max(now);
-            self.report_qp_event(qp, EVENT_LAST_WQE_REACHED, at);
+            self.report_qp_event(timeline, qp, EVENT_LAST_WQE_REACHED, at);
         }
     }
 
     /// Puts a queue pair into error after a failure that only an event can report.
-    pub(crate) fn fail_fatally(&mut self, qp: u32, now: SimTime) {
-        self.report_qp_event(qp, EVENT_FATAL, now);
-        self.put_into_error(qp, now);
+    pub(crate) fn fail_fatally(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+        self.report_qp_event(timeline, qp, EVENT_FATAL, now);
+        self.put_into_error(timeline, qp, now);
     }
 
-    pub(crate) fn flush_sends(&mut self, qp: u32, now: SimTime) {
-        while let Some(slot) = self.slot_mut(qp) {
-            let Some(retired) = slot.qp.requester.flush(&slot.qp.attributes) else { break };
-            self.transfers.end(1, now);
-            self.complete_send(qp, now, retired);
+    /// Handles a full program ring of `cq`: completions are lost, so its queue pairs go to error
+    /// (IBTA 10.4.2.1).
+    pub(crate) fn overflow_cq(&mut self, timeline: &mut Timeline, now: SimTime, cq: CqHandle) {
+        let Some(queue) = self.verbs.cqs.get_mut(cq.0) else { return };
+        if std::mem::replace(&mut queue.failed, true) {
+            return;
+        }
+        let (process, node) = (queue.owner, queue.hca.0);
+        timeline.report(now, node, Notice::CqError { process, cq });
+        for index in 0..self.qps.len() {
+            let Some(slot) = &self.qps[index] else { continue };
+            let init = slot.qp.attributes.init;
+            if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
+                self.fail_fatally(timeline, index as u32, now);
+            }
         }
     }
 
-    pub(crate) fn flush_receives(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn flush_sends(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+        while let Some(slot) = self.slot_mut(qp) {
+            let Some(retired) = slot.qp.requester.flush(&slot.qp.attributes) else { break };
+            self.transfers.end(1, now);
+            self.complete_send(timeline, qp, now, retired);
+        }
+    }
+
+    pub(crate) fn flush_receives(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(request) = slot.qp.responder.flush() else { break };
             let qpn = slot.qp.attributes.qpn;
             let completion = Completion { status: WcStatus::FlushError, srq: request.srq, ..blank(qpn, request.wr_id) };
             let completion = Completion { opcode: WcOpcode::Receive, ..completion };
-            self.complete_receive(qp, now, completion);
+            self.complete_receive(timeline, qp, now, completion);
         }
     }
 
-    pub(crate) fn on_ack_timer(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_ack_timer(&mut self, hop: &mut Hop<'_>, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.timer_at != Some(now) {
             return; // An earlier deadline replaced this one.
         }
         slot.timer_at = None;
         slot.qp.requester.on_timer(&slot.qp.attributes, now);
-        self.after_requester(qp, memory, now);
+        self.after_requester(hop, qp, memory, now);
     }
 
-    pub(crate) fn on_receiver_waited(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_receiver_waited(&mut self, hop: &mut Hop<'_>, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let (qp, epoch) = self.qp_refs.take(qp_ref);
         if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
             slot.qp.requester.on_receiver_waited_for();
-            self.wake(qp, Side::Requester, memory, now);
+            self.wake(hop, qp, Side::Requester, memory, now);
         }
     }
 
     /// Follows up on any input to a requester: retires requests, arms the timer, sends more.
-    pub(crate) fn after_requester(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        self.retire(qp, now);
-        self.arm_timer(qp, now);
-        self.wake(qp, Side::Requester, memory, now);
+    pub(crate) fn after_requester(&mut self, hop: &mut Hop<'_>, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        self.retire(hop.timeline, qp, now);
+        self.arm_timer(hop.timeline, qp, now);
+        self.wake(hop, qp, Side::Requester, memory, now);
     }
 
     /// Keeps one timer event no later than the requester's deadline. Deadlines that move later cost
     /// nothing until it fires.
-    pub(crate) fn arm_timer(&mut self, qp: u32, now: SimTime) {
+    pub(crate) fn arm_timer(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let Some(deadline) = slot.qp.requester.deadline() else { return };
         if slot.timer_at.is_none_or(|at| at > deadline) {
             let at = deadline.max(now);
             slot.timer_at = Some(at);
             let node = slot.qp.hca.0;
-            self.queue.push(at, node, Event::AckTimer { qp });
+            timeline.push(at, node, Event::AckTimer { qp });
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Congestion control in motion: switches mark packets, receivers notify the source, sources
-//! throttle their flows (IBTA annex A10).
+//! Congestion control at HCAs: receivers of marked packets notify the source, and sources throttle
+//! their flows (IBTA annex A10).
 
+use super::send_engine::transit;
+use super::{Hcas, Hop, Work};
 use crate::event::Event;
-use crate::hca::send_engine::Work;
-use crate::link::port::Owner;
-use crate::world::World;
+use crate::link::Links;
+use crate::pdes::timeline::Timeline;
 use softband_model::packet::Packet;
 use softband_model::transport::{Flow, InjectionSettings, Side, Throttle, congestion_notification};
 use softband_model::verbs::api::HostMemory;
@@ -19,70 +20,51 @@ pub(crate) struct FlowOf {
     pub service_level: ServiceLevel,
 }
 
-impl World {
-    /// Marks a packet that leaves a congested lane of a switch port, if it is large enough and its
-    /// turn has come.
-    pub(crate) fn mark(&mut self, id: u32, packet: u32) {
-        let Some(settings) = &self.spec.subnet.congestion_control else { return };
-        let transit = self.packets.get_mut(packet);
-        let port = &mut self.ports[id as usize];
-        port.tally.xmit_time_congested += port.serialisation(transit.bytes);
-        if u32::from(transit.blocks) < settings.marking.packet_size.0 || transit.dlid.is_multicast() {
-            return;
-        }
-        if port.until_mark > 0 {
-            port.until_mark -= 1;
-            return;
-        }
-        port.until_mark = settings.marking.marking_rate;
-        transit.packet.fecn = true;
-    }
-
+impl Hcas {
     /// Returns the congestion notice of a marked packet to its source. The requested
     /// acknowledgement carries it; without a request a separate packet does.
-    pub(crate) fn on_fecn(&mut self, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
-        let slid = self.ports[port as usize].lid;
+    pub(crate) fn on_fecn(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
+        let slid = hop.subnet.lid(port);
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
-        let part = &self.hcas[slot.qp.hca.0 as usize].part;
+        let part = &self.nodes[slot.qp.hca.0 as usize].part;
         if !part.congestion_control {
             return;
         }
-        let tally = &mut self.ports[port as usize].tally;
-        tally.rcv_fecn += 1;
+        hop.links.count_fecn(port);
         if packet.ack_request {
             slot.becn_due = true;
             return;
         }
         let at = tail + part.ack_processing;
         let notification = congestion_notification(packet, slid);
-        let lane = self.lane_at(port, notification.service_level);
-        let notification = self.packet_pool.place(notification);
-        let transit = self.transit(notification, port, lane);
-        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
+        let lane = self.lane_at(hop.links, port, notification.service_level);
+        let notification = hop.links.packet_pool().place(notification);
+        let transit = transit(hop.links, notification, port, lane);
+        self.ready_at(hop, Work { qp, side: Side::Responder }, transit, at);
     }
 
     /// Throttles a flow after its receiver reported congestion.
-    pub(crate) fn on_becn(&mut self, hca: u32, packet: &Packet, port: u32, now: SimTime) {
-        let Some(qp) = self.qp_index(HcaId(hca), packet.destination).filter(|_| self.hcas[hca as usize].part.congestion_control) else { return };
-        self.ports[port as usize].tally.rcv_becn += 1;
+    pub(crate) fn on_becn(&mut self, links: &mut Links, hca: u32, packet: &Packet, port: u32, now: SimTime) {
+        let Some(qp) = self.qp_index(HcaId(hca), packet.destination).filter(|_| self.nodes[hca as usize].part.congestion_control) else { return };
+        links.count_becn(port);
         let flow = FlowOf { qp, port, service_level: packet.service_level };
         self.with_throttle(flow, |throttle, settings| throttle.on_becn(settings, now));
     }
 
     /// Returns the earliest time of a flow's next packet, if the flow must wait.
     pub(crate) fn held_back_until(&mut self, hca: u32, flow: FlowOf, now: SimTime) -> Option<SimTime> {
-        if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
+        if self.injection.is_none() || !self.nodes[hca as usize].part.congestion_control {
             return None;
         }
         self.with_throttle(flow, |throttle, _| throttle.not_before()).filter(|at| *at > now)
     }
 
     /// Counts a packet of `bytes` bytes that a flow hands to the link.
-    pub(crate) fn note_injected(&mut self, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
-        if self.injection.is_none() || !self.hcas[hca as usize].part.congestion_control {
+    pub(crate) fn note_injected(&mut self, links: &Links, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
+        if self.injection.is_none() || !self.nodes[hca as usize].part.congestion_control {
             return;
         }
-        let Some(cabling) = self.ports[flow.port as usize].cabling else { return };
+        let Some(cabling) = links.cabling(flow.port) else { return };
         let time = cabling.serialisation(bytes);
         self.with_throttle(flow, |throttle, settings| throttle.on_injected(settings, time, now));
     }
@@ -97,31 +79,31 @@ impl World {
     }
 
     /// Takes work out of the engine's queue until its flow may continue.
-    pub(crate) fn hold_back(&mut self, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
+    pub(crate) fn hold_back(&mut self, timeline: &mut Timeline, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
         if self.injection.as_ref().is_some_and(|settings| settings.flow == Flow::QueuePair) {
-            return self.queue.push(until, hca, Event::InjectionDue { qp: work.qp, side: work.side });
+            return timeline.push(until, hca, Event::InjectionDue { qp: work.qp, side: work.side });
         }
         // First come, first served: the queue pairs of a level take turns.
         let level = flow.service_level.0 & 15;
         let held = &mut self.ports[flow.port as usize].held_back[usize::from(level)];
         held.push_back(work);
         if held.len() == 1 {
-            self.queue.push(until, hca, Event::LevelDue { port: flow.port, level });
+            timeline.push(until, hca, Event::LevelDue { port: flow.port, level });
         }
     }
 
-    pub(crate) fn on_injection_due(&mut self, work: Work, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_injection_due(&mut self, hop: &mut Hop<'_>, work: Work, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot(work.qp) else { return };
         let hca = slot.qp.hca.0;
-        self.hcas[hca as usize].ready.push_back(work);
-        self.pump(hca, memory, now);
+        self.nodes[hca as usize].ready.push_back(work);
+        self.pump(hop, hca, memory, now);
     }
 
-    pub(crate) fn on_level_due(&mut self, port: u32, level: u8, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_level_due(&mut self, hop: &mut Hop<'_>, port: u32, level: u8, memory: &mut dyn HostMemory, now: SimTime) {
         let at = &mut self.ports[port as usize];
-        let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs hold work back") };
+        let hca = at.hca;
         let held = std::mem::take(&mut at.held_back[usize::from(level)]);
-        self.hcas[hca as usize].ready.extend(held);
-        self.pump(hca, memory, now);
+        self.nodes[hca as usize].ready.extend(held);
+        self.pump(hop, hca, memory, now);
     }
 }

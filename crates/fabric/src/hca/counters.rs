@@ -1,7 +1,8 @@
 //! The time that an HCA spends outside its ports: on the path to memory, and in the gaps between
 //! messages.
 
-use crate::World;
+use super::Hcas;
+use crate::pdes::timeline::Timeline;
 use softband_sim::SimDuration;
 
 /// The active time of each limit of one HCA since the fabric began, in picoseconds of simulated
@@ -27,19 +28,18 @@ pub struct HcaCounters {
     pub message_gap_picos: u64,
 }
 
-impl World {
+impl Hcas {
     /// Returns the counters of every HCA of this partition, in the order of the fabric file.
-    pub fn hca_counters(&self) -> Vec<HcaCounters> {
-        self.hcas
+    pub(crate) fn hca_counters(&self, timeline: &Timeline) -> Vec<HcaCounters> {
+        self.nodes
             .iter()
             .enumerate()
-            .filter(|(index, _)| self.has_node(*index as u32))
+            .filter(|(index, _)| timeline.has_node(*index as u32))
             .map(|(_, hca)| {
-                let host = &self.spec.hosts[hca.place.0];
                 let usage = hca.bus.usage(&self.buses[hca.shared_bus as usize]);
                 let gap = hca.engines.iter().map(|engine| engine.gaps).max().unwrap_or(SimDuration::ZERO);
                 HcaCounters {
-                    node: format!("{}/{}", host.name, host.hcas[hca.place.1].device),
+                    node: hca.name.clone(),
                     slot_read_picos: usage.slot_reads.as_picos(),
                     slot_write_picos: usage.slot_writes.as_picos(),
                     shared_bus_picos: usage.shared.as_picos(),

@@ -1,12 +1,17 @@
 //! Queue pairs as programs handle them: creation, modification, posting, destruction.
 
+use super::{Hcas, Hop};
 use crate::event::Event;
-use crate::world::World;
+use crate::link::Links;
+use crate::pdes::timeline::Timeline;
+use crate::subnet::Subnet;
 use softband_model::transport::{QueuePair, Side, Throttle};
-use softband_model::verbs::api::{HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
+use softband_model::verbs::api::{
+    AddressVector, HostMemory, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError,
+};
 use softband_model::verbs::{check_modification, of_this_side};
 use softband_sim::SimTime;
-use softband_types::{CqHandle, HcaId, PdHandle, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{CqHandle, HcaId, Lid, Mtu, PdHandle, PortNumber, ProcessId, QpState, QpType, Qpn, SrqHandle, XrcdHandle};
 
 /// First QPN of an HCA; lower numbers belong to management (IBTA 3.5.3).
 pub const QPN_FIRST: u32 = 0x404;
@@ -71,12 +76,9 @@ impl QpSlot {
     }
 }
 
-impl World {
-    /// # Errors
-    /// `Invalid` for capabilities beyond the HCA's or for objects of another HCA, `NoMemory` if the
-    /// HCA has no free queue pair.
-    pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
-        let node = self.hcas.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
+impl Hcas {
+    pub(crate) fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
+        let node = self.nodes.get(hca.0 as usize).ok_or(VerbsError::Invalid)?;
         let init = parts_of_type(init);
         let of_hca = self.parts_of_qp_are_of(owner, hca, &init)?;
         let QpCapabilities { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_bytes } = init.capabilities;
@@ -91,7 +93,7 @@ impl World {
             return Err(VerbsError::NoMemory);
         }
         let index = self.qps.len() as u32;
-        let node = &mut self.hcas[hca.0 as usize];
+        let node = &mut self.nodes[hca.0 as usize];
         let qpn = Qpn(QPN_FIRST + node.qp_of_qpn.len() as u32);
         node.qp_of_qpn.push(Some(index));
         node.qp_count += 1;
@@ -121,14 +123,14 @@ impl World {
     }
 
     /// Returns all queue pairs in order of creation.
-    pub fn queue_pairs(&self) -> impl Iterator<Item = (ProcessId, HcaId, QpSnapshot)> {
+    pub(crate) fn queue_pairs(&self) -> impl Iterator<Item = (ProcessId, HcaId, QpSnapshot)> {
         self.qps.iter().flatten().map(|slot| (slot.qp.owner, slot.qp.hca, slot.qp.snapshot()))
     }
 
     /// Returns the index of the queue pair with this number.
     pub(crate) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
         let offset = qpn.0.checked_sub(QPN_FIRST)? as usize;
-        *self.hcas.get(hca.0 as usize)?.qp_of_qpn.get(offset)?
+        *self.nodes.get(hca.0 as usize)?.qp_of_qpn.get(offset)?
     }
 
     pub(crate) fn slot(&self, index: u32) -> Option<&QpSlot> {
@@ -145,11 +147,9 @@ impl World {
         if slot.qp.owner == owner || slot.sharers.contains(&owner) { Ok((index, slot)) } else { Err(VerbsError::Forbidden) }
     }
 
-    /// # Errors
-    /// `Invalid` for an illegal transition, or for an attribute that is missing, needless or out of
-    /// range. Also the errors of [`Self::resolve`].
-    pub fn modify_qp(
+    pub(crate) fn modify_qp(
         &mut self,
+        hop: &mut Hop<'_>,
         now: SimTime,
         owner: ProcessId,
         hca: HcaId,
@@ -160,19 +160,19 @@ impl World {
         let attributes = slot.qp.attributes;
         let mut m = of_this_side(modification, attributes.init.qp_type);
         let next = check_modification(attributes.state, attributes.init.qp_type, &m)?;
-        self.check_ranges(hca, &attributes, &m)?;
-        m.address_vector = m.address_vector.map(|vector| self.resolve(hca, &vector)).transpose()?;
+        self.check_ranges(hop.links, hca, &attributes, &m)?;
+        m.address_vector = m.address_vector.map(|vector| self.resolve(hop.subnet, hca, &vector)).transpose()?;
         if attributes.init.qp_type == QpType::Ud && next == QpState::Rtr {
             // The port's MTU limits a datagram (IBTA 9.8.3.1).
             let number = m.port.unwrap_or(attributes.port);
-            m.path_mtu = self.port(hca, number).map(|port| port.mtu_active);
+            m.path_mtu = self.mtu_active(hop.links, hca, number);
         }
         let port = m.port.and_then(|number| self.port_index(hca, number));
         let pkey = m.pkey_index.map(|index| self.pkeys(hca)[usize::from(index)]);
         let slot = self.slot_mut(index).expect("just found");
         slot.port = port.or(slot.port);
         match next {
-            QpState::Error => self.put_into_error(index, now),
+            QpState::Error => self.put_into_error(hop.timeline, index, now),
             _ => {
                 let epoch = slot.qp.epoch;
                 let unfinished = if next == QpState::Reset { slot.qp.responder.take_unfinished() } else { None };
@@ -197,14 +197,14 @@ impl World {
                     // programs' memory.
                     let epoch = slot.qp.epoch;
                     let qp_ref = self.qp_refs.insert((index, epoch));
-                    self.queue.push(now, hca.0, Event::QueueResumed { qp_ref });
+                    hop.timeline.push(now, hca.0, Event::QueueResumed { qp_ref });
                 }
                 if let Some(request) = unfinished {
                     self.verbs.put_back(request);
                 }
                 if let Some(slot) = self.slot_mut(index).filter(|_| next == QpState::Sqd) {
                     slot.tells_drained |= m.drained_event == Some(true);
-                    self.note_drained(index, now);
+                    self.note_drained(hop.timeline, index, now);
                 }
             }
         }
@@ -220,9 +220,22 @@ impl World {
         }
     }
 
-    fn check_ranges(&self, hca: HcaId, attributes: &QpSnapshot, m: &QpModification) -> Result<(), VerbsError> {
+    /// Returns an address vector of an HCA with the destination's LID filled in.
+    pub(crate) fn resolve(&self, subnet: &Subnet, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
+        let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
+        subnet.resolve(port, vector)
+    }
+
+    /// Returns the MTU of a port: that of its link, or without a cable the HCA's maximum. `None` if
+    /// the HCA has no such port.
+    pub(crate) fn mtu_active(&self, links: &Links, hca: HcaId, number: PortNumber) -> Option<Mtu> {
+        let port = self.port_index(hca, number)?;
+        Some(links.cabling(port).map_or(self.part(hca).mtu_max, |cabling| cabling.mtu))
+    }
+
+    fn check_ranges(&self, links: &Links, hca: HcaId, attributes: &QpSnapshot, m: &QpModification) -> Result<(), VerbsError> {
         let at_most = |value: Option<u8>, limit: u32| value.is_none_or(|value| u32::from(value) <= limit);
-        let part = self.hca_part(hca);
+        let part = self.part(hca);
         let fits = at_most(m.local_ack_timeout, 31)
             && at_most(m.retry_count, 7)
             && at_most(m.rnr_retry, 7)
@@ -232,46 +245,37 @@ impl World {
             && m.pkey_index.is_none_or(|index| usize::from(index) < self.pkeys(hca).len())
             && m.dest_qpn.is_none_or(|qpn| qpn.0 < 1 << 24);
         let number = m.port.unwrap_or(attributes.port);
-        let port = self.port(hca, number);
-        let port_fits = m.port.is_none() || port.is_some();
+        let mtu_active = self.mtu_active(links, hca, number);
+        let port_fits = m.port.is_none() || mtu_active.is_some();
         // In SQD the port may change, but the path MTU stays.
         let kept = (m.port.is_some() && attributes.state == QpState::Sqd).then_some(attributes.path_mtu);
-        let mtu_fits = m.path_mtu.or(kept).is_none_or(|mtu| port.is_some_and(|port| mtu <= port.mtu_active));
+        let mtu_fits = m.path_mtu.or(kept).is_none_or(|mtu| mtu_active.is_some_and(|active| mtu <= active));
         let path_fits = m.address_vector.is_none_or(|vector| vector.port == number && vector.service_level.0 <= 15);
         if fits && port_fits && mtu_fits && path_fits { Ok(()) } else { Err(VerbsError::Invalid) }
     }
 
     /// Returns a queue pair and its owner without an ownership check.
-    pub fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
+    pub(crate) fn find_qp(&self, hca: HcaId, qpn: Qpn) -> Option<(ProcessId, QpSnapshot)> {
         let slot = self.slot(self.qp_index(hca, qpn)?)?;
         Some((slot.qp.owner, slot.qp.snapshot()))
     }
 
-    /// # Errors
-    /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
-    pub fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
+    pub(crate) fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
         Ok(self.owned_qp(owner, hca, qpn)?.1.qp.snapshot())
     }
 
-    /// # Errors
-    /// `Invalid` if it does not exist, `Forbidden` if another process owns it, `Busy` while it is
-    /// attached to a multicast group.
-    pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
+    /// Destroys a queue pair, or detaches `owner` from it. Returns the groups that it leaves.
+    pub(crate) fn destroy_qp(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, now: SimTime) -> Result<Vec<Lid>, VerbsError> {
         let (index, _) = self.owned_qp(owner, hca, qpn)?;
-        if self.verbs.multicast.is_attached(hca, qpn) {
+        if self.is_in_group(hca, qpn) {
             return Err(VerbsError::Busy);
         }
-        self.leave_qp(index, owner);
-        Ok(())
+        Ok(self.leave_qp(index, owner, now))
     }
 
     /// Opens the receiving side of an extended reliable connection that another process of the
     /// domain created.
-    ///
-    /// # Errors
-    /// `Invalid` if the domain has no such queue pair, `Forbidden` if `owner` has not opened the
-    /// domain.
-    pub fn open_qp(&mut self, owner: ProcessId, xrcd: XrcdHandle, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
+    pub(crate) fn open_qp(&mut self, owner: ProcessId, xrcd: XrcdHandle, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
         let hca = self.verbs.xrcd(owner, xrcd)?.hca;
         let index = self.qp_index(hca, qpn).ok_or(VerbsError::Invalid)?;
         let slot = self.slot_mut(index).filter(|slot| slot.qp.attributes.init.xrcd == Some(xrcd)).ok_or(VerbsError::Invalid)?;
@@ -279,28 +283,42 @@ impl World {
         Ok(slot.qp.snapshot())
     }
 
-    /// Detaches a process from a queue pair. The last process removes the queue pair.
-    pub(crate) fn leave_qp(&mut self, index: u32, owner: ProcessId) {
-        let Some(slot) = self.slot_mut(index) else { return };
+    /// Detaches a process from a queue pair. The last process removes the queue pair. Returns the
+    /// groups that the queue pair leaves.
+    fn leave_qp(&mut self, index: u32, owner: ProcessId, now: SimTime) -> Vec<Lid> {
+        let Some(slot) = self.slot_mut(index) else { return Vec::new() };
         if let Some(at) = slot.sharers.iter().position(|sharer| *sharer == owner) {
             slot.sharers.remove(at);
         } else if slot.sharers.is_empty() {
-            self.remove_qp(index);
+            return self.remove_qp(index, now);
         } else {
             slot.qp.owner = slot.sharers.remove(0);
         }
+        Vec::new()
     }
 
-    /// Removes the queue pair at once; later packets for it are dropped.
-    pub(crate) fn remove_qp(&mut self, index: u32) {
-        self.close_transfers(index);
-        let Some(mut slot) = self.qps[index as usize].take() else { return };
+    /// Removes all objects of a dead program. Returns the groups that its queue pairs leave.
+    pub(crate) fn remove_process(&mut self, owner: ProcessId, now: SimTime) -> Vec<Lid> {
+        let mut left = Vec::new();
+        for index in 0..self.qps.len() as u32 {
+            while self.slot(index).is_some_and(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner)) {
+                left.extend(self.leave_qp(index, owner, now));
+            }
+        }
+        self.verbs.remove_owner(owner);
+        left
+    }
+
+    /// Removes the queue pair at once; later packets for it are dropped. Returns the groups that it
+    /// leaves.
+    fn remove_qp(&mut self, index: u32, now: SimTime) -> Vec<Lid> {
+        self.close_transfers(index, now);
+        let Some(mut slot) = self.qps[index as usize].take() else { return Vec::new() };
         if let Some(request) = slot.qp.responder.take_unfinished() {
             self.verbs.put_back(request);
         }
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
-        self.leave_groups(slot.qp.hca, qpn);
-        let node = &mut self.hcas[slot.qp.hca.0 as usize];
+        let node = &mut self.nodes[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
         node.qp_count -= 1;
         self.verbs.use_pd(init.pd, -1);
@@ -308,68 +326,69 @@ impl World {
         self.verbs.use_xrcd(init.xrcd, -1);
         self.verbs.use_cq(init.send_cq, -1);
         self.verbs.use_cq(init.recv_cq, -1);
+        self.verbs.multicast.detach_all(slot.qp.hca, qpn).into_iter().collect()
     }
 
     /// Posts a send request. Errors in the request become completions.
-    pub fn post_send(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
+    pub(crate) fn post_send(&mut self, timeline: &mut Timeline, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });
-        let at = now + self.hcas[hca.0 as usize].part.doorbell;
-        self.queue.push(at, hca.0, Event::Doorbell { post });
+        let at = now + self.nodes[hca.0 as usize].part.doorbell;
+        timeline.push(at, hca.0, Event::Doorbell { post });
     }
 
     /// Gives a queue pair a permanent receive request: each message uses a copy of `request`. Does
     /// nothing if no queue pair has this number.
-    pub fn receive_always(&mut self, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
+    pub(crate) fn receive_always(&mut self, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
         if let Some(slot) = self.qp_index(hca, qpn).and_then(|index| self.slot_mut(index)) {
             slot.qp.responder.stand_ready(request);
         }
     }
 
     /// Posts a receive request. Packets that arrive at `now` or later can use it.
-    pub fn post_receive(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
+    pub(crate) fn post_receive(&mut self, timeline: &mut Timeline, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: ReceiveRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
         let post = self.posts.insert(Post::Receive { qp, epoch: slot.qp.epoch, request });
-        self.queue.push(now, hca.0, Event::ReceivePosted { post });
+        timeline.push(now, hca.0, Event::ReceivePosted { post });
     }
 
     /// Posts a receive request to a shared queue.
-    pub fn post_srq_receive(&mut self, now: SimTime, owner: ProcessId, srq: SrqHandle, request: ReceiveRequest) {
+    pub(crate) fn post_srq_receive(&mut self, timeline: &mut Timeline, now: SimTime, owner: ProcessId, srq: SrqHandle, request: ReceiveRequest) {
         let Ok(queue) = self.verbs.srq(owner, srq) else { return };
         let node = queue.hca.0;
         let post = self.posts.insert(Post::SharedReceive { srq, request });
-        self.queue.push(now, node, Event::ReceivePosted { post });
+        timeline.push(now, node, Event::ReceivePosted { post });
     }
 
     /// Checks that a send queue has no outstanding work.
-    pub fn has_sent_all(&self, hca: HcaId, qpn: Qpn) -> bool {
+    pub(crate) fn has_sent_all(&self, links: &Links, hca: HcaId, qpn: Qpn) -> bool {
         let Some(index) = self.qp_index(hca, qpn) else { return true };
         let on_its_way = |post: &Post| matches!(post, Post::Send { qp, .. } if *qp == index);
         self.slot(index).is_none_or(|slot| slot.qp.requester.queue_len() == 0)
             && !self.posts.iter().any(on_its_way)
-            && !self.is_something_under_way(index, qpn)
+            && !self.is_something_under_way(links, index, qpn)
     }
 
     /// Checks for packets, payload or completions in flight that may belong to a queue pair.
     /// Packets match by QPN alone.
-    pub(crate) fn is_something_under_way(&self, index: u32, qpn: Qpn) -> bool {
-        self.packets.iter().any(|transit| transit.packet.source == qpn || transit.packet.destination == qpn)
+    pub(crate) fn is_something_under_way(&self, links: &Links, index: u32, qpn: Qpn) -> bool {
+        links.packets().any(|packet| packet.source == qpn || packet.destination == qpn)
             || self.dma_writes.iter().any(|in_flight| in_flight.is_of(index))
             || self.completions.iter().any(|(_, _, completion)| completion.qpn == qpn)
     }
 
     /// Removes and returns the receive requests of a queue pair, so that another component can
     /// receive with them. `None` in the middle of a message.
-    pub fn take_receives(&mut self, hca: HcaId, qpn: Qpn) -> Option<Vec<ReceiveRequest>> {
+    pub(crate) fn take_receives(&mut self, links: &Links, hca: HcaId, qpn: Qpn) -> Option<Vec<ReceiveRequest>> {
         let index = self.qp_index(hca, qpn)?;
         let on_its_way = |post: &Post| matches!(post, Post::Receive { qp, .. } if *qp == index);
-        if self.posts.iter().any(on_its_way) || self.is_something_under_way(index, qpn) {
+        if self.posts.iter().any(on_its_way) || self.is_something_under_way(links, index, qpn) {
             return None;
         }
         self.slot_mut(index)?.qp.responder.take_all()
     }
 
-    pub(crate) fn on_doorbell(&mut self, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_doorbell(&mut self, hop: &mut Hop<'_>, post: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Post::Send { qp, epoch, request } = self.posts.take(post) else { unreachable!("doorbells are for sends") };
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let attributes = slot.qp.attributes;
@@ -379,7 +398,7 @@ impl World {
             QpState::Error | QpState::Sqe => {
                 slot.qp.requester.post(request);
                 self.transfers.begin(now);
-                self.flush_sends(qp, now);
+                self.flush_sends(hop.timeline, qp, now);
             }
             QpState::Rts | QpState::Sqd if !full => {
                 let idle = slot.qp.requester.is_idle();
@@ -391,34 +410,34 @@ impl World {
                     return;
                 }
                 if idle {
-                    let at = now + self.hcas[hca.0 as usize].part.send_wqe_fetch;
+                    let at = now + self.nodes[hca.0 as usize].part.send_wqe_fetch;
                     let qp_ref = self.qp_refs.insert((qp, epoch));
-                    self.queue.push(at, hca.0, Event::WqeFetched { qp_ref });
+                    hop.timeline.push(at, hca.0, Event::WqeFetched { qp_ref });
                 } else {
-                    self.wake(qp, Side::Requester, memory, now);
+                    self.wake(hop, qp, Side::Requester, memory, now);
                 }
             }
             // No program that follows the verbs posts in these states.
-            _ => self.fail_fatally(qp, now),
+            _ => self.fail_fatally(hop.timeline, qp, now),
         }
     }
 
-    pub(crate) fn on_wqe_fetched(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_wqe_fetched(&mut self, hop: &mut Hop<'_>, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let (qp, epoch) = self.qp_refs.take(qp_ref);
         if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
             slot.fetching = false;
-            self.wake(qp, Side::Requester, memory, now);
+            self.wake(hop, qp, Side::Requester, memory, now);
         }
     }
 
-    pub(crate) fn on_queue_resumed(&mut self, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn on_queue_resumed(&mut self, hop: &mut Hop<'_>, qp_ref: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let (qp, epoch) = self.qp_refs.take(qp_ref);
         if self.slot(qp).is_some_and(|slot| slot.qp.epoch == epoch) {
-            self.wake(qp, Side::Requester, memory, now);
+            self.wake(hop, qp, Side::Requester, memory, now);
         }
     }
 
-    pub(crate) fn on_receive_posted(&mut self, post: u32, now: SimTime) {
+    pub(crate) fn on_receive_posted(&mut self, timeline: &mut Timeline, post: u32, now: SimTime) {
         let (qp, epoch, request) = match self.posts.take(post) {
             Post::Receive { qp, epoch, request } => (qp, epoch, request),
             Post::SharedReceive { srq, request } => return self.verbs.post_srq_receive(srq, request),
@@ -430,10 +449,10 @@ impl World {
         match attributes.state {
             QpState::Error => {
                 slot.qp.responder.post(request);
-                self.flush_receives(qp, now);
+                self.flush_receives(timeline, qp, now);
             }
-            QpState::Reset => self.fail_fatally(qp, now),
-            _ if full => self.fail_fatally(qp, now),
+            QpState::Reset => self.fail_fatally(timeline, qp, now),
+            _ if full => self.fail_fatally(timeline, qp, now),
             _ => slot.qp.responder.post(request),
         }
     }

@@ -1,17 +1,17 @@
 //! Packets into an HCA: to the queue pair, over the bus, into memory.
 
+use super::send_engine::transit;
+use super::{Hcas, Hop, Work};
 use crate::event::Event;
-use crate::hca::send_engine::Work;
+use crate::link::Transit;
 use crate::notice::Notice;
-use crate::world::{Transit, World};
+use crate::pdes::timeline::Timeline;
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::{QpState, SrqHandle, WcStatus};
-
-use crate::link::port::Owner;
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -40,83 +40,88 @@ struct Arrival {
     tail: SimTime,
 }
 
-impl World {
-    pub(crate) fn on_hca_arrival(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let transit = self.packets.take(id);
+impl Hcas {
+    pub(crate) fn on_hca_arrival(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let Some(transit) = hop.arrive(id, now) else { return };
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
-        if self.faults.is_some() && self.is_cut_off(&transit) {
-            return self.free_buffer(port, lane, blocks, transit.tail, now);
-        }
-        self.count_received(transit.port, transit.bytes);
-        let lost = self.loss_ppm > 0 && self.random.next_u64() % 1_000_000 < u64::from(self.loss_ppm);
-        let freed = if lost { transit.tail } else { self.receive(transit, memory, now) };
-        self.free_buffer(port, lane, blocks, freed, now);
+        let freed = if hop.faults.draws_loss() { transit.tail } else { self.receive(hop, transit, memory, now) };
+        hop.free_buffer(port, lane, blocks, freed, now);
     }
 
     /// Receives a packet for a queue pair of the same port, without link or credits.
-    pub(crate) fn on_looped_back(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let transit = self.packets.take(id);
-        self.receive(transit, memory, now);
+    pub(crate) fn on_looped_back(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        let transit = hop.links.take(id);
+        self.receive(hop, transit, memory, now);
     }
 
     /// Hands a packet to its queue pair. Returns the time at which its buffer is free.
-    fn receive(&mut self, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
+    fn receive(&mut self, hop: &mut Hop<'_>, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
         if transit.dlid.is_multicast() {
-            return self.receive_for_group(&transit, arrival, now);
+            return self.receive_for_group(hop, &transit, arrival, now);
         }
         let mut packet = transit.packet;
-        let freed = self.receive_by(&mut packet, transit.port, arrival, memory, now).unwrap_or(arrival.tail);
-        self.packet_pool.take_back(packet);
+        let freed = self.receive_by(hop, &mut packet, transit.port, arrival, memory, now).unwrap_or(arrival.tail);
+        hop.links.packet_pool().take_back(packet);
         freed
     }
 
     /// Returns the time at which the packet's buffer is free, unless that is its last bit's
     /// arrival.
-    fn receive_by(&mut self, packet: &mut Packet, port: u32, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
-        if packet.becn
-            && let Owner::Hca { hca, .. } = self.ports[port as usize].owner
-        {
-            self.on_becn(hca, packet, port, now);
+    fn receive_by(
+        &mut self,
+        hop: &mut Hop<'_>,
+        packet: &mut Packet,
+        port: u32,
+        arrival: Arrival,
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) -> Option<SimTime> {
+        if packet.becn {
+            let hca = self.ports[port as usize].hca;
+            self.on_becn(hop.links, hca, packet, port, now);
         }
         if matches!(packet.kind, PacketKind::CongestionNotification) {
             return None;
         }
-        let qp = self.receiver_of(packet, port)?;
+        let qp = self.receiver_of(hop, packet, port)?;
         if packet.fecn {
-            self.on_fecn(qp, packet, port, arrival.tail);
+            self.on_fecn(hop, qp, packet, port, arrival.tail);
         }
         if matches!(packet.kind, PacketKind::Datagram { .. }) {
-            self.put_route_before_payload(packet, port);
+            self.put_route_before_payload(hop, packet, port);
         }
-        if packet.kind.is_response() { self.on_response(qp, packet, arrival, memory, now) } else { self.on_request(qp, packet, arrival, now) }
+        if packet.kind.is_response() {
+            self.on_response(hop, qp, packet, arrival, memory, now)
+        } else {
+            self.on_request(hop, qp, packet, arrival, now)
+        }
     }
 
     /// Delivers a multicast packet to all members on this HCA, each with its own receive request.
-    fn receive_for_group(&mut self, transit: &Transit, arrival: Arrival, now: SimTime) -> SimTime {
-        let Owner::Hca { hca, .. } = self.ports[transit.port as usize].owner else { return arrival.tail };
+    fn receive_for_group(&mut self, hop: &mut Hop<'_>, transit: &Transit, arrival: Arrival, now: SimTime) -> SimTime {
+        let hca = self.ports[transit.port as usize].hca;
         let mut freed = arrival.tail;
-        for mut packet in self.copies_for_members(&transit.packet, softband_types::HcaId(hca)) {
-            let Some(qp) = self.receiver_of(&packet, transit.port) else { continue };
-            self.put_route_before_payload(&mut packet, transit.port);
-            freed = freed.max(self.on_request(qp, &packet, arrival, now).unwrap_or(arrival.tail));
+        for mut packet in self.copies_for_members(hop, &transit.packet, softband_types::HcaId(hca)) {
+            let Some(qp) = self.receiver_of(hop, &packet, transit.port) else { continue };
+            self.put_route_before_payload(hop, &mut packet, transit.port);
+            freed = freed.max(self.on_request(hop, qp, &packet, arrival, now).unwrap_or(arrival.tail));
         }
         freed
     }
 
     /// Delivers an HCA's multicast packet to the HCA's own members, besides the copy on the link.
-    pub(crate) fn on_multicast_ready(&mut self, id: u32, _memory: &mut dyn HostMemory, now: SimTime) {
-        let transit = self.packets.get_mut(id);
+    pub(crate) fn on_multicast_ready(&mut self, hop: &mut Hop<'_>, id: u32, now: SimTime) {
+        let transit = hop.links.in_flight(id);
         let own = Transit { packet: transit.packet.clone(), completes: None, head: now, tail: now, ..*transit };
-        self.receive_for_group(&own, Arrival { head: now, tail: now }, now);
+        self.receive_for_group(hop, &own, Arrival { head: now, tail: now }, now);
     }
 
     /// Returns the queue pair that accepts the packet. It checks LID, QPN, port, state, P_Key and
     /// peer (IBTA 9.6).
-    fn receiver_of(&self, packet: &Packet, port: u32) -> Option<u32> {
-        let at = &self.ports[port as usize];
-        let Owner::Hca { hca, .. } = at.owner else { return None };
-        if packet.dlid != at.lid && !packet.dlid.is_multicast() {
+    fn receiver_of(&self, hop: &Hop<'_>, packet: &Packet, port: u32) -> Option<u32> {
+        let hca = self.ports[port as usize].hca;
+        if packet.dlid != hop.subnet.lid(port) && !packet.dlid.is_multicast() {
             return None;
         }
         let qp = self.qp_index(softband_types::HcaId(hca), packet.destination)?;
@@ -141,94 +146,102 @@ impl World {
         fits.then_some(qp)
     }
 
-    fn on_request(&mut self, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
-        self.note_established(qp, now);
+    fn on_request(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
+        self.note_established(hop.timeline, qp, now);
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
         let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit } = outcome;
         if let Some(srq) = srq_limit {
-            self.report_srq_limit(srq, now);
+            self.report_srq_limit(hop.timeline, srq, now);
         }
-        let part = &self.hcas[hca.0 as usize].part;
+        let part = &self.nodes[hca.0 as usize].part;
         let (ack_processing, completion_write) = (part.ack_processing, part.completion_write);
         if reply_queued {
-            self.schedule_reply(qp, arrival);
+            self.schedule_reply(hop.timeline, qp, arrival);
         }
         if let Some(response) = response {
-            self.respond(qp, response, arrival.tail + ack_processing, qp_error.is_some());
+            self.respond(hop, qp, response, arrival.tail + ack_processing, qp_error.is_some());
         }
         if let Some(completion) = completion {
-            self.complete_receive(qp, arrival.tail + completion_write, *completion);
+            self.complete_receive(hop.timeline, qp, arrival.tail + completion_write, *completion);
         }
         if let Some(qp_error) = qp_error {
-            self.on_qp_error(qp, qp_error, now);
+            self.on_qp_error(hop.timeline, qp, qp_error, now);
         }
-        dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now))
+        dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, dma_write, arrival, now))
     }
 
-    fn note_established(&mut self, qp: u32, now: SimTime) {
+    fn note_established(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.qp.attributes.state == QpState::Rtr && !std::mem::replace(&mut slot.established, true) {
-            self.report_qp_event(qp, EVENT_COMMUNICATION_ESTABLISHED, now);
+            self.report_qp_event(timeline, qp, EVENT_COMMUNICATION_ESTABLISHED, now);
         }
     }
 
     /// Reports an established connection after a peer reached a queue pair without a packet. Only a
     /// queue pair in RTR reports it.
-    pub fn establish(&mut self, now: SimTime, hca: softband_types::HcaId, qpn: softband_types::Qpn) {
+    pub(crate) fn establish(&mut self, timeline: &mut Timeline, now: SimTime, hca: softband_types::HcaId, qpn: softband_types::Qpn) {
         if let Some(qp) = self.qp_index(hca, qpn) {
-            self.note_established(qp, now);
+            self.note_established(timeline, qp, now);
         }
     }
 
-    pub(crate) fn report_srq_limit(&mut self, srq: SrqHandle, now: SimTime) {
+    pub(crate) fn report_srq_limit(&mut self, timeline: &mut Timeline, srq: SrqHandle, now: SimTime) {
         let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
         let (process, hca) = (queue.owner, queue.hca);
-        self.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
+        timeline.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
     }
 
-    pub(crate) fn report_qp_event(&mut self, qp: u32, event: u32, now: SimTime) {
+    pub(crate) fn report_qp_event(&mut self, timeline: &mut Timeline, qp: u32, event: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
-        self.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
+        timeline.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
     }
 
-    pub(crate) fn on_qp_error(&mut self, qp: u32, qp_error: QpError, now: SimTime) {
+    pub(crate) fn on_qp_error(&mut self, timeline: &mut Timeline, qp: u32, qp_error: QpError, now: SimTime) {
         if let Some(event) = qp_error.event {
-            self.report_qp_event(qp, event, now);
+            self.report_qp_event(timeline, qp, event, now);
         }
-        self.put_into_error(qp, now);
+        self.put_into_error(timeline, qp, now);
     }
 
     /// Schedules the start of a read or atomic that was just queued. It sees all earlier writes
     /// (PCI ordering).
-    fn schedule_reply(&mut self, qp: u32, arrival: Arrival) {
+    fn schedule_reply(&mut self, timeline: &mut Timeline, qp: u32, arrival: Arrival) {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let hca = slot.qp.hca.0;
-        let part = &self.hcas[hca as usize].part;
+        let part = &self.nodes[hca as usize].part;
         let atomic = slot.qp.responder.queued_atomic();
         let work = if atomic { part.read_response_processing + part.atomic_execution } else { part.read_response_processing };
         let at = (arrival.tail + work).max(slot.in_memory_last);
         slot.qp.responder.set_ready(at);
-        self.queue.push(at, hca, Event::ReplyReady { qp });
+        timeline.push(at, hca, Event::ReplyReady { qp });
     }
 
     /// Sends a response at `at`. It waits behind unfinished read responses, unless it ends the
     /// connection.
-    fn respond(&mut self, qp: u32, response: Response, at: SimTime, ends: bool) {
+    fn respond(&mut self, hop: &mut Hop<'_>, qp: u32, response: Response, at: SimTime, ends: bool) {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
         let (Some(response), Some(port)) = (left, slot.port) else { return };
-        let mut packet = response_packet(&slot.qp.attributes, self.ports[port as usize].lid, response);
+        let mut packet = response_packet(&slot.qp.attributes, hop.subnet.lid(port), response);
         packet.becn = std::mem::take(&mut slot.becn_due);
-        let lane = self.lane_at(port, packet.service_level);
-        let packet = self.packet_pool.place(packet);
-        let transit = self.transit(packet, port, lane);
-        self.ready_at(Work { qp, side: Side::Responder }, transit, at);
+        let lane = self.lane_at(hop.links, port, packet.service_level);
+        let packet = hop.links.packet_pool().place(packet);
+        let transit = transit(hop.links, packet, port, lane);
+        self.ready_at(hop, Work { qp, side: Side::Responder }, transit, at);
     }
 
-    fn on_response(&mut self, qp: u32, packet: &Packet, arrival: Arrival, memory: &mut dyn HostMemory, now: SimTime) -> Option<SimTime> {
+    fn on_response(
+        &mut self,
+        hop: &mut Hop<'_>,
+        qp: u32,
+        packet: &Packet,
+        arrival: Arrival,
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) -> Option<SimTime> {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let (hca, epoch) = (slot.qp.hca, slot.qp.epoch);
         let (a, requester) = (&slot.qp.attributes, &mut slot.qp.requester);
@@ -239,22 +252,22 @@ impl World {
             PacketKind::RnrNak { timer_code } => {
                 if let Some(wait) = requester.on_rnr_nak(a, packet.psn, timer_code, now) {
                     let qp_ref = self.qp_refs.insert((qp, epoch));
-                    self.queue.push(now + wait, hca.0, Event::ReceiverWaited { qp_ref });
+                    hop.timeline.push(now + wait, hca.0, Event::ReceiverWaited { qp_ref });
                 }
             }
             _ => dma_write = requester.on_response(a, hca, &self.verbs, packet, now),
         }
-        let freed = dma_write.map(|dma_write| self.start_dma_write(qp, dma_write, arrival, now));
-        self.after_requester(qp, memory, now);
+        let freed = dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, dma_write, arrival, now));
+        self.after_requester(hop, qp, memory, now);
         freed
     }
 
     /// Starts the DMA write of an accepted packet. Returns the time at which its last byte is in
     /// memory.
-    fn start_dma_write(&mut self, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
+    fn start_dma_write(&mut self, timeline: &mut Timeline, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
         let hca = slot.qp.hca.0;
-        let node = &mut self.hcas[hca as usize];
+        let node = &mut self.nodes[hca as usize];
         let part = &node.part;
         let head = match part.receive_mode {
             ReceiveMode::CutThrough => arrival.head,
@@ -280,12 +293,12 @@ impl World {
         if dma_write.leads_to_something() {
             let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, tail: arrival.tail };
             let dma_write = self.dma_writes.insert(in_flight);
-            self.queue.push(done, hca, Event::InMemory { dma_write });
+            timeline.push(done, hca, Event::InMemory { dma_write });
         }
         done
     }
 
-    pub(crate) fn on_in_memory(&mut self, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
+    pub(crate) fn on_in_memory(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         let InFlight { qp, epoch, dma_write, tail } = self.dma_writes.take(id);
         let fault = self.write_to_memory(&dma_write, memory, notices).is_err();
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
@@ -294,20 +307,20 @@ impl World {
             DmaWriteEnd::Response { last } => {
                 slot.qp.requester.on_response_in_memory(last, fault);
                 if last || fault {
-                    self.after_requester(qp, memory, now);
+                    self.after_requester(hop, qp, memory, now);
                 }
             }
             DmaWriteEnd::Request { completion, acknowledge } => {
-                let part = &self.hcas[hca].part;
+                let part = &self.nodes[hca].part;
                 let (completed_at, answered_at) = (now + part.completion_write, now.max(tail + part.ack_processing));
                 if fault {
-                    return self.on_write_fault(qp, completion, acknowledge, now);
+                    return self.on_write_fault(hop, qp, completion, acknowledge, now);
                 }
                 if let Some(completion) = completion {
-                    self.complete_receive(qp, completed_at, *completion);
+                    self.complete_receive(hop.timeline, qp, completed_at, *completion);
                 }
                 if let Some(psn) = acknowledge {
-                    self.respond(qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
+                    self.respond(hop, qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
                 }
             }
         }
@@ -331,22 +344,29 @@ impl World {
     }
 
     /// Reports lost receiver memory to both sides.
-    fn on_write_fault(&mut self, qp: u32, completion: Option<Box<Completion>>, acknowledge: Option<softband_types::Psn>, now: SimTime) {
+    fn on_write_fault(
+        &mut self,
+        hop: &mut Hop<'_>,
+        qp: u32,
+        completion: Option<Box<Completion>>,
+        acknowledge: Option<softband_types::Psn>,
+        now: SimTime,
+    ) {
         if let Some(completion) = completion {
-            self.complete_receive(qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
+            self.complete_receive(hop.timeline, qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
         }
         let Some(slot) = self.slot(qp) else { return };
         let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
         if slot.qp.attributes.init.qp_type.is_reliable() {
-            self.respond(qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
+            self.respond(hop, qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }
-        self.on_qp_error(qp, QpError { event: None }, now);
+        self.on_qp_error(hop.timeline, qp, QpError { event: None }, now);
     }
 
     /// Puts the global route header before a datagram's payload.
-    fn put_route_before_payload(&self, packet: &mut Packet, port: u32) {
-        let source = self.source_gid(packet);
-        let Some(header) = packet.route_header(self.ports[port as usize].framing, source) else { return };
+    fn put_route_before_payload(&self, hop: &Hop<'_>, packet: &mut Packet, port: u32) {
+        let source = hop.subnet.source_gid(packet);
+        let Some(header) = packet.route_header(hop.links.framing(port), source) else { return };
         let mut bytes = header.to_vec();
         if let Some(payload) = &packet.payload {
             bytes.extend_from_slice(payload.bytes());

@@ -1,17 +1,15 @@
 //! An HCA's send engine: selects the next packet to read from memory, and the time at which it is
 //! ready for the link.
 
+use super::congestion::FlowOf;
+use super::{Hcas, Hop};
 use crate::event::Event;
-use crate::hca::congestion::FlowOf;
-use crate::link::port::Owner;
-use crate::link::tx_pending::Ready;
-use crate::world::{Transit, World};
-use softband_model::link::Sl2Vl;
+use crate::link::{Links, Transit};
 use softband_model::packet::Packet;
 use softband_model::transport::{Emission, Environment, MessageKind, Side};
 use softband_model::verbs::api::HostMemory;
 use softband_sim::SimTime;
-use softband_types::{CreditBlocks, ServiceLevel, VirtualLane};
+use softband_types::{ServiceLevel, VirtualLane};
 
 /// A side of a queue pair that has something to send.
 #[derive(Clone, Copy, Debug)]
@@ -35,60 +33,60 @@ impl Next {
     }
 }
 
-impl World {
+impl Hcas {
     /// Adds a side to the engine's queue, unless it is there already, and runs the engine.
-    pub(crate) fn wake(&mut self, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn wake(&mut self, hop: &mut Hop<'_>, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let hca = slot.qp.hca.0;
         if !std::mem::replace(&mut slot.queued[side as usize], true) {
-            self.hcas[hca as usize].ready.push_back(Work { qp, side });
+            self.nodes[hca as usize].ready.push_back(Work { qp, side });
         }
-        self.pump(hca, memory, now);
+        self.pump(hop, hca, memory, now);
     }
 
-    pub(crate) fn on_engine_free(&mut self, hca: u32, engine: u16, memory: &mut dyn HostMemory, now: SimTime) {
-        let node = &mut self.hcas[hca as usize];
+    pub(crate) fn on_engine_free(&mut self, hop: &mut Hop<'_>, hca: u32, engine: u16, memory: &mut dyn HostMemory, now: SimTime) {
+        let node = &mut self.nodes[hca as usize];
         let engine = &mut node.engines[engine as usize];
         engine.waits = false;
         if let Some(work) = engine.starters.pop_front() {
             node.ready.push_front(work);
         }
-        self.pump(hca, memory, now);
+        self.pump(hop, hca, memory, now);
     }
 
     /// Reads packets ahead, sides in turn, until no side has work or all places are taken.
-    pub(crate) fn pump(&mut self, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        while let Some(work) = self.hcas[hca as usize].ready.pop_front() {
-            let Some(next) = self.next_of(work, now) else {
+    pub(crate) fn pump(&mut self, hop: &mut Hop<'_>, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        while let Some(work) = self.nodes[hca as usize].ready.pop_front() {
+            let Some(next) = self.next_of(hop.links, work, now) else {
                 if let Some(slot) = self.slot_mut(work.qp) {
                     slot.queued[work.side as usize] = false;
                 }
                 continue;
             };
             if let Some(until) = self.held_back_until(hca, next.flow(work), now) {
-                self.hold_back(hca, work, next.flow(work), until);
+                self.hold_back(hop.timeline, hca, work, next.flow(work), until);
                 continue;
             }
-            let engine = &mut self.hcas[hca as usize].engines[next.engine];
+            let engine = &mut self.nodes[hca as usize].engines[next.engine];
             if next.starts.is_some() && now < engine.free {
                 engine.starters.push_back(work);
                 continue;
             }
             let staged = self.ports[next.port as usize].staged(next.lane);
-            if !staged.has_place(&self.hcas[hca as usize].part) {
+            if !staged.has_place(&self.nodes[hca as usize].part) {
                 staged.parked.push_back(work);
                 continue;
             }
-            self.emit(hca, work, &next, memory, now);
+            self.emit(hop, hca, work, &next, memory, now);
             if !self.waits_for_place(hca, work, &next) {
-                self.hcas[hca as usize].ready.push_back(work);
+                self.nodes[hca as usize].ready.push_back(work);
             }
         }
-        for (index, engine) in self.hcas[hca as usize].engines.iter_mut().enumerate() {
+        for (index, engine) in self.nodes[hca as usize].engines.iter_mut().enumerate() {
             if !engine.starters.is_empty() && !engine.waits {
                 engine.waits = true;
                 let at = engine.free.max(now);
-                self.queue.push(at, hca, Event::EngineFree { hca, engine: index as u16 });
+                hop.timeline.push(at, hca, Event::EngineFree { hca, engine: index as u16 });
             }
         }
     }
@@ -97,7 +95,7 @@ impl World {
     /// whether it parked.
     fn waits_for_place(&mut self, hca: u32, work: Work, next: &Next) -> bool {
         let is_mid_message = || self.slot(work.qp).is_some_and(|slot| slot.qp.requester.is_mid_message());
-        let node = &self.hcas[hca as usize];
+        let node = &self.nodes[hca as usize];
         let is_next = node.ready.is_empty() && self.injection.is_none() && work.side == Side::Requester && is_mid_message();
         let staged = self.ports[next.port as usize].staged(next.lane);
         let waits = is_next && !staged.has_place(&node.part);
@@ -107,7 +105,7 @@ impl World {
         waits
     }
 
-    fn next_of(&self, work: Work, now: SimTime) -> Option<Next> {
+    fn next_of(&self, links: &Links, work: Work, now: SimTime) -> Option<Next> {
         let slot = self.slot(work.qp)?;
         let port = slot.port?;
         let a = &slot.qp.attributes;
@@ -126,28 +124,26 @@ impl World {
                 (None, a.address_vector.service_level)
             }
         };
-        let engine = a.qpn.0 as usize % self.hcas[slot.qp.hca.0 as usize].engines.len();
-        Some(Next { starts, engine, port, lane: self.lane_at(port, service_level), service_level })
+        let engine = a.qpn.0 as usize % self.nodes[slot.qp.hca.0 as usize].engines.len();
+        Some(Next { starts, engine, port, lane: self.lane_at(links, port, service_level), service_level })
     }
 
-    pub(crate) fn lane_at(&self, port: u32, service_level: ServiceLevel) -> VirtualLane {
-        let sl2vl = self.spec.subnet.qos.as_ref().map_or(&Sl2Vl::IDENTITY, |qos| &qos.hca.sl2vl);
-        let cabling = self.ports[port as usize].cabling;
-        cabling.map_or(VirtualLane(0), |cabling| sl2vl.lane(service_level, cabling.vls))
+    pub(crate) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
+        links.cabling(port).map_or(VirtualLane(0), |cabling| self.sl2vl.lane(service_level, cabling.vls))
     }
 
-    fn emit(&mut self, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {
-        let slid = self.ports[next.port as usize].lid;
+    fn emit(&mut self, hop: &mut Hop<'_>, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {
+        let slid = hop.subnet.lid(next.port);
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = &slot.qp.attributes;
-        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: &mut self.packet_pool, slid };
+        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: hop.links.packet_pool(), slid };
         let (emission, qp_error) = match work.side {
             Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),
         };
         let epoch = slot.qp.epoch;
         if let Some(kind) = next.starts {
-            let node = &mut self.hcas[hca as usize];
+            let node = &mut self.nodes[hca as usize];
             let gap = kind.gap(&node.part.gaps);
             let engine = &mut node.engines[next.engine];
             engine.free = now + gap;
@@ -158,98 +154,88 @@ impl World {
                 if work.side == Side::Responder {
                     packet.becn = std::mem::take(&mut slot.becn_due);
                 }
-                let bytes = packet.bytes(self.ports[next.port as usize].framing);
-                self.note_injected(hca, next.flow(work), bytes, now);
+                let bytes = packet.bytes(hop.links.framing(next.port));
+                self.note_injected(hop.links, hca, next.flow(work), bytes, now);
                 let completes = completes_when_sent.then_some((work.qp, epoch));
                 let staged = self.ports[next.port as usize].staged(next.lane);
                 staged.held += 1;
                 staged.held_bytes += bytes;
-                self.stage(hca, work, next, (packet, dma_bytes, completes), now);
-                self.arm_timer(work.qp, now);
+                self.stage(hop, hca, work, next, (packet, dma_bytes, completes), now);
+                self.arm_timer(hop.timeline, work.qp, now);
             }
-            Emission::Settled => self.retire(work.qp, now),
+            Emission::Settled => self.retire(hop.timeline, work.qp, now),
         }
         if let Some(qp_error) = qp_error {
-            self.on_qp_error(work.qp, qp_error, now);
+            self.on_qp_error(hop.timeline, work.qp, qp_error, now);
         }
     }
 
     /// Requests a packet's payload from the bus. The packet is ready for the link after arrival and
     /// processing.
-    fn stage(&mut self, hca: u32, work: Work, next: &Next, staged: (Box<Packet>, u32, Option<(u32, u32)>), now: SimTime) {
+    fn stage(&mut self, hop: &mut Hop<'_>, hca: u32, work: Work, next: &Next, staged: (Box<Packet>, u32, Option<(u32, u32)>), now: SimTime) {
         let (packet, dma_bytes, completes) = staged;
-        let node = &mut self.hcas[hca as usize];
+        let node = &mut self.nodes[hca as usize];
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
         let read = if dma_bytes > 0 { node.bus.read(shared, memory, now, dma_bytes) } else { now };
         let at = read + node.part.transmit_processing;
-        let mut transit = self.transit(packet, next.port, next.lane);
+        let mut transit = transit(hop.links, packet, next.port, next.lane);
         transit.staged = true;
         transit.completes = completes.map(Box::new);
-        self.ready_at(work, transit, at);
+        self.ready_at(hop, work, transit, at);
     }
 
     /// Hands a packet to the link at `at`, but not before its side's earlier packets.
-    pub(crate) fn ready_at(&mut self, work: Work, transit: Transit, at: SimTime) {
+    pub(crate) fn ready_at(&mut self, hop: &mut Hop<'_>, work: Work, transit: Transit, at: SimTime) {
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let last = &mut slot.ready_last[work.side as usize];
         *last = at.max(*last);
         let (at, node) = (*last, slot.qp.hca.0);
-        let (id, lane, blocks) = (transit.port, transit.lane, transit.blocks);
-        let port = &self.ports[id as usize];
-        let is_down = self.faults.is_some() && self.will_be_down(id, at);
-        let leaves = port.cabling.is_some() && transit.dlid != port.lid && port.arbiter.sends_on(lane) && !is_down;
-        if is_down && transit.dlid != port.lid {
-            self.ports[id as usize].tally.xmit_discards += 1;
-        }
+        let id = transit.port;
+        let is_down = hop.faults.will_be_down(id, at);
+        let is_for_others = transit.dlid != hop.subnet.lid(id);
+        let leaves = is_for_others && !is_down && hop.links.cabling(id).is_some() && hop.links.sends_on(id, transit.lane);
+        hop.links.count_discards(id, u64::from(is_down && is_for_others));
         // A multicast packet also goes to the members on this HCA.
         let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
-        let packet = self.packets.insert(transit);
-        let turns_round = if leaves { stays.map(|copy| self.packets.insert(copy)) } else { Some(packet) };
+        let packet = hop.links.add(transit);
+        let turns_round = if leaves { stays.map(|copy| hop.links.add(copy)) } else { Some(packet) };
         if let Some(packet) = turns_round {
-            self.queue.push(at, node, Event::PacketReady { packet });
+            hop.timeline.push(at, node, Event::PacketReady { packet });
         }
         if leaves {
-            self.await_ready(id, Ready { at, packet, input: 0, lane, blocks });
+            hop.send(packet, at);
         }
     }
 
-    /// Wraps a packet that is to leave by a port.
-    pub(crate) fn transit(&self, packet: Box<Packet>, port: u32, lane: VirtualLane) -> Transit {
-        let bytes = packet.bytes(self.ports[port as usize].framing);
-        Transit {
-            bytes,
-            time_out: 0,
-            blocks: CreditBlocks::for_packet(bytes).0 as u16,
-            payload_bytes: packet.payload_bytes() as u16,
-            dlid: packet.dlid,
-            service_level: packet.service_level,
-            packet,
-            lane,
-            port,
-            tail: SimTime::ZERO,
-            head: SimTime::ZERO,
-            copies: None,
-            staged: false,
-            completes: None,
-        }
-    }
-
-    pub(crate) fn on_reply_ready(&mut self, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        self.wake(qp, Side::Responder, memory, now);
+    pub(crate) fn on_reply_ready(&mut self, hop: &mut Hop<'_>, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        self.wake(hop, qp, Side::Responder, memory, now);
     }
 
     /// Frees a departed packet's place in the staging buffer, and wakes the work that waits for it.
-    pub(crate) fn release_place(&mut self, port: u32, (lane, bytes): (VirtualLane, u32), memory: &mut dyn HostMemory, now: SimTime) {
+    pub(crate) fn release_place(
+        &mut self,
+        hop: &mut Hop<'_>,
+        port: u32,
+        (lane, bytes): (VirtualLane, u32),
+        memory: &mut dyn HostMemory,
+        now: SimTime,
+    ) {
         let at = &mut self.ports[port as usize];
+        let hca = at.hca;
         let staged = at.staged(lane);
         staged.held -= 1;
         staged.held_bytes -= bytes;
-        let Owner::Hca { hca, .. } = at.owner else { unreachable!("only HCAs stage packets") };
         // Woken work may have nothing left to send; then the next work gets the place.
-        while self.ports[port as usize].staged(lane).has_place(&self.hcas[hca as usize].part) {
+        while self.ports[port as usize].staged(lane).has_place(&self.nodes[hca as usize].part) {
             let Some(work) = self.ports[port as usize].staged(lane).parked.pop_front() else { break };
-            self.hcas[hca as usize].ready.push_back(work);
-            self.pump(hca, memory, now);
+            self.nodes[hca as usize].ready.push_back(work);
+            self.pump(hop, hca, memory, now);
         }
     }
+}
+
+/// Wraps a packet that is to leave by a port.
+pub(super) fn transit(links: &Links, packet: Box<Packet>, port: u32, lane: VirtualLane) -> Transit {
+    let bytes = packet.bytes(links.framing(port));
+    Transit::new(packet, bytes, port, lane)
 }

@@ -1,6 +1,7 @@
 //! The time during which the fabric had requests to send, and the queue pairs that had to resend.
 
-use crate::World;
+use super::Hcas;
+use crate::pdes::timeline::Timeline;
 use softband_model::transport::Repeats;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, Qpn};
@@ -62,23 +63,22 @@ pub struct QueuePairRepeats {
     pub repeats: Repeats,
 }
 
-impl World {
+impl Hcas {
     /// Returns the transfer time in picoseconds: the time since the fabric began with at least one
     /// send request in flight.
     ///
     /// Covers only the nodes of this partition. The times of several partitions overlap.
-    pub fn transfer_picos(&self) -> u64 {
-        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
-        self.transfers.spent_at(heard_until).as_picos()
+    pub(crate) fn transfer_picos(&self, timeline: &Timeline) -> u64 {
+        self.transfers.spent_at(timeline.heard_until()).as_picos()
     }
 
     /// Checks whether a send request is in flight.
-    pub fn has_transfers(&self) -> bool {
+    pub(crate) fn has_transfers(&self) -> bool {
         self.transfers.open > 0
     }
 
     /// Returns all queue pairs that ever had to resend or wait, by HCA and number.
-    pub fn repeats(&self) -> Vec<QueuePairRepeats> {
+    pub(crate) fn repeats(&self) -> Vec<QueuePairRepeats> {
         let living = (0..self.qps.len() as u32).filter_map(|index| self.repeats_of(index));
         let mut all: Vec<QueuePairRepeats> = self.transfers.repeats.iter().cloned().chain(living).collect();
         all.sort_by_key(|one| (one.hca, one.qpn));
@@ -86,17 +86,17 @@ impl World {
     }
 
     /// Keeps the counters of a queue pair that is about to go, and ends its requests.
-    pub(crate) fn close_transfers(&mut self, index: u32) {
+    pub(super) fn close_transfers(&mut self, index: u32, now: SimTime) {
         let repeats = self.repeats_of(index);
         let open = self.slot(index).map_or(0, |slot| slot.qp.requester.queue_len());
         self.transfers.keep(repeats);
-        self.transfers.end(open, self.queue.now());
+        self.transfers.end(open, now);
     }
 
     fn repeats_of(&self, index: u32) -> Option<QueuePairRepeats> {
         let qp = &self.slot(index)?.qp;
         let repeats = qp.requester.repeats()?;
-        Some(QueuePairRepeats { hca: qp.hca, node: self.device_name(qp.hca), qpn: qp.attributes.qpn, repeats })
+        Some(QueuePairRepeats { hca: qp.hca, node: self.device_name(qp.hca).to_owned(), qpn: qp.attributes.qpn, repeats })
     }
 }
 

@@ -1,9 +1,8 @@
 //! Queue pairs as an observer sees them: outstanding requests, and the location of their peers.
 
-use crate::link::port::Owner;
-use crate::world::World;
+use super::Hcas;
 use softband_model::verbs::api::QpSnapshot;
-use softband_types::{HcaId, Lid, ProcessId, Qpn, SrqHandle};
+use softband_types::{HcaId, ProcessId, SrqHandle};
 
 /// A snapshot of one queue pair.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +20,9 @@ pub struct QueuePairView {
     pub waits_for_acknowledgement: bool,
 }
 
-impl World {
+impl Hcas {
     /// Returns the queue pairs that a process owns or has opened, by HCA and number.
-    pub fn queue_pairs_of(&self, owner: ProcessId) -> Vec<QueuePairView> {
+    pub(crate) fn queue_pairs_of(&self, owner: ProcessId) -> Vec<QueuePairView> {
         let own = self.qps.iter().flatten().filter(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner));
         let mut views: Vec<QueuePairView> = own
             .map(|slot| QueuePairView {
@@ -44,22 +43,7 @@ impl World {
     }
 
     /// Returns a device's name in the fabric file's notation: `a/mthca0`.
-    pub fn device_name(&self, hca: HcaId) -> String {
-        let (host, index) = self.hcas[hca.0 as usize].place;
-        let host = &self.spec.hosts[host];
-        format!("{}/{}", host.name, host.hcas[index].device)
-    }
-
-    /// Returns the port of a LID in the fabric file's notation (`b/mthca0/1`); `None` for an
-    /// unknown LID.
-    pub fn name_of_lid(&self, lid: Lid) -> Option<String> {
-        let port = self.port_of_lid.get(usize::from(lid.0)).copied().flatten()?;
-        Some(self.name_of_port(port))
-    }
-
-    /// Checks whether the port with this LID belongs to an HCA with this queue pair.
-    pub fn has_queue_pair(&self, lid: Lid, qpn: Qpn) -> bool {
-        let port = self.port_of_lid.get(usize::from(lid.0)).copied().flatten().map(|port| self.ports[port as usize].owner);
-        matches!(port, Some(Owner::Hca { hca, .. }) if self.find_qp(HcaId(hca), qpn).is_some())
+    pub(crate) fn device_name(&self, hca: HcaId) -> &str {
+        &self.nodes[hca.0 as usize].name
     }
 }

@@ -1,10 +1,11 @@
 //! Port counters, with names of the performance management agent (IBTA 16.1.3.5, PortCounters and
 //! PortCountersExtended).
 
-use crate::World;
-use crate::faults::FaultCounters;
-use crate::link::port::{Owner, Traffic};
-use softband_model::link::{FlowControl, Framing, symbol_time};
+use super::Links;
+use crate::faults::{FaultCounters, Faults};
+use crate::pdes::timeline::Timeline;
+use crate::traffic::Traffic;
+use softband_model::link::{Framing, symbol_time};
 use softband_types::{LinkRate, PortNumber};
 
 /// Counters of one port since the fabric began.
@@ -53,32 +54,24 @@ pub struct EthernetCounters {
     pub rcv_discards: u64,
 }
 
-impl World {
+impl Links {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
     /// fabric file.
-    pub fn counters(&self) -> Vec<PortCounters> {
+    pub(crate) fn counters(&self, timeline: &Timeline, faults: &Faults) -> Vec<PortCounters> {
         // With windows, every partition reads at the same window end, independent of its last
         // event.
-        let heard_until = self.queue.window_end().unwrap_or_else(|| self.queue.now());
+        let heard_until = timeline.heard_until();
         self.ports
             .iter()
             .enumerate()
-            .filter(|(_, port)| self.has_node(port.node))
+            .filter(|(_, port)| timeline.has_node(port.node))
             .filter_map(|(id, port)| port.cabling.map(|cabling| (id as u32, port, cabling)))
             .map(|(id, port, cabling)| {
                 let (tally, sent) = (port.tally_at(heard_until), port.sent);
-                let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer), |ethernet| ethernet.received);
-                let node = match port.owner {
-                    Owner::Hca { hca, .. } => {
-                        let place = self.hcas[hca as usize].place;
-                        let host = &self.spec.hosts[place.0];
-                        format!("{}/{}", host.name, host.hcas[place.1].device)
-                    }
-                    Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
-                };
+                let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
                 let lanes = usize::from(cabling.vls.data_lanes());
                 PortCounters {
-                    node,
+                    node: self.name_of_node(port.node).to_owned(),
                     port: port.number,
                     port_xmit_data: data_words(port.framing, sent),
                     port_rcv_data: data_words(port.framing, received),
@@ -95,17 +88,20 @@ impl World {
                     port_pkt_rcv_becn: tally.rcv_becn,
                     port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
                     credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
-                    faults: self.fault_counters(id),
-                    ethernet: port.ethernet.as_ref().map(|ethernet| EthernetCounters {
-                        rcv_pauses: match &port.flow_control {
-                            FlowControl::Pause(ledger) => ledger.received(heard_until),
-                            FlowControl::Credits(_) => 0,
-                        },
-                        ..ethernet.counters
-                    }),
+                    faults: faults.counters(id),
+                    ethernet: port
+                        .ethernet
+                        .as_ref()
+                        .map(|ethernet| EthernetCounters { rcv_pauses: port.flow_control.pauses_received(heard_until), ..ethernet.counters }),
                 }
             })
             .collect()
+    }
+
+    /// Returns the traffic that a port's peer sent, minus the losses on the cable.
+    fn what_has_come(&self, port: u32, peer: u32, faults: &Faults) -> Traffic {
+        let (sent, lost) = (self.ports[peer as usize].sent, faults.lost(port));
+        Traffic { bytes: sent.bytes - lost.bytes, packets: sent.packets - lost.packets }
     }
 }
 
@@ -118,9 +114,5 @@ fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
 /// Returns the data words of a port's traffic, without the bytes that its link layer does not
 /// count.
 fn data_words(framing: Framing, passed: Traffic) -> u64 {
-    let uncounted = match framing {
-        Framing::Infiniband => u64::from(softband_wire::VCRC_BYTES) * passed.packets,
-        Framing::Ethernet { .. } => 0,
-    };
-    (passed.bytes - uncounted) / 4
+    (passed.bytes - framing.uncounted_bytes(passed.packets)) / 4
 }

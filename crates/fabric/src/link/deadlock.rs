@@ -1,14 +1,12 @@
 //! Deadlock: packets that wait for each other's credits or pauses in a cycle. The wait of each
 //! output port reveals it, and the lifetime limits break it up.
 
+use super::{Hop, Links};
 use crate::event::Event;
-use crate::link::port::Owner;
 use crate::notice::Notice;
-use crate::world::World;
-use softband_model::link::FlowControl;
 use softband_model::management::shortest_cycles;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{LinkLayer, VirtualLane};
+use softband_types::VirtualLane;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time without credits after which a port checks for deadlock. It is far longer than any queue
@@ -35,31 +33,31 @@ impl Starved {
     }
 }
 
-impl World {
+impl Hop<'_> {
     /// Schedules a check of a port whose packets lack credits, for the next limit or the next
     /// deadlock check. `stuck` lists the lanes with a known deadlock.
-    pub(crate) fn watch_queue(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
-        let port = &self.ports[id as usize];
+    pub(super) fn watch_queue(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
+        let port = &self.links.ports[id as usize];
         let due = port.arbiter.starved_lanes().filter_map(|(lane, since)| {
             // Fruitless checks become rarer: each doubles the wait.
             let check = since + CHECK_AFTER.max((now - since) * 2);
             let check = Some(check).filter(|_| !stuck.contains(&(id, lane.0)));
-            check.into_iter().chain(self.expiry_of_head(id, lane, since)).min()
+            check.into_iter().chain(self.links.expiry_of_head(id, lane, since)).min()
         });
         let Some(at) = due.min() else { return };
-        let port = &mut self.ports[id as usize];
+        let port = &mut self.links.ports[id as usize];
         port.watched = true;
-        self.queue.push(at.max(now), port.node, Event::QueueWatch { port: id });
+        self.timeline.push(at.max(now), port.node, Event::QueueWatch { port: id });
     }
 
     pub(crate) fn on_queue_watch(&mut self, id: u32, now: SimTime) {
-        self.ports[id as usize].watched = false;
-        self.ports[id as usize].take_ready(now);
-        let starved: Vec<_> = self.ports[id as usize].arbiter.starved_lanes().collect();
+        self.links.ports[id as usize].watched = false;
+        self.links.ports[id as usize].take_ready(now);
+        let starved: Vec<_> = self.links.ports[id as usize].arbiter.starved_lanes().collect();
         let is_long = starved.iter().any(|(_, since)| now - *since >= CHECK_AFTER);
         let mut discarded = false;
         for (lane, mut since) in starved {
-            while self.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
+            while self.links.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
                 self.discard_head(id, lane, now);
                 (discarded, since) = (true, now);
             }
@@ -68,60 +66,34 @@ impl World {
             self.transmit(id, now);
         }
         if is_long {
-            self.deadlock_checks.push(id);
+            self.links.deadlock_checks.push(id);
         } else {
             self.watch_again(id, &[], now);
         }
     }
 
     fn watch_again(&mut self, id: u32, stuck: &[(u32, u8)], now: SimTime) {
-        if self.ports[id as usize].arbiter.is_starved() && !self.ports[id as usize].watched {
+        if self.links.ports[id as usize].arbiter.is_starved() && !self.links.ports[id as usize].watched {
             self.watch_queue(id, stuck, now);
         }
     }
 
-    /// Checks the whole fabric for deadlock, if a lane has waited long. The delay is harmless: a
-    /// deadlock persists.
-    pub(crate) fn check_deadlock_where_asked(&mut self) {
-        if self.wants_deadlock_check() {
-            self.check_deadlock(self.starved_lanes());
-        }
-    }
-
-    /// Checks whether a port of this partition has waited so long that the lanes of all partitions
-    /// need a check.
-    pub fn wants_deadlock_check(&self) -> bool {
-        !self.deadlock_checks.is_empty()
-    }
-
     /// Checks the starved lanes of all partitions, in the order of their ports, at the end of a
     /// window.
-    pub fn check_deadlock(&mut self, starved: Vec<Starved>) {
-        let now = self.queue.window_end().unwrap_or_else(|| self.queue.now());
+    pub(crate) fn check_deadlock(&mut self, starved: Vec<Starved>) {
+        let now = self.timeline.heard_until();
         let stuck = self.find_deadlock(starved, now);
-        for port in std::mem::take(&mut self.deadlock_checks) {
+        for port in std::mem::take(&mut self.links.deadlock_checks) {
             self.watch_again(port, &stuck, now);
         }
     }
 
-    /// Returns the expiry of a lane's head packet, starved since `since`: by HOQLife, or by its
-    /// time in the switch.
-    fn expiry_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> Option<SimTime> {
-        let port = &self.ports[id as usize];
-        let head = port.arbiter.head(lane)?;
-        let entered = self.packets.get(head.packet).head;
-        let at_head = port.head_lifetime.limit().map(|limit| since + limit);
-        let has_limit = port.framing.link_layer() == LinkLayer::Infiniband;
-        let in_switch = self.spec.subnet.lifetimes.packet_life_time.limit().filter(|_| has_limit).map(|limit| entered + limit);
-        [at_head, in_switch].into_iter().flatten().min()
-    }
-
     fn discard_head(&mut self, id: u32, lane: VirtualLane, now: SimTime) {
-        let port = &mut self.ports[id as usize];
+        let port = &mut self.links.ports[id as usize];
         let Some(head) = port.arbiter.discard_head(lane) else { return };
         port.tally.xmit_discards += 1;
-        let transit = self.packets.take(head.packet);
-        if self.last_copy_leaves(transit.copies) {
+        let transit = self.links.packets.take(head.packet);
+        if self.links.last_copy_leaves(transit.copies) {
             self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
         }
     }
@@ -137,49 +109,54 @@ impl World {
         for cycle in shortest_cycles(&graph) {
             let lanes: Vec<&Starved> = cycle.iter().map(|index| &stuck[*index as usize]).collect();
             let told: Vec<(u32, u8)> = lanes.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect();
-            if self.deadlocks_told.contains(&told) {
+            if self.links.deadlocks_told.contains(&told) {
                 continue;
             }
-            let waits: Vec<String> = lanes.iter().map(|waiting| self.wait_in_words(waiting)).collect();
-            let is_broken_up = lanes.iter().any(|waiting| self.gives_up(waiting.port));
-            let node = self.ports[lanes[0].port as usize].node;
-            self.deadlocks_told.push(told);
-            if self.has_node(node) {
-                self.report(now, node, Notice::Deadlock { waits: waits.join(", "), is_broken_up });
+            let waits: Vec<String> = lanes.iter().map(|waiting| self.links.wait_in_words(waiting)).collect();
+            let is_broken_up = lanes.iter().any(|waiting| self.links.gives_up(waiting.port));
+            let node = self.links.ports[lanes[0].port as usize].node;
+            self.links.deadlocks_told.push(told);
+            if self.timeline.has_node(node) {
+                self.timeline.report(now, node, Notice::Deadlock { waits: waits.join(", "), is_broken_up });
             }
         }
         stuck.iter().map(|waiting| (waiting.port, waiting.lane.0)).collect()
+    }
+}
+
+impl Links {
+    /// Checks whether a port of this partition has waited so long that the lanes of all partitions
+    /// need a check.
+    pub(crate) fn wants_deadlock_check(&self) -> bool {
+        !self.deadlock_checks.is_empty()
+    }
+
+    /// Returns the expiry of a lane's head packet, starved since `since`: by HOQLife, or by its
+    /// time in the switch.
+    fn expiry_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> Option<SimTime> {
+        let port = &self.ports[id as usize];
+        let head = port.arbiter.head(lane)?;
+        let entered = self.packets.get(head.packet).head;
+        let at_head = port.head_lifetime.limit().map(|limit| since + limit);
+        let has_limit = port.flow_control.has_packet_lifetime();
+        let in_switch = self.packet_lifetime.limit().filter(|_| has_limit).map(|limit| entered + limit);
+        [at_head, in_switch].into_iter().flatten().min()
     }
 
     /// Checks whether a port discards packets that wait too long.
     fn gives_up(&self, id: u32) -> bool {
         let port = &self.ports[id as usize];
-        let in_switch = port.framing.link_layer() == LinkLayer::Infiniband && self.spec.subnet.lifetimes.packet_life_time.limit().is_some();
+        let in_switch = port.flow_control.has_packet_lifetime() && self.packet_lifetime.limit().is_some();
         in_switch || port.head_lifetime.limit().is_some()
     }
 
     fn wait_in_words(&self, waiting: &Starved) -> String {
-        let (port, next, lane) = (self.name_of_port(waiting.port), self.name_of_port(waiting.next_input), waiting.lane.0);
-        match self.ports[waiting.port as usize].flow_control {
-            FlowControl::Credits(_) => format!("{port} waits for credits of {next} (VL{lane})"),
-            FlowControl::Pause(_) => format!("{port} is paused by {next} (priority {lane})"),
-        }
-    }
-
-    pub(crate) fn name_of_port(&self, id: u32) -> String {
-        let port = &self.ports[id as usize];
-        let node = match port.owner {
-            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].name.clone(),
-            Owner::Hca { hca, .. } => {
-                let (host, index) = self.hcas[hca as usize].place;
-                format!("{}/{}", self.spec.hosts[host].name, self.spec.hosts[host].hcas[index].device)
-            }
-        };
-        format!("{node}/{}", port.number.0)
+        let (port, next) = (self.name_of_port(waiting.port), self.name_of_port(waiting.next_input));
+        self.ports[waiting.port as usize].flow_control.wait_in_words(&port, &next, waiting.lane)
     }
 
     /// Returns every lane between two switches whose next packet lacks credits.
-    pub fn starved_lanes(&self) -> Vec<Starved> {
+    pub(crate) fn starved_lanes(&self) -> Vec<Starved> {
         let mut lanes = Vec::new();
         // Copies of one packet share the buffer by which they came in.
         let mut counted = BTreeSet::new();
@@ -194,18 +171,12 @@ impl World {
                     let is_first = transit.copies.is_none_or(|copies| counted.insert(copies));
                     *holds.entry((transit.port, transit.lane.0)).or_default() += if is_first { u32::from(transit.blocks) } else { 0 };
                 }
-                let stuck_above = match &port.flow_control {
-                    FlowControl::Credits(ledger) => ledger.capacity().0.saturating_sub(head.blocks.0),
-                    FlowControl::Pause(_) => self.ports[cabling.peer as usize].ethernet.as_ref().map_or(0, |port| port.buffer.resumes_at().0),
-                };
+                let resumes_at = || self.ports[cabling.peer as usize].resumes_at();
+                let stuck_above = port.flow_control.stuck_above(head.blocks, resumes_at).0;
                 lanes.push(Starved { port: id as u32, lane, next_input: cabling.peer, stuck_above, holds });
             }
         }
         lanes
-    }
-
-    fn is_switch_port(&self, id: u32) -> bool {
-        matches!(self.ports[id as usize].owner, Owner::Switch { .. })
     }
 }
 

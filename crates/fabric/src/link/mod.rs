@@ -1,9 +1,188 @@
-//! Links: ports, transmission, forwarding, flow control at its limits.
+//! The room of links: ports, switches, and the packets between HCAs.
+//!
+//! A packet's hop also needs the timeline, the fault plan and the subnet's lanes: see [`Hop`].
 
-pub(crate) mod counters;
-pub(crate) mod deadlock;
-pub(crate) mod ethernet;
-pub(crate) mod forwarding;
-pub(crate) mod port;
-pub(crate) mod sending;
-pub(crate) mod tx_pending;
+mod construct;
+mod counters;
+mod deadlock;
+mod ethernet;
+mod forwarding;
+mod losses;
+mod marking;
+mod multicast;
+mod parcel;
+mod paths;
+mod port;
+mod sending;
+mod transit;
+mod tx_pending;
+
+pub use counters::{EthernetCounters, PortCounters};
+pub use deadlock::Starved;
+pub use parcel::Parcel;
+pub(crate) use port::Cabling;
+pub(crate) use transit::{Departing, Transit};
+
+use crate::faults::Faults;
+use crate::numbering::Owner;
+use crate::pdes::timeline::Timeline;
+use crate::slab::Slab;
+use crate::subnet::Subnet;
+use port::Port;
+use softband_model::link::Framing;
+use softband_model::packet::{Packet, PacketPool};
+use softband_model::switch::{LifetimeCode, MarkingSettings, Switch};
+use softband_sim::SimDuration;
+use softband_types::{Lid, Mtu, VirtualLane};
+
+/// Ports, switches, and the packets on links and in switches.
+pub(crate) struct Links {
+    /// Ports of all HCAs, then of all switches.
+    ports: Vec<Port>,
+    switches: Vec<SwitchNode>,
+    packets: Slab<Transit>,
+    packet_pool: PacketPool,
+    /// Copies of multicast packets that are still in a switch.
+    copies_left: Slab<u32>,
+    /// Ports whose packets have waited so long that the whole fabric needs a deadlock check.
+    deadlock_checks: Vec<u32>,
+    /// Reported cycles of output ports and lanes that wait for each other.
+    deadlocks_told: Vec<Vec<(u32, u8)>>,
+    /// Parcels for each other partition.
+    outboxes: Vec<Vec<Parcel>>,
+    /// The longest stay of a packet in a switch.
+    packet_lifetime: LifetimeCode,
+    /// How switches mark packets; `None` without congestion control.
+    marking: Option<MarkingSettings>,
+    /// Names of the nodes in the fabric file's notation: `a/mthca0`, `sw`.
+    names: Vec<String>,
+}
+
+struct SwitchNode {
+    switch: Switch,
+    first_port: u32,
+    buffer_hold: SimDuration,
+}
+
+/// The rooms that a packet's hop needs: links, time, faults, and the subnet's lanes.
+pub(crate) struct Hop<'a> {
+    pub links: &'a mut Links,
+    pub timeline: &'a mut Timeline,
+    pub faults: &'a mut Faults,
+    pub subnet: &'a Subnet,
+}
+
+impl Links {
+    /// Returns the cable of a port; `None` without one.
+    #[inline]
+    pub(crate) fn cabling(&self, port: u32) -> Option<Cabling> {
+        self.ports[port as usize].cabling
+    }
+
+    /// Returns the framing of a port's packets.
+    #[inline]
+    pub(crate) fn framing(&self, port: u32) -> Framing {
+        self.ports[port as usize].framing
+    }
+
+    /// Returns the node of a port.
+    pub(crate) fn node(&self, port: u32) -> u32 {
+        self.ports[port as usize].node
+    }
+
+    /// Checks whether a port sends packets of a lane.
+    #[inline]
+    pub(crate) fn sends_on(&self, port: u32, lane: VirtualLane) -> bool {
+        self.ports[port as usize].arbiter.sends_on(lane)
+    }
+
+    /// Returns the smallest MTU of all links.
+    pub(crate) fn mtu_least(&self) -> Option<Mtu> {
+        self.ports.iter().filter_map(|port| port.cabling.map(|cabling| cabling.mtu)).min()
+    }
+
+    /// Returns the number of packets that started to cross a link from the nodes of this partition.
+    pub(crate) fn packets_sent(&self, timeline: &Timeline) -> u64 {
+        self.ports.iter().filter(|port| timeline.has_node(port.node)).map(|port| port.sent.packets).sum()
+    }
+
+    /// Returns all packets in flight.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.packets.iter().map(|transit| &*transit.packet)
+    }
+
+    pub(crate) fn packets_under_way(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Returns a packet in flight by its number.
+    #[inline]
+    pub(crate) fn in_flight(&mut self, packet: u32) -> &mut Transit {
+        self.packets.get_mut(packet)
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, transit: Transit) -> u32 {
+        self.packets.insert(transit)
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, packet: u32) -> Transit {
+        self.packets.take(packet)
+    }
+
+    /// Returns the boxes of packets that are gone, for new packets.
+    #[inline]
+    pub(crate) fn packet_pool(&mut self) -> &mut PacketPool {
+        &mut self.packet_pool
+    }
+
+    /// Counts packets that an HCA's port discarded instead of sending.
+    pub(crate) fn count_discards(&mut self, port: u32, packets: u64) {
+        self.ports[port as usize].tally.xmit_discards += packets;
+    }
+
+    /// Counts a packet that arrived with a FECN.
+    pub(crate) fn count_fecn(&mut self, port: u32) {
+        self.ports[port as usize].tally.rcv_fecn += 1;
+    }
+
+    /// Counts a packet that arrived with a BECN.
+    pub(crate) fn count_becn(&mut self, port: u32) {
+        self.ports[port as usize].tally.rcv_becn += 1;
+    }
+
+    /// Returns the name of a node in the fabric file's notation: `a/mthca0`, `sw`.
+    pub(crate) fn name_of_node(&self, node: u32) -> &str {
+        &self.names[node as usize]
+    }
+
+    /// Returns the name of a port in the fabric file's notation: `a/mthca0/1`, `sw/1`.
+    pub(crate) fn name_of_port(&self, id: u32) -> String {
+        let port = &self.ports[id as usize];
+        format!("{}/{}", self.name_of_node(port.node), port.number.0)
+    }
+
+    /// Sets the output of a switch for a LID.
+    pub(crate) fn set_route(&mut self, switch: usize, lid: Lid, output: u8) {
+        self.switches[switch].switch.set_route(lid, output);
+    }
+
+    fn is_switch_port(&self, id: u32) -> bool {
+        matches!(self.ports[id as usize].owner, Owner::Switch { .. })
+    }
+
+    /// Checks that nothing is left on the links.
+    ///
+    /// # Panics
+    /// Panics if a link's sender lacks credits although nothing is in flight.
+    pub(crate) fn assert_credits_are_back(&self) {
+        for port in self.ports.iter().filter(|port| port.cabling.is_some()) {
+            for lane in (0..15).map(VirtualLane) {
+                let returned = self.ports[port.far_end as usize].returns.blocks(lane);
+                let missing = port.flow_control.blocks_missing(lane, returned, || port.stored(lane));
+                assert_eq!(missing, 0, "node {} port {:?} {lane:?}", port.node, port.number);
+            }
+        }
+    }
+}

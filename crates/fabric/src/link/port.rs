@@ -1,56 +1,14 @@
 //! A port of an HCA or switch: its egress side, and its state of the ingress side.
 
-use crate::hca::send_engine::Work;
-use crate::link::counters::EthernetCounters;
-use crate::link::tx_pending::{Ready, TxPending, take_ready};
+use super::counters::EthernetCounters;
+use super::transit::Departing;
+use super::tx_pending::{Ready, TxPending, take_ready};
+use crate::numbering::Owner;
+use crate::traffic::Traffic;
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
-use softband_model::parts::HcaPart;
 use softband_model::switch::LifetimeCode;
-use softband_model::transport::Throttle;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, Lid, LinkLayer, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
-use std::collections::VecDeque;
-
-/// The node that owns a port; `index` counts the node's ports from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    Hca { hca: u32, index: u8 },
-    Switch { switch: u32, index: u8 },
-}
-
-impl Owner {
-    pub(crate) fn index(self) -> u8 {
-        let (Self::Hca { index, .. } | Self::Switch { index, .. }) = self;
-        index
-    }
-}
-
-/// Resources that the departing packet on an HCA's link frees: a place in the staging buffer, and
-/// the message of an unreliable queue pair.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Departing {
-    pub lane: VirtualLane,
-    pub bytes: u32,
-    pub completes: Option<(u32, u32)>,
-}
-
-/// Packets of an HCA between DMA read and departure, by lane.
-pub(crate) type Staging = [Staged; 15];
-
-#[derive(Default)]
-pub(crate) struct Staged {
-    pub held: u32,
-    pub held_bytes: u32,
-    /// Work that waits for a place.
-    pub parked: VecDeque<Work>,
-}
-
-impl Staged {
-    /// Checks whether the HCA may read another packet ahead.
-    pub(crate) fn has_place(&self, part: &HcaPart) -> bool {
-        self.held < part.transmit_staging_packets.max(1) && part.transmit_staging_bytes.is_none_or(|most| self.held_bytes < most)
-    }
-}
+use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 
 /// The cable and the link parameters of a port.
 #[derive(Clone, Copy, Debug)]
@@ -70,32 +28,18 @@ impl Cabling {
     }
 }
 
-/// Traffic in one direction.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
-    pub bytes: u64,
-    pub packets: u64,
-}
-
-impl Traffic {
-    pub(crate) fn count(&mut self, bytes: u32) {
-        self.bytes += u64::from(bytes);
-        self.packets += 1;
-    }
-}
-
 /// Other counters of a port.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub xmit_discards: u64,
+pub(super) struct Tally {
+    pub(super) xmit_discards: u64,
     /// Time spent sending packets of congested lanes.
-    pub xmit_time_congested: SimDuration,
-    pub rcv_fecn: u64,
-    pub rcv_becn: u64,
+    pub(super) xmit_time_congested: SimDuration,
+    pub(super) rcv_fecn: u64,
+    pub(super) rcv_becn: u64,
     /// Time that the link idled while packets waited for credits.
-    pub wait: SimDuration,
+    pub(super) wait: SimDuration,
     /// Wait time per lane, up to the highest lane that has waited.
-    pub lane_wait: Vec<SimDuration>,
+    pub(super) lane_wait: Vec<SimDuration>,
 }
 
 impl Tally {
@@ -113,117 +57,106 @@ impl Tally {
 }
 
 /// The Ethernet-specific state of a port.
-pub(crate) struct EthernetPort {
-    pub buffer: ReceiveBuffer,
+pub(super) struct EthernetPort {
+    pub(super) buffer: ReceiveBuffer,
     /// Delay between a pause frame's arrival and the stop of its priority.
-    pub pause_response: SimDuration,
+    pub(super) pause_response: SimDuration,
     /// Departure time of the last pause frame; the link is busy until then.
-    pub pauses_until: SimTime,
+    pub(super) pauses_until: SimTime,
     /// Frames that fit in the buffer. An InfiniBand port receives all that its peer sends, so it
     /// needs no count of its own.
-    pub received: Traffic,
-    pub counters: EthernetCounters,
+    pub(super) received: Traffic,
+    pub(super) counters: EthernetCounters,
 }
 
 /// Link parameters that a packet needs before it leaves by a port.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Onward {
+pub(super) struct Onward {
     /// Delay from the arrival of a bit to its departure by this port.
-    pub through: SimDuration,
+    pub(super) through: SimDuration,
     /// Links with the same number have equal rate and framing, so packets take equal time on them.
-    pub kind: u16,
-    pub mtu_bytes: u16,
-    pub vls: OperationalVls,
+    pub(super) kind: u16,
+    pub(super) mtu_bytes: u16,
+    pub(super) vls: OperationalVls,
 }
 
 impl Onward {
     /// The `kind` of a port without a link.
-    pub(crate) const NO_LINK: u16 = u16::MAX;
+    pub(super) const NO_LINK: u16 = u16::MAX;
 }
 
 /// Fields are in the order in which a passing packet needs them. The egress port costs three cache
 /// lines, the ingress port the first and the sixth.
 #[repr(C, align(64))]
-pub(crate) struct Port {
-    pub node: u32,
+pub(super) struct Port {
+    pub(super) node: u32,
     /// The port at the other end of its cable; an invalid index without a cable.
-    pub far_end: u32,
+    pub(super) far_end: u32,
     /// The packet that left last; the link is free once it has left.
-    pub sending: Sending,
+    pub(super) sending: Sending,
     /// Time of the next attempt to send. Attempts scheduled for other times do nothing.
-    pub due: SimTime,
-    pub cable_delay: SimDuration,
+    pub(super) due: SimTime,
+    pub(super) cable_delay: SimDuration,
     /// Delay from freed buffer to flow-control packet.
-    pub credit_return: SimDuration,
-    pub owner: Owner,
+    pub(super) credit_return: SimDuration,
+    pub(super) owner: Owner,
     /// Framing of its packets, with or without a cable.
-    pub framing: Framing,
+    pub(super) framing: Framing,
     /// Its sender is blocked for lack of credits.
-    pub sender_waits: bool,
+    pub(super) sender_waits: bool,
     /// Freed buffers cause events, because the sender needs a message.
-    pub tells_sender: bool,
+    pub(super) tells_sender: bool,
     /// A `QueueWatch` event is pending. HCA ports never need this event, because no packet waits
     /// for theirs.
-    pub watched: bool,
+    pub(super) watched: bool,
     /// The departure of the packet on the link needs handling: see `departing`.
-    pub departs: bool,
+    pub(super) departs: bool,
     /// Lanes that wait for credits while the link idles, as bits. `stalled_since` has the start
     /// time.
     stalled_lanes: u16,
     // The second line.
-    pub sent: Traffic,
-    pub flow_control: FlowControl,
-    pub onward: Onward,
+    pub(super) sent: Traffic,
+    pub(super) flow_control: FlowControl,
+    pub(super) onward: Onward,
     // The third line.
     /// Packets that will be ready to leave.
-    pub tx_pending: TxPending,
+    pub(super) tx_pending: TxPending,
     /// Its first 16 bytes are on the third line.
-    pub arbiter: Arbiter,
-    pub departing: Option<Departing>,
+    pub(super) arbiter: Arbiter,
+    pub(super) departing: Option<Departing>,
     /// `Some` for cabled Ethernet ports.
-    pub ethernet: Option<Box<EthernetPort>>,
-    pub number: PortNumber,
+    pub(super) ethernet: Option<Box<EthernetPort>>,
+    pub(super) number: PortNumber,
     /// Maximum wait for credits at the head of a lane.
-    pub head_lifetime: LifetimeCode,
-    pub lid: Lid,
+    pub(super) head_lifetime: LifetimeCode,
     /// Packets that still pass before the next is marked.
-    pub until_mark: u16,
+    pub(super) until_mark: u16,
     // The sixth line.
     /// Freed receive blocks that its sender has not yet seen.
-    pub returns: Returns,
+    pub(super) returns: Returns,
     // Fields that most packets do not need.
     stalled_since: SimTime,
-    pub cabling: Option<Cabling>,
-    pub tally: Tally,
-    /// `Some` for an HCA's port.
-    pub staging: Option<Box<Staging>>,
-    /// Throttles per service level, for an HCA that throttles service levels.
-    pub throttles: Vec<Throttle>,
-    /// Work held back per service level, in the order in which it may continue.
-    pub held_back: Vec<VecDeque<Work>>,
-    /// Network number. Routes connect the ports with the same number.
-    pub network: u32,
+    pub(super) cabling: Option<Cabling>,
+    pub(super) tally: Tally,
 }
 
 impl Port {
-    pub(crate) fn new(node: u32, owner: Owner, number: PortNumber, framing: Framing, credit_return: SimDuration) -> Self {
+    pub(super) fn new(node: u32, owner: Owner, framing: Framing, credit_return: SimDuration) -> Self {
         Self {
             node,
             owner,
-            number,
-            lid: Lid::NONE,
-            network: 0,
+            number: PortNumber(owner.index() + 1),
             cabling: None,
             onward: Onward { through: SimDuration::ZERO, kind: Onward::NO_LINK, mtu_bytes: 0, vls: OperationalVls::VL0 },
             credit_return,
             arbiter: Arbiter::new(1, 1),
-            flow_control: FlowControl::Credits(CreditLedger::new(CreditBlocks(0), CreditBlocks(0))),
+            flow_control: FlowControl::credits(CreditLedger::new(CreditBlocks(0), CreditBlocks(0))),
             ethernet: None,
             framing,
             sending: Sending { from: SimTime::ZERO, until: SimTime::ZERO },
             returns: Returns::default(),
             sender_waits: false,
-            tells_sender: framing.link_layer() == LinkLayer::Ethernet,
+            tells_sender: framing.may_drop_on_arrival(),
             due: SimTime::MAX,
             tx_pending: TxPending::default(),
             departing: None,
@@ -231,11 +164,8 @@ impl Port {
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
             until_mark: 0,
-            throttles: Vec::new(),
-            held_back: Vec::new(),
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
-            staging: matches!(owner, Owner::Hca { .. }).then(Box::default),
             far_end: u32::MAX,
             cable_delay: SimDuration::ZERO,
             sent: Traffic::default(),
@@ -243,38 +173,57 @@ impl Port {
         }
     }
 
-    /// # Panics
-    /// Panics for a switch's port.
-    pub(crate) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
-        &mut self.staging.as_deref_mut().expect("only HCAs stage packets")[usize::from(lane.0)]
+    /// Returns the time at which the link is free.
+    pub(super) fn free_at(&self) -> SimTime {
+        // Framing is on a cache line that is needed anyway.
+        if !self.framing.may_drop_on_arrival() {
+            return self.sending.until;
+        }
+        self.ethernet.as_ref().map_or(self.sending.until, |ethernet| self.sending.until.max(ethernet.pauses_until))
     }
 
-    /// Returns the time at which the link is free.
-    pub(crate) fn free_at(&self) -> SimTime {
-        match (self.framing, &self.ethernet) {
-            (Framing::Ethernet { .. }, Some(ethernet)) => self.sending.until.max(ethernet.pauses_until),
-            _ => self.sending.until,
-        }
+    /// Gives the port the buffer that decides over each arriving frame, and its delay between the
+    /// arrival of a pause frame and the stop of its priority.
+    pub(super) fn decide_over_arrivals(&mut self, arrivals: Option<(ReceiveBuffer, SimDuration)>) {
+        self.ethernet = arrivals.map(|(buffer, pause_response)| {
+            Box::new(EthernetPort {
+                buffer,
+                pause_response,
+                pauses_until: SimTime::ZERO,
+                received: Traffic::default(),
+                counters: EthernetCounters::default(),
+            })
+        });
+    }
+
+    /// Returns the blocks of a lane in the buffer that decides over arriving frames.
+    pub(super) fn stored(&self, lane: VirtualLane) -> CreditBlocks {
+        self.ethernet.as_ref().map_or(CreditBlocks(0), |ethernet| ethernet.buffer.held(lane))
+    }
+
+    /// Returns the fill level of the port's buffer below which it resumes its sender.
+    pub(super) fn resumes_at(&self) -> CreditBlocks {
+        self.ethernet.as_ref().map_or(CreditBlocks(0), |ethernet| ethernet.buffer.resumes_at())
     }
 
     /// Returns the time for which a packet of `bytes` bytes occupies the link.
-    pub(crate) fn serialisation(&self, bytes: u32) -> SimDuration {
+    pub(super) fn serialisation(&self, bytes: u32) -> SimDuration {
         self.cabling.map_or(SimDuration::ZERO, |cabling| cabling.serialisation(bytes))
     }
 
     /// Returns the pending departure action of the packet that has left.
-    pub(crate) fn take_departing(&mut self) -> Option<Departing> {
+    pub(super) fn take_departing(&mut self) -> Option<Departing> {
         self.departs = false;
         self.departing.take()
     }
 
     /// Adds a packet to the arbiter's queues.
-    pub(crate) fn enqueue(&mut self, Ready { packet, input, lane, blocks, .. }: Ready) {
+    pub(super) fn enqueue(&mut self, Ready { packet, input, lane, blocks, .. }: Ready) {
         self.arbiter.enqueue(lane, usize::from(input), packet, CreditBlocks(u32::from(blocks)));
     }
 
     /// Adds all packets that are ready by now to the arbiter's queues.
-    pub(crate) fn take_ready(&mut self, now: SimTime) {
+    pub(super) fn take_ready(&mut self, now: SimTime) {
         while let Some(ready) = take_ready(&mut self.tx_pending, now) {
             self.enqueue(ready);
         }
@@ -282,7 +231,7 @@ impl Port {
 
     /// Returns the time of the next attempt to send if no message of the receiver arrives first.
     /// Waiting packets and pending departures need the time at which the link is free.
-    pub(crate) fn next_tx(&self) -> Option<SimTime> {
+    pub(super) fn next_tx(&self) -> Option<SimTime> {
         if self.departs || !self.arbiter.is_empty() {
             return Some(self.free_at());
         }
@@ -290,7 +239,7 @@ impl Port {
     }
 
     /// Returns the counters up to `until`, including a current wait.
-    pub(crate) fn tally_at(&self, until: SimTime) -> Tally {
+    pub(super) fn tally_at(&self, until: SimTime) -> Tally {
         let mut tally = self.tally.clone();
         if self.stalled_lanes != 0 {
             tally.count_wait(self.stalled_lanes, until.saturating_since(self.stalled_since));
@@ -298,12 +247,12 @@ impl Port {
         tally
     }
 
-    pub(crate) fn is_stalled(&self) -> bool {
+    pub(super) fn is_stalled(&self) -> bool {
         self.stalled_lanes != 0
     }
 
     /// Sets the lanes that wait for credits from now on; 0 when the link runs.
-    pub(crate) fn set_stalled(&mut self, lanes: u16, now: SimTime) {
+    pub(super) fn set_stalled(&mut self, lanes: u16, now: SimTime) {
         if self.stalled_lanes != 0 {
             self.tally.count_wait(self.stalled_lanes, now - self.stalled_since);
         }
@@ -311,5 +260,23 @@ impl Port {
         if lanes != 0 {
             self.stalled_since = now;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Transit;
+    use super::*;
+    use std::mem::offset_of;
+
+    /// A large fabric exceeds the cache, so a forwarded packet must touch few cache lines of a
+    /// port.
+    #[test]
+    fn what_passes_finds_what_it_needs_on_few_lines_of_the_cache() {
+        const LINE: usize = 64;
+        let lines = [offset_of!(Port, node), offset_of!(Port, sent), offset_of!(Port, tx_pending), offset_of!(Port, returns)];
+        assert_eq!(lines.map(|offset| (offset / LINE, offset % LINE)), [(0, 0), (1, 0), (2, 0), (5, 0)]);
+        assert_eq!(offset_of!(Port, arbiter), 3 * LINE - 16);
+        assert_eq!((size_of::<Option<Transit>>(), size_of::<Port>()), (LINE, 8 * LINE));
     }
 }

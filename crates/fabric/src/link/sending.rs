@@ -3,22 +3,20 @@
 //!
 //! The attributes make the compiler emit the per-hop path in one piece.
 
+use super::tx_pending::{Ready, take_ready};
+use super::{Departing, Hop};
 use crate::event::Event;
-use crate::link::port::Departing;
-use crate::link::tx_pending::{Ready, take_ready};
 use crate::pdes::timeline::Source;
-use crate::world::World;
-use softband_model::link::{Choice, FlowControl};
-use softband_model::verbs::api::HostMemory;
+use softband_model::link::Choice;
 use softband_sim::SimTime;
 use softband_types::{CreditBlocks, VirtualLane};
 
-impl World {
+impl Hop<'_> {
     /// Schedules a port for the time when a packet is ready, unless it must wait behind packets
     /// that lack credits.
     #[inline(always)]
-    pub(crate) fn await_ready(&mut self, id: u32, ready: Ready) {
-        let port = &mut self.ports[id as usize];
+    pub(super) fn await_ready(&mut self, id: u32, ready: Ready) {
+        let port = &mut self.links.ports[id as usize];
         port.tx_pending.insert(ready);
         let at = ready.at.max(port.sending.until);
         if at < port.due && !port.arbiter.is_lane_starved(ready.lane) {
@@ -27,33 +25,32 @@ impl World {
     }
 
     #[inline]
-    pub(crate) fn schedule_tx(&mut self, id: u32, at: SimTime) {
-        let port = &mut self.ports[id as usize];
+    pub(super) fn schedule_tx(&mut self, id: u32, at: SimTime) {
+        let port = &mut self.links.ports[id as usize];
         if at < port.due {
             port.due = at;
-            self.queue.push_arrival(at, port.node, (port.owner.index(), Source::Due), Event::PortDue { port: id });
+            self.timeline.push_arrival(at, port.node, (port.owner.index(), Source::Due), Event::PortDue { port: id });
         }
     }
 
+    /// Lets a port send. Returns the resources that the last packet of an HCA's port frees.
     #[inline(always)]
-    pub(crate) fn on_port_due(&mut self, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
-        let port = &mut self.ports[id as usize];
+    pub(crate) fn on_port_due(&mut self, id: u32, now: SimTime) -> Option<Departing> {
+        let port = &mut self.links.ports[id as usize];
         if port.due != now {
-            return;
+            return None;
         }
         port.due = SimTime::MAX;
         let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         self.transmit(id, now);
-        if let Some(Departing { lane, bytes, completes }) = departed {
-            self.on_departed(id, (lane, bytes), Some(completes), memory, now);
-        }
+        departed
     }
 
     /// Starts the next packet if the link is free and flow control permits. Otherwise it schedules
     /// the port for the next chance.
     #[inline(never)]
-    pub(crate) fn transmit(&mut self, id: u32, now: SimTime) {
-        let port = &self.ports[id as usize];
+    pub(super) fn transmit(&mut self, id: u32, now: SimTime) {
+        let port = &self.links.ports[id as usize];
         if now < port.free_at() {
             if let Some(at) = port.next_tx() {
                 self.schedule_tx(id, at);
@@ -66,7 +63,7 @@ impl World {
     /// Returns the packet to send now, if any.
     #[inline(always)]
     fn next_packet(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
-        let port = &mut self.ports[id as usize];
+        let port = &mut self.links.ports[id as usize];
         port.flow_control.collect(now);
         if port.arbiter.is_empty()
             && let Some(ready) = take_ready(&mut port.tx_pending, now)
@@ -76,45 +73,45 @@ impl World {
             if is_first && !port.is_stalled() && self.passes(id, ready, now) {
                 return Some((ready.packet, ready.lane));
             }
-            self.ports[id as usize].enqueue(ready);
+            self.links.ports[id as usize].enqueue(ready);
         }
-        self.ports[id as usize].take_ready(now);
+        self.links.ports[id as usize].take_ready(now);
         self.choose(id, now)
     }
 
     /// Checks whether flow control lets a packet pass, and takes the credits.
     #[inline(always)]
     fn passes(&mut self, id: u32, ready: Ready, now: SimTime) -> bool {
-        if self.ports[id as usize].flow_control.is_low(1 << ready.lane.0) {
+        if self.links.ports[id as usize].flow_control.is_low(1 << ready.lane.0) {
             self.take_credits(id, now);
         }
-        let port = &mut self.ports[id as usize];
+        let port = &mut self.links.ports[id as usize];
         port.arbiter.passes(ready.lane, usize::from(ready.input), CreditBlocks(u32::from(ready.blocks)), &mut port.flow_control)
     }
 
     /// Chooses the next packet among all that wait.
     fn choose(&mut self, id: u32, now: SimTime) -> Option<(u32, VirtualLane)> {
-        let port = &self.ports[id as usize];
+        let port = &self.links.ports[id as usize];
         let starved_before = port.arbiter.starved();
         let is_low = port.flow_control.is_low(port.arbiter.waiting());
         if is_low {
             self.take_credits(id, now);
         }
-        let port = &mut self.ports[id as usize];
+        let port = &mut self.links.ports[id as usize];
         let mut choice = port.arbiter.choose(&mut port.flow_control, now);
         if !is_low && matches!(choice, Choice::Stalled { .. }) {
             // The packet is larger than this link's packets should be, so `is_low` missed it.
             self.take_credits(id, now);
-            let port = &mut self.ports[id as usize];
+            let port = &mut self.links.ports[id as usize];
             choice = port.arbiter.choose(&mut port.flow_control, now);
         }
-        let port = &self.ports[id as usize];
+        let port = &self.links.ports[id as usize];
         // Only newly starved lanes count: an attempt that sends nothing must have no effect.
         let wants_watch = port.arbiter.starved() & !starved_before != 0 && !port.watched;
         let chosen = match choice {
             Choice::Idle => {
                 self.set_stalled(id, 0, now);
-                if let Some(at) = self.ports[id as usize].next_tx() {
+                if let Some(at) = self.links.ports[id as usize].next_tx() {
                     self.schedule_tx(id, at);
                 }
                 None
@@ -127,7 +124,7 @@ impl World {
             Choice::Send { packet, lane, congested } => {
                 self.set_stalled(id, 0, now);
                 if congested {
-                    self.mark(id, packet);
+                    self.links.mark(id, packet);
                 }
                 Some((packet, lane))
             }
@@ -140,20 +137,20 @@ impl World {
 
     /// Records the lanes that lack credits while the link idles, at this port and at its receiver.
     #[inline(always)]
-    pub(crate) fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
-        let port = &mut self.ports[id as usize];
+    pub(super) fn set_stalled(&mut self, id: u32, lanes: u16, now: SimTime) {
+        let port = &mut self.links.ports[id as usize];
         let was_stalled = port.is_stalled();
         if was_stalled || lanes != 0 {
             port.set_stalled(lanes, now);
             let receiver = port.far_end;
-            self.ports[receiver as usize].sender_waits = lanes != 0;
+            self.links.ports[receiver as usize].sender_waits = lanes != 0;
         }
     }
 
     /// Schedules the port for the next message of the receiver, or for a ready packet on a lane
     /// that is not starved.
     fn await_message(&mut self, id: u32) {
-        let port = &self.ports[id as usize];
+        let port = &self.links.ports[id as usize];
         let others = port.tx_pending.iter().find(|ready| !port.arbiter.is_lane_starved(ready.lane)).map(|ready| ready.at);
         let heard = self.next_word(id);
         if let Some(at) = others.into_iter().chain(heard).min() {
@@ -164,25 +161,19 @@ impl World {
     /// Collects the credits that a port's receiver has returned by now.
     #[inline]
     fn take_credits(&mut self, id: u32, now: SimTime) {
-        let receiver = self.ports[id as usize].far_end as usize;
-        let Ok([sender, receiver]) = self.ports.get_disjoint_mut([id as usize, receiver]) else { return };
-        let FlowControl::Credits(ledger) = &mut sender.flow_control else { return };
+        let receiver = self.links.ports[id as usize].far_end as usize;
+        let Ok([sender, receiver]) = self.links.ports.get_disjoint_mut([id as usize, receiver]) else { return };
         let Some(left_by) = now.checked_sub(sender.cable_delay) else { return };
-        while let Some((lane, blocks)) = receiver.returns.take(left_by, receiver.sending) {
-            ledger.give_back(lane, blocks);
-        }
+        sender.flow_control.take_back(&mut receiver.returns, left_by, receiver.sending);
     }
 
     /// Returns the time of the next known message from a port's receiver: credits, which may wait
     /// for a packet, or a pause frame.
-    pub(crate) fn next_word(&self, id: u32) -> Option<SimTime> {
-        let port = &self.ports[id as usize];
-        match &port.flow_control {
-            FlowControl::Credits(_) => {
-                let receiver = &self.ports[port.far_end as usize];
-                receiver.returns.first_leaves(receiver.sending).map(|leaves| leaves + port.cable_delay)
-            }
-            FlowControl::Pause(ledger) => ledger.next_change(),
-        }
+    fn next_word(&self, id: u32) -> Option<SimTime> {
+        let port = &self.links.ports[id as usize];
+        port.flow_control.next_message(|| {
+            let receiver = &self.links.ports[port.far_end as usize];
+            receiver.returns.first_leaves(receiver.sending).map(|leaves| leaves + port.cable_delay)
+        })
     }
 }

@@ -1,5 +1,7 @@
-//! Parallel discrete-event simulation: partitions, windows, and the event queue.
+//! The room of time: parallel discrete-event simulation. Events, windows and partitions.
 
 pub(crate) mod partition;
 pub(crate) mod timeline;
-pub(crate) mod windows;
+mod windows;
+
+pub use windows::lookahead;

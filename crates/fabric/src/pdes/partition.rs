@@ -1,41 +1,8 @@
 //! A fabric in partitions: Worlds of the same fabric. Each executes the events of some of the
 //! nodes.
-//!
-//! Packets and flow-control messages that cross a cable between partitions travel as parcels,
-//! between two windows. All their effects lie in later windows.
 
-use crate::world::{Transit, World};
-use softband_sim::SimTime;
 use softband_spec::{FabricSpec, PortRef};
-use softband_types::{CreditBlocks, HcaId, VirtualLane};
 use std::sync::Arc;
-
-/// A packet or message that crosses a cable to another partition.
-pub struct Parcel(pub(crate) Content);
-
-impl Parcel {
-    /// Returns the earliest time at which the parcel has an effect.
-    pub fn arrival(&self) -> SimTime {
-        match &self.0 {
-            Content::Packet { transit, .. } => transit.head,
-            Content::FlowControl { arrival, .. } => *arrival,
-        }
-    }
-}
-
-pub(crate) enum Content {
-    /// A packet, and the port by which it left.
-    Packet { by: u32, transit: Transit },
-    /// A receiver's flow-control message, and the sending port that it addresses.
-    FlowControl { to: u32, arrival: SimTime, message: FlowControlMessage },
-}
-
-/// A link-layer message of the receiver: it grants credits, or stops and resumes the sender.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FlowControlMessage {
-    Credits { lane: VirtualLane, blocks: CreditBlocks },
-    Pause { lane: VirtualLane, pauses: bool },
-}
 
 /// The partition of each node: HCAs in the order of the file, then switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,77 +87,27 @@ fn spread(neighbours: &[Vec<usize>], partition_of: &mut [Option<u8>], partitions
     }
 }
 
-/// The nodes of this partition, and the parcels for the other partitions.
+/// The nodes whose events run here.
 #[derive(Default)]
 pub(crate) struct OwnPartition {
     /// `None` if all nodes are here.
     partitioning: Option<Partitioning>,
     own: u8,
-    outboxes: Vec<Vec<Parcel>>,
 }
 
 impl OwnPartition {
-    pub(crate) fn has(&self, node: u32) -> bool {
+    pub(super) fn new(partitioning: &Partitioning, own: u8) -> Self {
+        Self { partitioning: Some(partitioning.clone()), own }
+    }
+
+    #[inline]
+    pub(super) fn has(&self, node: u32) -> bool {
         self.partitioning.as_ref().is_none_or(|partitioning| partitioning.partition_of[node as usize] == self.own)
     }
-}
 
-impl World {
-    /// Executes only the events of partition `own` from now on. The call needs windows, and comes
-    /// before the first event.
-    ///
-    /// # Panics
-    /// Panics if the World does not work in windows.
-    pub fn take_partition(&mut self, partitioning: &Partitioning, own: u8) {
-        assert!(self.has_windows(), "partitions meet between windows");
-        self.queue.end_window_of(SimTime::ZERO);
-        let outboxes = std::iter::repeat_with(Vec::new).take(usize::from(partitioning.partitions)).collect();
-        self.partition = OwnPartition { partitioning: Some(partitioning.clone()), own, outboxes };
-        if self.faults.is_some() {
-            // Events of other partitions do not belong in this queue.
-            self.queue = self.queue.emptied(self.hcas.len() + self.switches.len());
-            self.schedule_all_turns();
-        }
-        for id in 0..self.ports.len() {
-            let sender = self.ports[id].cabling.map(|cabling| self.ports[cabling.peer as usize].node);
-            self.ports[id].tells_sender |= sender.is_some_and(|node| !self.partition.has(node));
-        }
-    }
-
-    pub(crate) fn has_node(&self, node: u32) -> bool {
-        self.partition.has(node)
-    }
-
-    /// Checks whether this World executes an HCA's events.
-    pub fn has_hca(&self, hca: HcaId) -> bool {
-        self.has_node(hca.0)
-    }
-
-    /// Stores a parcel for the partition of a port.
-    pub(crate) fn send_parcel(&mut self, port: u32, content: Content) {
-        let node = self.ports[port as usize].node as usize;
-        let Some(partitioning) = &self.partition.partitioning else { unreachable!("without partitions all nodes are here") };
-        self.partition.outboxes[usize::from(partitioning.partition_of[node])].push(Parcel(content));
-    }
-
-    /// Returns the parcels for another partition, in send order.
-    pub fn take_parcels(&mut self, partition: u8) -> Vec<Parcel> {
-        self.partition.outboxes.get_mut(usize::from(partition)).map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Accepts the parcels that another partition sent in the window that just ended.
-    pub fn take_in(&mut self, parcels: Vec<Parcel>) {
-        for Parcel(content) in parcels {
-            match content {
-                Content::Packet { by, transit } => {
-                    // The local copy of the sending port counts the packets that have arrived.
-                    self.ports[by as usize].sent.count(transit.bytes);
-                    let packet = self.packets.insert(transit);
-                    self.cross(packet, by);
-                }
-                Content::FlowControl { to, arrival, message } => self.tell_sender(to, arrival, message),
-            }
-        }
+    /// Returns the partition of a node; partition 0 has all nodes of an undivided fabric.
+    pub(super) fn of(&self, node: u32) -> usize {
+        self.partitioning.as_ref().map_or(0, |partitioning| usize::from(partitioning.partition_of[node as usize]))
     }
 }
 

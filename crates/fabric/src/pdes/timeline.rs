@@ -1,6 +1,9 @@
-//! The World's event queue.
+//! The room of time: pending events, windows, and the nodes whose events run here.
 
 use crate::event::Event;
+use crate::notice::Notice;
+use crate::pdes::partition::{OwnPartition, Partitioning};
+use crate::slab::Slab;
 use softband_sim::{EventQueue, SimDuration, SimTime};
 
 /// Pending events, in windows. The windows are adjacent from time zero on, independent of the
@@ -11,6 +14,9 @@ pub(crate) struct Timeline {
     window: Option<SimDuration>,
     /// Last instant whose events may be removed.
     last: SimTime,
+    partition: OwnPartition,
+    /// Notices of pending `Report` events.
+    reports: Slab<Notice>,
 }
 
 /// The source of an event at a port: packets of its peer, or its own attempts to send.
@@ -26,12 +32,44 @@ pub(crate) enum Source {
 impl Timeline {
     /// Creates a timeline without windows.
     pub(crate) fn for_nodes(nodes: usize) -> Self {
-        Self { queue: EventQueue::for_nodes(nodes), window: None, last: SimTime::MAX }
+        Self { queue: EventQueue::for_nodes(nodes), window: None, last: SimTime::MAX, partition: OwnPartition::default(), reports: Slab::default() }
     }
 
-    /// Returns the same timeline without events. Valid only before the first event.
-    pub(crate) fn emptied(&self, nodes: usize) -> Self {
-        Self { queue: EventQueue::for_nodes(nodes), ..*self }
+    /// Removes the events of a fabric of `nodes` nodes. Valid only before the first event.
+    pub(crate) fn clear(&mut self, nodes: usize) {
+        self.queue = EventQueue::for_nodes(nodes);
+    }
+
+    /// Executes only the events of partition `own` from now on.
+    ///
+    /// # Panics
+    /// Panics without windows.
+    pub(crate) fn take_partition(&mut self, partitioning: &Partitioning, own: u8) {
+        assert!(self.has_windows(), "partitions meet between windows");
+        self.end_window_of(SimTime::ZERO);
+        self.partition = OwnPartition::new(partitioning, own);
+    }
+
+    /// Checks whether the events of a node run here.
+    #[inline]
+    pub(crate) fn has_node(&self, node: u32) -> bool {
+        self.partition.has(node)
+    }
+
+    /// Returns the partition that executes a node's events.
+    pub(crate) fn partition_of(&self, node: u32) -> usize {
+        self.partition.of(node)
+    }
+
+    /// Schedules a notice to programs, as an event of a node.
+    pub(crate) fn report(&mut self, at: SimTime, node: u32, notice: Notice) {
+        let notice = self.reports.insert(notice);
+        self.push(at, node, Event::Report { notice });
+    }
+
+    /// Returns the notice of a `Report` event.
+    pub(crate) fn take_report(&mut self, notice: u32) -> Notice {
+        self.reports.take(notice)
     }
 
     /// Uses windows of this length from now on.
@@ -40,11 +78,13 @@ impl Timeline {
     }
 
     /// Adds an event that a node causes itself.
+    #[inline]
     pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
         self.queue.push(time, node, event);
     }
 
     /// Adds an event that reaches a node through the port with this index.
+    #[inline]
     pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u8, Source), event: Event) {
         self.queue.push_from(time, node, u16::from(port) << 2 | source as u16, event);
     }
@@ -55,6 +95,7 @@ impl Timeline {
     }
 
     /// Removes the next event, unless the current window must end first.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
         self.queue.pop_until(self.last)
     }
@@ -76,8 +117,14 @@ impl Timeline {
 
     /// Returns the end of the window, if it is set. All earlier events have run when the window
     /// ends.
-    pub(crate) fn window_end(&self) -> Option<SimTime> {
+    fn window_end(&self) -> Option<SimTime> {
         (self.last < SimTime::MAX).then(|| self.last + SimDuration::from_picos(1))
+    }
+
+    /// Returns the time up to which all events have run: with windows the window's end, otherwise
+    /// the time of the last event.
+    pub(crate) fn heard_until(&self) -> SimTime {
+        self.window_end().unwrap_or_else(|| self.now())
     }
 
     pub(crate) fn has_windows(&self) -> bool {

@@ -4,11 +4,11 @@
 //! the MAC address, and programs never see it. Programs use GIDs, which this module resolves as a
 //! host resolves network-layer addresses.
 
-use crate::link::port::{Owner, Port};
-use crate::world::World;
+use super::{KnownPort, Subnet};
+use crate::numbering::Owner;
 use softband_model::packet::Packet;
 use softband_model::verbs::api::{AddressVector, VerbsError};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortNumber};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer};
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
 /// address.
@@ -17,25 +17,45 @@ const NETWORK: [u8; 2] = [10, 77];
 const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
 
-impl World {
+/// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
+/// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port.
+pub(super) fn assign_lids(ports: &[KnownPort]) -> Vec<Lid> {
+    let mut lids = vec![Lid::NONE; ports.len()];
+    let mut next = 1..;
+    for layer in LinkLayer::ALL {
+        let of_hca = |port: &KnownPort| matches!(port.owner, Owner::Hca { .. }) && port.is_cabled;
+        let of_switch = |port: &KnownPort| matches!(port.owner, Owner::Switch { index: 0, .. });
+        let kinds: [fn(&KnownPort) -> bool; 2] = [of_hca, of_switch];
+        for has_lid in kinds {
+            let wanted = |(port, _): &(&KnownPort, _)| has_lid(port) && port.framing.link_layer() == layer;
+            for (_, lid) in ports.iter().zip(&mut lids).filter(wanted) {
+                *lid = Lid(next.next().expect("a fabric has fewer ports"));
+            }
+        }
+    }
+    lids
+}
+
+impl Subnet {
     /// Returns the GID table of a port. On Ethernet the table lists the interface's addresses in
     /// the kernel's order; it is empty while the interface is down.
-    pub(crate) fn gids(&self, port: &Port) -> [Option<Gid>; 2] {
+    pub(crate) fn gids(&self, id: u32) -> [Option<Gid>; 2] {
+        let (port, lid) = (&self.ports[id as usize], self.lid(id));
         let guid = match port.owner {
-            Owner::Hca { hca, .. } => Guid(self.hcas[hca as usize].node_guid.0 + u64::from(port.number.0)),
-            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
+            Owner::Hca { .. } => Guid(port.node_guid.0 + u64::from(port.number.0)),
+            Owner::Switch { .. } => port.node_guid,
         };
         match port.framing.link_layer() {
             LinkLayer::Infiniband => [Some(Gid::new(Gid::DEFAULT_PREFIX, guid)), None],
-            LinkLayer::Ethernet if port.lid == Lid::NONE => [None, None],
-            LinkLayer::Ethernet => [Some(link_local(guid, port.lid)), Some(ipv4(port.lid))],
+            LinkLayer::Ethernet if lid == Lid::NONE => [None, None],
+            LinkLayer::Ethernet => [Some(link_local(guid, lid)), Some(ipv4(lid))],
         }
     }
 
     /// Returns the source GID that the sender of a packet selected.
     pub(crate) fn source_gid(&self, packet: &Packet) -> Gid {
         let Some(port) = self.port_with_lid(packet.slid) else { return Gid::default() };
-        let index = match port.framing.link_layer() {
+        let index = match self.ports[port as usize].framing.link_layer() {
             LinkLayer::Infiniband => 0,
             LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
         };
@@ -52,11 +72,9 @@ impl World {
     /// `Invalid` for a vector without a global route, or for a GID index that does not match the
     /// destination. `Unresolved` if no host has the IPv4 address. A link-local address needs no
     /// resolution: packets to an unknown link-local address are lost.
-    pub fn resolve(&self, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
-        let port = self.port_index(hca, vector.port).ok_or(VerbsError::Invalid)?;
-        let port = &self.ports[port as usize];
-        if port.framing.link_layer() == LinkLayer::Infiniband {
-            return Ok(AddressVector { service_level: self.level_of_path(port.lid, vector), ..*vector });
+    pub(crate) fn resolve(&self, port: u32, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
+        if self.ports[port as usize].framing.link_layer() == LinkLayer::Infiniband {
+            return Ok(AddressVector { service_level: self.level_of_path(self.lid(port), vector), ..*vector });
         }
         let route = vector.grh.ok_or(VerbsError::Invalid)?;
         let source = self.gids(port).get(usize::from(route.sgid_index)).copied().flatten().ok_or(VerbsError::Invalid)?;
@@ -73,35 +91,30 @@ impl World {
 
     /// Returns the LID of the host that has this address in the port's network. Switches have no
     /// addresses.
-    fn ethernet_lid(&self, from: &Port, gid: Gid) -> Option<Lid> {
-        let is_host_there = |port: &&Port| port.network == from.network && matches!(port.owner, Owner::Hca { .. });
-        self.ports.iter().filter(is_host_there).find(|port| self.gids(port).contains(&Some(gid))).map(|port| port.lid)
+    fn ethernet_lid(&self, from: u32, gid: Gid) -> Option<Lid> {
+        let network = self.network(from);
+        let is_host_there = |port: &KnownPort| port.network == network && matches!(port.owner, Owner::Hca { .. });
+        let mut ports = (0..).zip(&self.ports).filter(|(_, port)| is_host_there(port));
+        ports.find(|(id, _)| self.gids(*id).contains(&Some(gid))).map(|(id, _)| self.lid(id))
     }
 
     /// Returns the HCA that packets with this LID reach from a port; `None` without an HCA or a
     /// route.
-    pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
-        let network = self.ports[self.port_index(from.0, from.1)? as usize].network;
-        let is_there = |port: &&Port| port.network == network && port.cabling.is_some();
-        self.port_with_lid(lid).filter(is_there).and_then(|port| match port.owner {
-            Owner::Hca { hca, .. } => Some(HcaId(hca)),
-            Owner::Switch { .. } => None,
-        })
-    }
-
-    /// Returns the LID of a group: the program's LID, or on Ethernet the LID that the GID maps to.
-    pub(crate) fn lid_of_group(&self, hca: HcaId, mgid: Gid, mlid: Lid) -> Lid {
-        match self.link_layer(hca) {
-            LinkLayer::Infiniband => mlid,
-            LinkLayer::Ethernet => group_lid(mgid),
+    pub(crate) fn hca_reached(&self, from: u32, lid: Lid) -> Option<HcaId> {
+        let to = &self.ports[self.port_with_lid(lid)? as usize];
+        match to.owner {
+            Owner::Hca { hca, .. } if to.is_cabled && to.network == self.network(from) => Some(HcaId(hca)),
+            _ => None,
         }
     }
 
-    /// # Panics
-    /// Panics if `hca` is not part of this fabric.
-    pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
-        let (host, index) = self.hcas[hca.0 as usize].place;
-        self.spec.hosts[host].hcas[index].link_layer
+    /// Returns the LID of a group of a port's link layer: the program's LID, or on Ethernet the LID
+    /// that the GID maps to.
+    pub(crate) fn lid_of_group(&self, layer: LinkLayer, mgid: Gid, mlid: Lid) -> Lid {
+        match layer {
+            LinkLayer::Infiniband => mlid,
+            LinkLayer::Ethernet => group_lid(mgid),
+        }
     }
 }
 

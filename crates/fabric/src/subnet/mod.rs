@@ -1,5 +1,64 @@
-//! The subnet: addresses, routes, multicast groups.
+//! The subnet manager's room: addresses, networks, routes and lanes of the ports.
+//!
+//! The manager sweeps the fabric once. It writes the forwarding tables into the switches and keeps
+//! the answers to all later questions about addresses and paths.
 
-pub(crate) mod gids;
-pub(crate) mod multicast;
-pub(crate) mod routes;
+mod gids;
+mod routes;
+mod sweep;
+
+use crate::numbering::Owner;
+use softband_model::link::Framing;
+use softband_model::management::Routes;
+use softband_types::{Guid, Lid, PortNumber};
+
+/// What the subnet manager knows about the ports of a fabric.
+pub(crate) struct Subnet {
+    /// The LID of each port; `Lid::NONE` without one.
+    lids: Vec<Lid>,
+    ports: Vec<KnownPort>,
+    manager_lid: Lid,
+    routes: Routes,
+    /// The first port with each LID.
+    port_of_lid: Vec<Option<u32>>,
+    /// The switch that the end port with a LID is cabled to; `None` without a switch.
+    leaf_of_lid: Vec<Option<u32>>,
+}
+
+/// A port as the sweep found it.
+struct KnownPort {
+    owner: Owner,
+    number: PortNumber,
+    node_guid: Guid,
+    framing: Framing,
+    is_cabled: bool,
+    /// Network number. Routes connect the ports with the same number.
+    network: u32,
+}
+
+impl Subnet {
+    /// Returns the LID of a port; `Lid::NONE` if the port has none.
+    #[inline]
+    pub(crate) fn lid(&self, port: u32) -> Lid {
+        self.lids[port as usize]
+    }
+
+    /// Returns the LID of the subnet manager.
+    pub(crate) fn manager_lid(&self) -> Lid {
+        self.manager_lid
+    }
+
+    /// Returns the number of a port's network. Routes connect the ports with the same number.
+    pub(crate) fn network(&self, port: u32) -> u32 {
+        self.ports[port as usize].network
+    }
+
+    pub(crate) fn port_with_lid(&self, lid: Lid) -> Option<u32> {
+        self.port_of_lid.get(usize::from(lid.0)).copied().flatten()
+    }
+
+    /// Returns the owner of the port with this LID.
+    pub(crate) fn owner_of_lid(&self, lid: Lid) -> Option<Owner> {
+        self.port_with_lid(lid).map(|port| self.ports[port as usize].owner)
+    }
+}

@@ -1,6 +1,6 @@
-//! The fault state of a World: the downtime and corruption of each cable, and the counts of both.
+//! The fault plan: the downtime and corruption of each cable, and the counts of both.
 
-use crate::link::port::Traffic;
+use crate::traffic::Traffic;
 use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};
 use softband_spec::FabricSpec;
@@ -86,10 +86,10 @@ pub(super) struct PortState {
     pub lost: Traffic,
 }
 
-pub(crate) struct Faults {
+pub(super) struct Plan {
     seed: u64,
     /// All planned faults, in order of time.
-    plan: Vec<FaultSpec>,
+    faults: Vec<FaultSpec>,
     /// The ports at the ends of each cable.
     ends: Vec<[u32; 2]>,
     cable_of_port: Vec<Option<u32>>,
@@ -98,14 +98,14 @@ pub(crate) struct Faults {
     pub(super) ports: Vec<PortState>,
 }
 
-impl Faults {
+impl Plan {
     pub(super) fn new(seed: u64, ends: Vec<[u32; 2]>, ports: usize) -> Self {
         let mut cable_of_port = vec![None; ports];
         for (cable, ends) in ends.iter().enumerate() {
             ends.iter().for_each(|port| cable_of_port[*port as usize] = Some(cable as u32));
         }
         let cables = std::iter::repeat_with(CableFaults::default).take(ends.len()).collect();
-        Self { seed, plan: Vec::new(), ends, cable_of_port, cables, drops: Vec::new(), ports: vec![PortState::default(); ports] }
+        Self { seed, faults: Vec::new(), ends, cable_of_port, cables, drops: Vec::new(), ports: vec![PortState::default(); ports] }
     }
 
     /// Adds faults to the plan. `port_of` maps a planned packet loss to the World's port.
@@ -115,8 +115,8 @@ impl Faults {
                 self.drops.push(Drop { by, class: *packet, from: fault.at, left: *number });
             }
         }
-        self.plan.extend_from_slice(faults);
-        self.plan.sort_by_key(|fault| fault.at); // a stable sort keeps the order of simultaneous faults
+        self.faults.extend_from_slice(faults);
+        self.faults.sort_by_key(|fault| fault.at); // a stable sort keeps the order of simultaneous faults
         self.lay_out(spec);
     }
 
@@ -124,7 +124,7 @@ impl Faults {
     fn lay_out(&mut self, spec: &FabricSpec) {
         self.cables.fill_with(CableFaults::default);
         let mut is_dead = vec![false; self.cables.len()];
-        for FaultSpec { at, kind } in &self.plan {
+        for FaultSpec { at, kind } in &self.faults {
             let at = *at;
             match kind {
                 FaultKind::LinkDown { cable } => begin(&mut self.cables[*cable].down, at),
@@ -155,8 +155,8 @@ impl Faults {
         self.cables.iter().enumerate().flat_map(of).collect()
     }
 
-    pub(super) fn plan(&self) -> &[FaultSpec] {
-        &self.plan
+    pub(super) fn faults(&self) -> &[FaultSpec] {
+        &self.faults
     }
 
     fn cable(&self, port: u32) -> Option<&CableFaults> {
@@ -164,7 +164,7 @@ impl Faults {
     }
 
     /// Checks whether the plan has a port's link down at `at`.
-    pub(crate) fn is_down(&self, port: u32, at: SimTime) -> bool {
+    pub(super) fn is_down(&self, port: u32, at: SimTime) -> bool {
         self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.has(at)))
     }
 

@@ -1,83 +1,82 @@
 //! Verbs without queue pairs: protection domains, memory, completion queues, address handles.
 
-use crate::notice::Notice;
-use crate::world::World;
+use super::World;
 use softband_model::verbs::api::{AddressVector, MrChange, MrInit, SrqInit, SrqSnapshot, VerbsError};
 use softband_model::verbs::{WindowType, XrcdOpen};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, QpState, RKey, SrqHandle, XrcdHandle};
+use softband_types::{AhHandle, CqHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle, XrcdHandle};
 
 impl World {
     /// # Errors
     /// `NoMemory` if the HCA has no free protection domain.
     pub fn alloc_pd(&mut self, owner: ProcessId, hca: HcaId) -> Result<PdHandle, VerbsError> {
-        self.verbs.alloc_pd(owner, hca)
+        self.hcas.verbs_mut().alloc_pd(owner, hca)
     }
 
     /// # Errors
     /// `Busy` while an object uses the domain.
     pub fn dealloc_pd(&mut self, owner: ProcessId, pd: PdHandle) -> Result<(), VerbsError> {
-        self.verbs.dealloc_pd(owner, pd)
+        self.hcas.verbs_mut().dealloc_pd(owner, pd)
     }
 
     /// # Errors
     /// `Invalid` for contradictory access rights or an address range that wraps.
     pub fn register_mr(&mut self, hca: HcaId, init: MrInit) -> Result<(MrHandle, LKey, RKey), VerbsError> {
-        self.verbs.register_mr(hca, init)
+        self.hcas.verbs_mut().register_mr(hca, init)
     }
 
     /// Returns a memory region's parameters and its HCA.
     pub fn region(&self, mr: MrHandle) -> Option<(HcaId, MrInit)> {
-        self.verbs.mrs.get(mr.0).map(|region| (region.hca, region.init))
+        self.hcas.verbs().mrs.get(mr.0).map(|region| (region.hca, region.init))
     }
 
     /// # Errors
     /// The errors of [`Self::register_mr`]. On failure the region stays unchanged.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
-        self.verbs.reregister_mr(owner, mr, change)
+        self.hcas.verbs_mut().reregister_mr(owner, mr, change)
     }
 
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
-        self.verbs.deregister_mr(owner, mr)
+        self.hcas.verbs_mut().deregister_mr(owner, mr)
     }
 
     /// # Errors
     /// `Unsupported` on an HCA without memory windows, `NoMemory` if the HCA has no free window.
     pub fn alloc_mw(&mut self, owner: ProcessId, pd: PdHandle, window_type: WindowType) -> Result<(MwHandle, RKey), VerbsError> {
-        self.verbs.alloc_mw(owner, pd, window_type)
+        self.hcas.verbs_mut().alloc_mw(owner, pd, window_type)
     }
 
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
-        self.verbs.dealloc_mw(owner, mw)
+        self.hcas.verbs_mut().dealloc_mw(owner, mw)
     }
 
     /// # Errors
     /// `Invalid` for more entries than the HCA's queues hold.
     pub fn create_cq(&mut self, owner: ProcessId, hca: HcaId, entries: u32) -> Result<CqHandle, VerbsError> {
-        self.verbs.create_cq(owner, hca, entries)
+        self.hcas.verbs_mut().create_cq(owner, hca, entries)
     }
 
     /// # Errors
     /// `Invalid` for more entries than the HCA's queues hold.
     pub fn resize_cq(&self, owner: ProcessId, cq: CqHandle, entries: u32) -> Result<(), VerbsError> {
-        self.verbs.resize_cq(owner, cq, entries)
+        self.hcas.verbs().resize_cq(owner, cq, entries)
     }
 
     /// # Errors
     /// `Busy` while a queue pair completes into it.
     pub fn destroy_cq(&mut self, owner: ProcessId, cq: CqHandle) -> Result<(), VerbsError> {
-        self.verbs.destroy_cq(owner, cq)
+        self.hcas.verbs_mut().destroy_cq(owner, cq)
     }
 
     /// Requests one event for the next completion at `now` or later. With `solicited_only` only a
     /// solicited or failed completion counts.
     pub fn arm_cq(&mut self, now: SimTime, owner: ProcessId, cq: CqHandle, solicited_only: bool) {
-        if self.verbs.cq(owner, cq).is_ok()
-            && let Some(queue) = self.verbs.cqs.get_mut(cq.0)
+        if self.hcas.verbs().cq(owner, cq).is_ok()
+            && let Some(queue) = self.hcas.verbs_mut().cqs.get_mut(cq.0)
         {
             queue.arm(now, solicited_only);
         }
@@ -86,84 +85,68 @@ impl World {
     /// Handles a full program ring of `cq`: completions are lost, so its queue pairs go to error
     /// (IBTA 10.4.2.1).
     pub fn overflow_cq(&mut self, now: SimTime, cq: CqHandle) {
-        let Some(queue) = self.verbs.cqs.get_mut(cq.0) else { return };
-        if std::mem::replace(&mut queue.failed, true) {
-            return;
-        }
-        let (process, node) = (queue.owner, queue.hca.0);
-        self.report(now, node, Notice::CqError { process, cq });
-        for index in 0..self.qps.len() {
-            let Some(slot) = &self.qps[index] else { continue };
-            let init = slot.qp.attributes.init;
-            if (init.send_cq == cq || init.recv_cq == cq) && slot.qp.attributes.state != QpState::Reset {
-                self.fail_fatally(index as u32, now);
-            }
-        }
+        self.hcas.overflow_cq(&mut self.timeline, now, cq);
     }
 
     /// # Errors
     /// `Unsupported` on an HCA without XRC, `Invalid` if the domain exists but must not, `Absent`
     /// if it must exist but does not.
     pub fn open_xrcd(&mut self, owner: ProcessId, hca: HcaId, open: XrcdOpen) -> Result<XrcdHandle, VerbsError> {
-        self.verbs.open_xrcd(owner, hca, open)
+        self.hcas.verbs_mut().open_xrcd(owner, hca, open)
     }
 
     /// # Errors
     /// `Busy` if this is the last close and an object still uses the domain.
     pub fn close_xrcd(&mut self, owner: ProcessId, xrcd: XrcdHandle) -> Result<(), VerbsError> {
-        self.verbs.close_xrcd(owner, xrcd)
+        self.hcas.verbs_mut().close_xrcd(owner, xrcd)
     }
 
     /// # Errors
     /// `Unsupported` on an HCA without SRQs, `Invalid` for more requests or entries than the HCA
     /// supports, `NoMemory` if the HCA has no free SRQ.
     pub fn create_srq(&mut self, owner: ProcessId, hca: HcaId, init: SrqInit) -> Result<SrqHandle, VerbsError> {
-        self.verbs.create_srq(owner, hca, init)
+        self.hcas.verbs_mut().create_srq(owner, hca, init)
     }
 
     /// # Errors
     /// `Invalid` for a size or limit out of range.
     pub fn modify_srq(&mut self, owner: ProcessId, srq: SrqHandle, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), VerbsError> {
-        self.verbs.modify_srq(owner, srq, max_wr, limit)
+        self.hcas.verbs_mut().modify_srq(owner, srq, max_wr, limit)
     }
 
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn query_srq(&self, owner: ProcessId, srq: SrqHandle) -> Result<SrqSnapshot, VerbsError> {
-        self.verbs.query_srq(owner, srq)
+        self.hcas.verbs().query_srq(owner, srq)
     }
 
     /// # Errors
     /// `Busy` while a queue pair uses it.
     pub fn destroy_srq(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<(), VerbsError> {
-        self.verbs.destroy_srq(owner, srq)
+        self.hcas.verbs_mut().destroy_srq(owner, srq)
     }
 
     /// # Errors
     /// `NoMemory` if the HCA has no free address handle, and the errors of [`Self::resolve`].
     pub fn create_ah(&mut self, owner: ProcessId, pd: PdHandle, vector: AddressVector) -> Result<AhHandle, VerbsError> {
-        let hca = self.verbs.pd(owner, pd)?.hca;
+        let hca = self.hcas.verbs().pd(owner, pd)?.hca;
         // Range-checked here, because the routing engine's level may replace it.
         if vector.service_level.0 > 15 {
             return Err(VerbsError::Invalid);
         }
-        let vector = self.resolve(hca, &vector)?;
-        self.verbs.create_ah(owner, pd, vector)
+        let vector = self.hcas.resolve(&self.subnet, hca, &vector)?;
+        self.hcas.verbs_mut().create_ah(owner, pd, vector)
     }
 
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn destroy_ah(&mut self, owner: ProcessId, ah: AhHandle) -> Result<(), VerbsError> {
-        self.verbs.destroy_ah(owner, ah)
+        self.hcas.verbs_mut().destroy_ah(owner, ah)
     }
 
     /// Removes all objects of a dead program. Its peers notice through their retries.
     pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
-        for index in 0..self.qps.len() {
-            while self.slot(index as u32).is_some_and(|slot| slot.qp.owner == owner || slot.sharers.contains(&owner)) {
-                self.leave_qp(index as u32, owner);
-            }
-        }
-        self.verbs.remove_owner(owner);
+        let left = self.hcas.remove_process(owner, self.timeline.now());
+        self.grow_trees(left);
     }
 }

@@ -1,0 +1,60 @@
+//! What an HCA keeps for each of its ports: staged packets, and throttled service levels.
+
+use super::{Hcas, Work};
+use softband_model::parts::HcaPart;
+use softband_model::transport::Throttle;
+use softband_types::VirtualLane;
+use std::collections::VecDeque;
+
+/// The HCA's side of a port.
+pub(super) struct HcaPort {
+    pub(super) hca: u32,
+    staging: Box<Staging>,
+    /// Throttles per service level, if flows can be throttled.
+    pub(super) throttles: Vec<Throttle>,
+    /// Work held back per service level, in the order in which it may continue.
+    pub(super) held_back: Vec<VecDeque<Work>>,
+}
+
+/// Packets of an HCA between DMA read and departure, by lane.
+type Staging = [Staged; 15];
+
+#[derive(Default)]
+pub(super) struct Staged {
+    pub(super) held: u32,
+    pub(super) held_bytes: u32,
+    /// Work that waits for a place.
+    pub(super) parked: VecDeque<Work>,
+}
+
+impl Staged {
+    /// Checks whether the HCA may read another packet ahead.
+    pub(super) fn has_place(&self, part: &HcaPart) -> bool {
+        self.held < part.transmit_staging_packets.max(1) && part.transmit_staging_bytes.is_none_or(|most| self.held_bytes < most)
+    }
+}
+
+impl HcaPort {
+    pub(super) fn new(hca: u32, is_throttled: bool) -> Self {
+        let levels = if is_throttled { 16 } else { 0 };
+        Self { hca, staging: Box::default(), throttles: vec![Throttle::default(); levels], held_back: vec![VecDeque::new(); levels] }
+    }
+
+    pub(super) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
+        &mut self.staging[usize::from(lane.0)]
+    }
+}
+
+impl Hcas {
+    /// Checks that no packet is left in the staging buffers.
+    ///
+    /// # Panics
+    /// Panics if a staging place is still taken.
+    pub(crate) fn assert_nothing_is_staged(&self) {
+        for (id, port) in self.ports.iter().enumerate() {
+            for (lane, staged) in port.staging.iter().enumerate() {
+                assert_eq!(staged.held + staged.held_bytes, 0, "port {id} lane {lane}");
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The World: the rooms of a fabric, and the events that change them.
+//!
+//! Each room is a struct with private fields in a folder of its own. The World owns the rooms and
+//! hands each the others that it needs. It holds no other state.
+
+mod events;
+mod faults;
+mod observers;
+mod partitions;
+mod queue_pairs;
+mod receive_queues;
+mod subnet;
+mod verbs;
+
+use crate::faults::Faults;
+use crate::hca::Hcas;
+use crate::link::{Hop, Links};
+use crate::numbering::Numbering;
+use crate::pdes::timeline::Timeline;
+use crate::subnet::Subnet;
+use softband_sim::SimDuration;
+use softband_spec::FabricSpec;
+
+/// A fabric in motion. It reads no clock: callers pass the time to verbs, and `step` executes the
+/// next event.
+pub struct World {
+    spec: FabricSpec,
+    numbering: Numbering,
+    hcas: Hcas,
+    links: Links,
+    subnet: Subnet,
+    faults: Faults,
+    timeline: Timeline,
+}
+
+impl World {
+    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
+    /// tables, lanes and MTUs.
+    ///
+    /// # Panics
+    /// Panics if a cable names a port that does not exist. The loader refuses such files.
+    pub fn new(spec: &FabricSpec, seed: u64) -> Self {
+        let numbering = Numbering::of(spec);
+        let mut links = Links::new(spec, &numbering);
+        let subnet = Subnet::sweep(spec, &numbering, |switch, lid, output| links.set_route(switch, lid, output));
+        let mut world = Self {
+            hcas: Hcas::new(spec, &numbering),
+            links,
+            subnet,
+            faults: Faults::new(seed),
+            timeline: Timeline::for_nodes(numbering.nodes()),
+            spec: spec.clone(),
+            numbering,
+        };
+        world.add_faults(&spec.faults);
+        world
+    }
+
+    /// Counts payload from now on instead of moving it, for runs whose memory nobody reads.
+    pub fn count_payload_only(&mut self) {
+        self.hcas.count_payload_only();
+    }
+
+    pub fn spec(&self) -> &FabricSpec {
+        &self.spec
+    }
+
+    /// Makes HCAs lose `ppm` of a million arriving packets from now on, as with a bad CRC. The seed
+    /// selects the packets.
+    pub fn set_packet_loss(&mut self, ppm: u32) {
+        self.faults.lose_at_random(ppm);
+    }
+
+    /// Limits the acknowledgement timeout of queue pairs created from now on.
+    pub fn limit_ack_wait(&mut self, at_most: SimDuration) {
+        self.hcas.limit_ack_wait(at_most);
+    }
+
+    /// Splits the World into the HCAs and the rooms of a packet's hop.
+    #[inline(always)]
+    fn split(&mut self) -> (&mut Hcas, Hop<'_>) {
+        let Self { hcas, links, timeline, faults, subnet, .. } = self;
+        (hcas, Hop { links, timeline, faults, subnet })
+    }
+
+    /// Returns the rooms of a packet's hop.
+    #[inline(always)]
+    fn hop(&mut self) -> Hop<'_> {
+        self.split().1
+    }
+}

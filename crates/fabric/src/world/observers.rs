@@ -1,0 +1,84 @@
+//! Counters, names and checks for observers of a fabric.
+
+use super::World;
+use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
+use crate::link::PortCounters;
+use crate::numbering::Owner;
+use softband_types::{HcaId, Lid, ProcessId, Qpn};
+
+impl World {
+    /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
+    /// fabric file.
+    pub fn counters(&self) -> Vec<PortCounters> {
+        self.links.counters(&self.timeline, &self.faults)
+    }
+
+    /// Returns the counters of every HCA of this partition, in the order of the fabric file.
+    pub fn hca_counters(&self) -> Vec<HcaCounters> {
+        self.hcas.hca_counters(&self.timeline)
+    }
+
+    /// Returns the transfer time in picoseconds: the time since the fabric began with at least one
+    /// send request in flight.
+    ///
+    /// Covers only the nodes of this partition. The times of several partitions overlap.
+    pub fn transfer_picos(&self) -> u64 {
+        self.hcas.transfer_picos(&self.timeline)
+    }
+
+    /// Checks whether a send request is in flight.
+    pub fn has_transfers(&self) -> bool {
+        self.hcas.has_transfers()
+    }
+
+    /// Returns all queue pairs that ever had to resend or wait, by HCA and number.
+    pub fn repeats(&self) -> Vec<QueuePairRepeats> {
+        self.hcas.repeats()
+    }
+
+    /// Returns the payload bytes of messages and responses that the HCAs here have accepted.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.hcas.delivered_bytes()
+    }
+
+    /// Returns the number of packets in flight. Tests check that none remain.
+    pub fn packets_under_way(&self) -> usize {
+        self.links.packets_under_way()
+    }
+
+    /// Returns the number of packets that started to cross a link here, summed over links.
+    pub fn packets_sent(&self) -> u64 {
+        self.links.packets_sent(&self.timeline)
+    }
+
+    /// Returns the queue pairs that a process owns or has opened, by HCA and number.
+    pub fn queue_pairs_of(&self, owner: ProcessId) -> Vec<QueuePairView> {
+        self.hcas.queue_pairs_of(owner)
+    }
+
+    /// Returns a device's name in the fabric file's notation: `a/mthca0`.
+    pub fn device_name(&self, hca: HcaId) -> String {
+        self.hcas.device_name(hca).to_owned()
+    }
+
+    /// Returns the port of a LID in the fabric file's notation (`b/mthca0/1`); `None` for an
+    /// unknown LID.
+    pub fn name_of_lid(&self, lid: Lid) -> Option<String> {
+        self.subnet.port_with_lid(lid).map(|port| self.links.name_of_port(port))
+    }
+
+    /// Checks whether the port with this LID belongs to an HCA with this queue pair.
+    pub fn has_queue_pair(&self, lid: Lid, qpn: Qpn) -> bool {
+        matches!(self.subnet.owner_of_lid(lid), Some(Owner::Hca { hca, .. }) if self.hcas.find_qp(HcaId(hca), qpn).is_some())
+    }
+
+    /// Checks for tests that nothing is left on links and in staging buffers.
+    ///
+    /// # Panics
+    /// Panics if a link's sender lacks credits although nothing is in flight, or if a staging place
+    /// is still taken.
+    pub fn assert_credits_are_back(&self) {
+        self.links.assert_credits_are_back();
+        self.hcas.assert_nothing_is_staged();
+    }
+}

@@ -1,0 +1,142 @@
+//! Ports, addresses, paths and multicast groups, as programs ask for them.
+
+use super::World;
+use softband_model::parts::HcaPart;
+use softband_model::verbs::Group;
+use softband_model::verbs::api::{AddressVector, PortSnapshot, VerbsError};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ProcessId, Qpn};
+
+impl World {
+    /// # Panics
+    /// Panics if the fabric file has no such HCA.
+    pub fn hca_id(&self, host: usize, hca_index: usize) -> HcaId {
+        self.hcas.find(host, hca_index).expect("the caller knows the fabric file")
+    }
+
+    /// Returns the host of an HCA, and the HCA's index within that host.
+    ///
+    /// # Panics
+    /// Panics if `hca` is not part of this fabric.
+    pub fn place_of(&self, hca: HcaId) -> (usize, usize) {
+        self.hcas.place_of(hca)
+    }
+
+    /// # Panics
+    /// Panics if `hca` is not part of this fabric.
+    pub fn hca_part(&self, hca: HcaId) -> &HcaPart {
+        self.hcas.part(hca)
+    }
+
+    /// Returns the P_Key table of an HCA's ports, as the subnet manager wrote it.
+    pub fn pkeys(&self, hca: HcaId) -> &[PKey] {
+        self.hcas.pkeys(hca)
+    }
+
+    pub fn node_guid(&self, hca: HcaId) -> Guid {
+        let (host, index) = self.hcas.place_of(hca);
+        self.spec.hosts[host].hcas[index].node_guid
+    }
+
+    /// # Panics
+    /// Panics if `hca` is not part of this fabric.
+    pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
+        let (host, index) = self.hcas.place_of(hca);
+        self.spec.hosts[host].hcas[index].link_layer
+    }
+
+    /// Returns the state of a port; `None` if the HCA has no such port.
+    pub fn port(&self, hca: HcaId, number: PortNumber) -> Option<PortSnapshot> {
+        let port = self.hcas.port_index(hca, number)?;
+        let (part, cabling) = (self.hcas.part(hca), self.links.cabling(port));
+        Some(PortSnapshot {
+            hca,
+            active: self.is_active(port),
+            lid: self.subnet.lid(port),
+            sm_lid: if cabling.is_some() { self.subnet.manager_lid() } else { Lid::NONE },
+            mtu_max: part.mtu_max,
+            mtu_active: self.hcas.mtu_active(&self.links, hca, number)?,
+            vl_cap: part.vl_cap,
+            rate: cabling.map_or(LinkRate { width: LinkWidth::X1, speed: LinkSpeed::Sdr }, |cabling| cabling.rate),
+            link_layer: self.links.framing(port).link_layer(),
+            gids: self.subnet.gids(port),
+        })
+    }
+
+    fn is_active(&self, port: u32) -> bool {
+        self.links.cabling(port).is_some() && !self.faults.is_link_down(port)
+    }
+
+    /// Returns a program's address vector with the destination's LID filled in. InfiniBand vectors
+    /// keep every field except the service level, which the routing engine may set per path. On
+    /// real fabrics programs query the subnet manager for it; here they need no query. Ethernet
+    /// vectors always have a global route (`IB_QP_AV` of RoCE in the kernel's
+    /// `ib_resolve_eth_dmac`).
+    ///
+    /// # Errors
+    /// `Invalid` for a vector without a global route, or for a GID index that does not match the
+    /// destination. `Unresolved` if no host has the IPv4 address. A link-local address needs no
+    /// resolution: packets to an unknown link-local address are lost.
+    pub fn resolve(&self, hca: HcaId, vector: &AddressVector) -> Result<AddressVector, VerbsError> {
+        self.hcas.resolve(&self.subnet, hca, vector)
+    }
+
+    /// Returns the HCA that packets with this LID reach from a port; `None` without an HCA or a
+    /// route.
+    pub fn hca_reached(&self, from: (HcaId, PortNumber), lid: Lid) -> Option<HcaId> {
+        self.subnet.hca_reached(self.hcas.port_index(from.0, from.1)?, lid)
+    }
+
+    /// Returns the smallest MTU of all links.
+    pub fn mtu_least(&self) -> Option<Mtu> {
+        self.links.mtu_least()
+    }
+
+    /// Returns the path MTU from a port to another, as a path record states it: the smallest MTU of
+    /// the path's links. `None` without a route.
+    pub fn path_mtu(&self, from: (HcaId, PortNumber), to: (HcaId, PortNumber)) -> Option<Mtu> {
+        let [from, to] = [from, to].map(|(hca, number)| self.hcas.port_index(hca, number));
+        let to = to?;
+        self.links.path_mtu(from?, (to, self.subnet.lid(to)))
+    }
+
+    /// # Errors
+    /// `Invalid` for a queue pair that is not UD, or for an address that is not a group's.
+    /// `Unsupported` on an HCA without multicast, `NoMemory` beyond the HCA's limits.
+    pub fn attach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
+        // Checked first, because the LID below exists only for an HCA of this fabric.
+        self.hcas.query_qp(owner, hca, qpn)?;
+        let mlid = self.subnet.lid_of_group(self.link_layer(hca), mgid, mlid);
+        self.hcas.attach_multicast(owner, Group { hca, mlid, mgid }, qpn)?;
+        self.grow_trees([mlid]);
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Invalid` if the queue pair is not attached.
+    pub fn detach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
+        self.hcas.query_qp(owner, hca, qpn)?;
+        let mlid = self.subnet.lid_of_group(self.link_layer(hca), mgid, mlid);
+        self.hcas.detach_multicast(Group { hca, mlid, mgid }, qpn)?;
+        self.grow_trees([mlid]);
+        Ok(())
+    }
+
+    /// Sets the multicast forwarding tables of all switches for groups with new members.
+    pub(super) fn grow_trees(&mut self, groups: impl IntoIterator<Item = Lid>) {
+        for mlid in groups {
+            self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet);
+        }
+    }
+
+    /// Checks whether a queue pair is a member of any group.
+    pub fn is_in_group(&self, hca: HcaId, qpn: Qpn) -> bool {
+        self.hcas.is_in_group(hca, qpn)
+    }
+
+    /// Returns the group members that receive a queue pair's packets, with their ports' LIDs.
+    /// Members with a down port are left out.
+    pub fn hearers(&self, sender: (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
+        let hearers = self.hcas.hearers(&self.subnet, sender, (mlid, mgid)).into_iter();
+        hearers.filter(|(port, _)| self.is_active(*port)).map(|(port, qpn)| (self.subnet.lid(port), qpn)).collect()
+    }
+}
