@@ -12,24 +12,29 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // only the engine reads clocks and uses threads and sockets
 
+mod completion;
 mod control;
+mod diagnosis;
 mod engine;
-mod faults;
-#[doc(hidden)]
-pub mod harness;
 mod host;
+mod linker;
 mod options;
 mod process;
+mod procfs;
+mod protocol;
 mod realtime;
 mod report;
 mod rpc;
 mod scheduler;
 
 pub use control::remote::{Pass, Remote};
-pub use engine::{Engine, Failure, Interrupt, Options, Pace};
-pub use process::launch::{Program, ProgramOutput, arguments_of};
+pub use diagnosis::work::ThreadWork;
+pub use engine::Engine;
 #[doc(hidden)]
-pub use realtime::harness as wall_harness;
+pub use engine::harness;
+#[doc(hidden)]
+pub use engine::wall_harness;
+pub use options::{Failure, Interrupt, Options, Pace};
+pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use report::{ProgramReport, RunReport};
 pub use scheduler::time_limit::Limits;
-pub use scheduler::work::ThreadWork;

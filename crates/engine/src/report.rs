@@ -1,8 +1,7 @@
 //! Results of a run: durations, exit statuses, warnings.
 
-use crate::engine::{Engine, Failure};
+use crate::options::Failure;
 use serde::Serialize;
-use std::time::Duration;
 
 /// Exit status of a run that reached its time limit, as for `timeout` of coreutils.
 const STATUS_TIMED_OUT: i32 = 124;
@@ -47,24 +46,46 @@ impl RunReport {
     }
 }
 
-impl Engine {
-    /// Returns the results of the run.
-    pub(crate) fn report(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
-        let programs = self.programs.iter().enumerate().map(|(number, program)| ProgramReport {
-            host: self.world.spec().hosts[program.host].name.clone(),
-            command: program.command.clone(),
-            exit_status: self.statuses[number].unwrap_or(1),
-            ended_at_seconds: self.ended_at[number].as_secs_f64(),
-        });
-        RunReport {
-            programs: programs.collect(),
-            virtual_seconds: self.ended_at.iter().max().map_or(0.0, |at| at.as_secs_f64()),
-            wall_seconds: wall.as_secs_f64(),
-            turns: self.turns,
-            fabric_events: self.fabric_events,
-            warnings: self.warnings.clone(),
-            told: self.vain_polls.told.clone(),
-            failure,
+/// The room of what the user reads at the end: warnings, and a deadlock of the fabric.
+#[derive(Default)]
+pub(crate) struct Report {
+    warnings: Vec<String>,
+    /// Description of packets that will never move again, if a deadlock exists.
+    deadlock: Option<String>,
+    fabric_events: u64,
+}
+
+impl Report {
+    /// Adds a warning for the user. Each warning appears once.
+    pub(crate) fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
         }
+    }
+
+    /// Adds a warning that may appear several times.
+    pub(crate) fn warn_again(&mut self, line: String) {
+        self.warnings.push(line);
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Notes packets that will never move again.
+    pub(crate) fn note_deadlock(&mut self, waits: String) {
+        self.deadlock.get_or_insert(waits);
+    }
+
+    pub(crate) fn take_deadlock(&mut self) -> Option<String> {
+        self.deadlock.take()
+    }
+
+    pub(crate) fn count_fabric_event(&mut self) {
+        self.fabric_events += 1;
+    }
+
+    pub(crate) fn fabric_events(&self) -> u64 {
+        self.fabric_events
     }
 }

@@ -132,7 +132,7 @@ pub(crate) fn start_of(pid: i32) -> Option<u64> {
 
 /// Returns field `number` of the kernel's line on a process, counted as in proc_pid_stat(5).
 fn stat_field(pid: i32, number: usize) -> Option<String> {
-    let stat = crate::process::image::stat(format!("/proc/{pid}/stat"));
+    let stat = crate::procfs::stat(format!("/proc/{pid}/stat"));
     // Field 2 is the name, which may contain spaces and brackets.
     stat.rsplit_once(") ")?.1.split(' ').nth(number.checked_sub(3)?).map(str::to_owned)
 }

@@ -24,8 +24,8 @@ impl Pass {
     /// end.
     pub fn merged(&self) -> impl Iterator<Item = (&str, String)> {
         self.variables.iter().map(|(name, value)| match name.as_str() {
-            "LD_PRELOAD" => (name.as_str(), crate::process::launch::joined(Path::new(value), name, ' ')),
-            "LD_LIBRARY_PATH" => (name.as_str(), crate::process::launch::joined(Path::new(value), name, ':')),
+            "LD_PRELOAD" => (name.as_str(), crate::linker::joined(Path::new(value), name, ' ')),
+            "LD_LIBRARY_PATH" => (name.as_str(), crate::linker::joined(Path::new(value), name, ':')),
             _ => (name.as_str(), value.clone()),
         })
     }

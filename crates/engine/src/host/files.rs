@@ -2,8 +2,7 @@
 //! host has a folder, to which the library in its programs redirects these paths (`shim/fd/files`).
 //! The folder looks like the kernel's and follows the fabric file.
 
-use crate::engine::Engine;
-use crate::rpc::verbs::abi_lid;
+use crate::host::ports::abi_lid;
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -94,6 +93,12 @@ impl Files {
         }
     }
 
+    /// Returns the environment variable by which programs of `host` find the files.
+    pub(crate) fn variable(&self, host: usize, world: &World) -> io::Result<Option<(String, String)>> {
+        let folder = self.of_host(host, world)?;
+        Ok(folder.to_str().map(|folder| (environment::FILES.to_owned(), folder.to_owned())))
+    }
+
     fn place_of(&self, host: usize) -> PathBuf {
         self.folder.join(format!("{}-{host}", self.secret))
     }
@@ -106,19 +111,6 @@ impl Files {
             write_host(&folder, world, host, &world.spec().hosts[host])?;
         }
         Ok(folder)
-    }
-}
-
-impl Engine {
-    /// Returns the environment variable by which programs of `host` find the files.
-    pub(crate) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
-        match self.files.as_ref()?.of_host(host, &self.world) {
-            Ok(folder) => Some((environment::FILES.to_owned(), folder.to_str()?.to_owned())),
-            Err(error) => {
-                self.warnings.push(format!("programs see no files of their HCAs: {error}"));
-                None
-            }
-        }
     }
 }
 

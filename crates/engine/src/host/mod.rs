@@ -3,4 +3,6 @@
 pub(crate) mod files;
 pub(crate) mod network;
 pub(crate) mod objects;
+pub(crate) mod ports;
+pub(crate) mod room;
 pub(crate) mod sockets;

@@ -70,7 +70,7 @@ pub(crate) struct Path {
 /// All sockets of a fabric.
 #[derive(Default)]
 pub(crate) struct SocketTable {
-    pub(crate) sockets: BTreeMap<u32, Socket>,
+    sockets: BTreeMap<u32, Socket>,
     listeners: BTreeMap<(usize, u16), u32>,
     ephemeral_next: BTreeMap<usize, u16>,
     hosts: usize,
@@ -224,6 +224,13 @@ impl SocketTable {
             SocketState::Failed(errno) => Err(errno),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the sockets that seek a listener, on the `target` host or on any.
+    pub(crate) fn seekers(&self, target: Option<usize>) -> Vec<u32> {
+        let seeking = self.sockets.iter().filter(|(_, socket)| socket.state == SocketState::Seeking);
+        let wanted = seeking.filter(|(_, socket)| target.is_none() || self.host_of(socket.peer_address.0, socket.host) == target);
+        wanted.map(|(object, _)| *object).collect()
     }
 
     pub(crate) fn refuse(&mut self, object: u32, errno: i32) {

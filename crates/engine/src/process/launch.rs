@@ -1,14 +1,13 @@
 //! Starts programs on hosts, and ends all processes that were started.
 
 use crate::control::socket::{ControlEvent, Mailbox};
-use crate::engine::{Engine, Pace};
-use crate::process::image::ProcessState;
+use crate::linker::joined;
 use crate::process::outputs::Outputs;
 use rustix::thread::CpuSet;
 use softband_ipc::environment;
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -93,14 +92,6 @@ fn follow(mut child: Child, program: &mut Program, number: usize, mailbox: &Arc<
     Ok(())
 }
 
-/// Returns `first`, followed by the present value of the variable.
-pub(crate) fn joined(first: &Path, variable: &str, separator: char) -> String {
-    match std::env::var(variable) {
-        Ok(rest) if !rest.is_empty() => format!("{}{separator}{rest}", first.display()),
-        _ => first.display().to_string(),
-    }
-}
-
 /// Gives the process its own process group, so that the engine can end the group. The kernel ends
 /// the process when the engine ends.
 fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
@@ -121,50 +112,6 @@ fn before_exec(processors: Option<&CpuSet>) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-impl Engine {
-    pub(crate) fn start_program(&mut self, program: usize) {
-        if self.programs[program].arguments.is_empty() {
-            return; // this entry stands for programs that others start
-        }
-        let ticket = match self.expect_process(self.programs[program].host, program, None) {
-            Ok(ticket) => ticket,
-            Err(error) => return self.cannot_start(program, &error),
-        };
-        let identity = Identity { number: program, ticket, engine: &self.name };
-        crate::scheduler::tsc::release();
-        let outcome = start(
-            &mut self.programs[program],
-            &identity,
-            (&self.libraries, (self.pace == Pace::Virtual).then(|| self.context_switch.programs())),
-            &self.mailbox,
-            &mut self.outputs,
-        );
-        let process = self.processes.len() - 1;
-        match outcome {
-            Ok(started) => {
-                self.processes[process].set_pid(started.pid);
-                self.admission.note_pid(started.pid);
-                self.started[program] = Some(started);
-            }
-            Err(error) => {
-                self.processes[process].state = ProcessState::Ended;
-                self.cannot_start(program, &error);
-            }
-        }
-    }
-
-    fn cannot_start(&mut self, program: usize, error: &std::io::Error) {
-        let host = &self.world.spec().hosts[self.programs[program].host].name;
-        let remedy = match error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => ": raise the limit on open files (ulimit -n)",
-            Some(libc::ENOMEM) => ": raise the limit on memory (ulimit -v), or run fewer programs",
-            _ => "",
-        };
-        self.warnings.push(format!("{host}: cannot start '{}': {error}{remedy}", self.programs[program].command));
-        self.statuses[program] = Some(127);
-    }
 }
 
 impl Started {

@@ -5,11 +5,13 @@
 //! message then need one system call together. Programs cannot observe the delay: a program runs
 //! only when it has the token, and [`ProgramMemory::flush`] comes before that.
 
-use crate::realtime::shared_words::SharedWords;
+use crate::process::shared_words::SharedWords;
+use rustix::fd::OwnedFd;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
 use softband_types::ProcessId;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Deferred bytes of one process beyond which the engine carries out the writes.
@@ -32,16 +34,16 @@ pub(crate) struct ProgramMemory {
     /// Processes with writes deferred since the last [`Self::flush_all`].
     dirty: Vec<usize>,
     /// Process whose memory the last event wrote.
-    pub(crate) last_written: Option<ProcessId>,
+    last_written: Option<ProcessId>,
     /// Words that programs change themselves.
-    pub(crate) words: SharedWords,
+    words: SharedWords,
     /// Set when the engine has read memory of some program.
     has_reached: bool,
     /// First refusal of the host to give access to any program's memory. The engine reports it
     /// once.
-    pub(crate) denied: Option<std::io::Error>,
+    denied: Option<std::io::Error>,
     /// Lost writes, each with the host's process id.
-    pub(crate) lost: Vec<(i32, Lost)>,
+    lost: Vec<(i32, Lost)>,
 }
 
 /// Reason why writes of peers do not reach registered memory.
@@ -80,6 +82,40 @@ impl ProgramMemory {
 
     fn pid(&self, process: ProcessId) -> Result<i32, MemoryFault> {
         self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
+    }
+
+    /// Takes the process whose memory the last event wrote.
+    pub(crate) fn take_last_written(&mut self) -> Option<ProcessId> {
+        self.last_written.take()
+    }
+
+    /// Takes the first refusal of the host to give access to any program's memory.
+    pub(crate) fn take_denied(&mut self) -> Option<std::io::Error> {
+        self.denied.take()
+    }
+
+    /// Returns whether writes were lost since the last [`ProgramMemory::take_lost`].
+    pub(crate) fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Takes the lost writes since the last call, each with the host's process id.
+    pub(crate) fn take_lost(&mut self) -> Vec<(i32, Lost)> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Notes a region that programs can map from now on: its address and its length in bytes.
+    pub(crate) fn note_shared(&mut self, process: ProcessId, key: u32, span: (u64, u64), file: Arc<OwnedFd>) {
+        self.words.note(process, key, span, file);
+    }
+
+    /// Forgets a region that no program maps any more.
+    pub(crate) fn forget_shared(&mut self, process: ProcessId, key: u32) {
+        self.words.forget(process, key);
+    }
+
+    pub(crate) fn forget_shared_of(&mut self, process: ProcessId) {
+        self.words.forget_process(process);
     }
 
     /// Carries out the deferred writes of all processes.
@@ -278,7 +314,6 @@ mod tests {
         assert!(!covers(MAPS, (0x8000, 0x8001), "r"));
         assert!(covers(MAPS, (0x8000, 0x8001), ""));
     }
-    use std::sync::Arc;
 
     #[test]
     fn put_off_writes_are_there_before_a_read_and_after_a_flush() {

@@ -1,12 +1,15 @@
 //! Processes of programs: start, attachment, memory, output, end.
 
-pub(crate) mod absent;
-pub(crate) mod attach;
+pub(crate) mod announced;
+pub(crate) mod event_sender;
 pub(crate) mod image;
 pub(crate) mod launch;
-pub(crate) mod lifecycle;
 pub(crate) mod memory;
 pub(crate) mod outputs;
 pub(crate) mod processes;
+pub(crate) mod programs;
+pub(crate) mod record;
+pub(crate) mod shared_words;
 pub(crate) mod sweep;
 pub(crate) mod system_process;
+pub(crate) mod thread;

@@ -1,6 +1,7 @@
 //! Processes of the host, by process ids that the host reuses.
 
 use crate::control::admission::start_of;
+use crate::procfs::stat;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Sends a signal to process `pid` if it started at `since` (kernel ticks since boot). Without
@@ -28,10 +29,38 @@ pub(crate) fn exists(pid: i32) -> bool {
     pid > 0 && start_of(pid).is_some()
 }
 
+/// Returns the state of a process or thread by a line of proc_pid_stat(5): `S` if it sleeps. A name
+/// cannot look like a state.
+fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+}
+
+/// Returns whether a signal or a debugger has stopped a process.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), Some('T' | 't'))
+}
+
+/// Returns whether a process has ended, even if nobody has waited for it.
+pub(crate) fn is_zombie(pid: i32) -> bool {
+    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), None | Some('Z' | 'X'))
+}
+
+/// Returns whether a thread sleeps in the kernel for any length of time.
+pub(crate) fn is_asleep(pid: i32, tid: i32) -> bool {
+    state_in(&stat(format!("/proc/{pid}/task/{tid}/stat"))) == Some('S')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Child, Command};
+
+    #[test]
+    fn a_name_cannot_look_like_a_state() {
+        assert_eq!(state_in("17 (a program) T 1 17 17"), Some('T'));
+        assert_eq!(state_in("17 (a) T 1) S 1 17 17"), Some('S'));
+        assert_eq!(state_in(""), None);
+    }
 
     fn sleeper() -> (Child, i32, Option<u64>) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();

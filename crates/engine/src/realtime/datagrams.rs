@@ -1,17 +1,20 @@
 //! Table entries of UD queue pairs, for programs that send datagrams themselves in wall pace
 //! (`softband_shm_transport::tables`).
 
-use crate::engine::Engine;
-use crate::rpc::calls::Caller;
-use crate::rpc::convert;
-use softband_ipc::calls::{DatagramWay, Handle};
+use crate::realtime::room::DataPlane;
+use softband_fabric::World;
 use softband_ipc::post::{PostRecord, split_path};
 use softband_model::verbs::api::QpSnapshot;
 use softband_shm_transport::tables::QpEntry;
 use softband_types::{CqHandle, HcaId, Lid, QpType, Qpn};
 use std::sync::atomic::Ordering;
 
-impl Engine {
+/// Returns the receiver of a datagram that a program reports as sent by itself.
+pub(crate) fn receiver_of_datagram(world: &World, (hca, qp): (HcaId, &QpSnapshot), record: &PostRecord) -> Option<(HcaId, Qpn)> {
+    world.hca_reached((hca, qp.port), Lid(split_path(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+}
+
+impl DataPlane<'_> {
     /// Writes into an entry how datagrams reach a queue pair. Returns whether the entry of a UD
     /// queue pair has changed.
     pub(crate) fn write_datagram_part(&self, entry: &QpEntry, hca: HcaId, qp: &QpSnapshot) -> bool {
@@ -29,9 +32,12 @@ impl Engine {
         others.count() > 0 && is_for_datagrams
     }
 
-    /// Returns the receiver of a datagram that a program reports as sent by itself.
-    pub(crate) fn receiver_of_datagram(&self, (hca, qp): (HcaId, &QpSnapshot), record: &PostRecord) -> Option<(HcaId, Qpn)> {
-        self.world.hca_reached((hca, qp.port), Lid(split_path(record.path).0)).map(|hca| (hca, Qpn(record.remote_qpn)))
+    /// Returns whether packets of a queue pair may meet a fault. The World then carries them.
+    pub(crate) fn may_meet_faults(&self, hca: HcaId, qp: &QpSnapshot) -> bool {
+        match qp.init.qp_type {
+            QpType::Ud => self.world.is_any_way_affected(hca, qp.port, self.scheduler.now()),
+            _ => self.world.is_way_affected((hca, qp.port), qp.address_vector.dlid, self.scheduler.now()),
+        }
     }
 
     /// Returns the completion queues that receive datagrams. An ended process may have been the
@@ -42,16 +48,5 @@ impl Engine {
         queues.sort_unstable();
         queues.dedup();
         queues
-    }
-
-    /// Returns the table entry (plus one) of the UD queue pair that datagrams to this address
-    /// reach. Returns 0 if none exists.
-    pub(crate) fn find_datagram_receiver(&mut self, caller: Caller, to: &DatagramWay) -> Result<Handle, i32> {
-        let from = self.own_hca(caller.process, to.hca)?;
-        let sender = self.world.query_qp(caller.owner, from, Qpn(to.from)).map_err(convert::errno_of)?;
-        let hca = u16::try_from(to.lid).ok().and_then(|lid| self.world.hca_reached((from, sender.port), Lid(lid)));
-        let receives = |hca: &HcaId| self.world.find_qp(*hca, Qpn(to.qpn)).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
-        let handle = hca.filter(receives).map_or(0, |hca| self.direct.entry_of(hca, Qpn(to.qpn)));
-        Ok(Handle { handle, reserved: 0 })
     }
 }

@@ -1,10 +1,11 @@
 //! The tables by which programs move data themselves, in wall pace (`softband_shm_transport::tables`).
 
-use crate::engine::{Engine, Pace};
-use crate::rpc::completion_queues::CqRecord;
+use crate::completion::record::CqRecord;
+use crate::realtime::room::DataPlane;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
+use softband_fabric::World;
 use softband_ipc::layout::QUEUES_OFFSET;
 use softband_model::verbs::api::QpSnapshot;
 use softband_shm_transport::cq_producers::CqProducers;
@@ -22,17 +23,17 @@ pub(crate) struct DirectTables {
     file: OwnedFd,
     entries: BTreeMap<(HcaId, Qpn), (u32, ProcessId)>,
     /// The entries of shared receive queues, in the same table.
-    pub(crate) shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
+    pub(super) shared: BTreeMap<SrqHandle, (u32, ProcessId)>,
     /// Links between queue pairs, by entry: to, from.
     links: BTreeMap<u32, u32>,
     /// The receiver of each sender whose attributes all fitted at connection, and the reverse map.
     /// Later traffic keeps the fit until one side is reset.
     fitted: BTreeMap<Name, Name>,
     fitted_by_receiver: BTreeMap<Name, Name>,
-    pub(crate) free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     next: u32,
     serial: AtomicU64,
-    pub(crate) cq_producers: CqProducers,
+    pub(super) cq_producers: CqProducers,
 }
 
 impl DirectTables {
@@ -261,29 +262,37 @@ fn receiving_type(sender: QpType) -> Option<QpType> {
     }
 }
 
-impl Engine {
+/// Returns the peer that a connected queue pair names.
+pub(crate) fn named_peer(world: &World, hca: HcaId, qp: &QpSnapshot) -> Option<Name> {
+    if qp.init.qp_type == QpType::Ud {
+        return None;
+    }
+    world.hca_reached((hca, qp.port), qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
+}
+
+impl DataPlane<'_> {
     /// Publishes a region for direct access. Peers map it if `is_shared`.
     pub(crate) fn publish_region(&mut self, mr: MrHandle, is_shared: bool) {
-        if self.pace != Pace::Wall {
+        if !self.scheduler.is_wall() {
             return;
         }
         let key = mr.0;
-        let (Some(entry), Some((hca, init))) = (self.direct.key(key), self.world.region(mr)) else { return };
+        let (Some(entry), Some((hca, init))) = (self.realtime.direct.key(key), self.world.region(mr)) else { return };
         let owner = &self.processes[init.owner.0 as usize];
         // The file has no room for higher addresses. Peers would fault there, even if the program
         // asks for it.
         let is_shared = is_shared && init.address.checked_add(init.len_bytes).is_some_and(|end| end <= QUEUES_OFFSET);
-        let file = if is_shared { owner.shared.memory_file_number() } else { 0 };
-        if let Some(file) = owner.shared.memory_file().filter(|_| is_shared) {
-            self.memory.words.note(init.owner, key, (init.address, init.len_bytes), file.clone());
+        let file = if is_shared { owner.shared().memory_file_number() } else { 0 };
+        if let Some(file) = owner.shared().memory_file().filter(|_| is_shared) {
+            self.memory.note_shared(init.owner, key, (init.address, init.len_bytes), file.clone());
         }
         entry.file.store(file, Ordering::Relaxed);
-        entry.serial.store(self.direct.next_serial(), Ordering::Relaxed);
-        let pid = owner.pid as u32;
+        entry.serial.store(self.realtime.direct.next_serial(), Ordering::Relaxed);
+        let pid = owner.pid() as u32;
         entry.hca.store(hca.0, Ordering::Relaxed);
         entry.pd.store(init.pd.0, Ordering::Relaxed);
         entry.pid.store(pid, Ordering::Relaxed);
-        entry.access.store(crate::rpc::convert::access_bits(init.access), Ordering::Relaxed);
+        entry.access.store(crate::protocol::convert::access_bits(init.access), Ordering::Relaxed);
         entry.iova.store(init.iova, Ordering::Relaxed);
         entry.address.store(init.address, Ordering::Relaxed);
         entry.len_bytes.store(init.len_bytes, Ordering::Relaxed);
@@ -292,56 +301,56 @@ impl Engine {
 
     /// Withdraws a region from direct access. When this returns, nobody reaches it.
     pub(crate) fn withdraw_region(&mut self, MrHandle(key): MrHandle) {
-        if self.pace != Pace::Wall {
+        if !self.scheduler.is_wall() {
             return;
         }
         if let Some((_, init)) = self.world.region(MrHandle(key)) {
-            self.memory.words.forget(init.owner, key);
+            self.memory.forget_shared(init.owner, key);
         }
-        if let Some(entry) = self.direct.key(key).filter(|entry| entry.key.load(Ordering::Relaxed) == key) {
+        if let Some(entry) = self.realtime.direct.key(key).filter(|entry| entry.key.load(Ordering::Relaxed) == key) {
             entry.key.store(0, Ordering::SeqCst);
-            self.direct.note_withdrawn();
+            self.realtime.direct.note_withdrawn();
             self.await_quiescence();
         }
     }
 
     /// Writes the present state of a queue pair into the table.
     pub(crate) fn publish_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
-        if self.pace != Pace::Wall {
+        if !self.scheduler.is_wall() {
             return;
         }
         let Some((owner, qp)) = self.world.find_qp(hca, qpn) else {
             return self.withdraw_queue_pair(hca, qpn);
         };
-        let Some(index) = self.direct.take_entry(hca, qpn, owner) else { return };
+        let Some(index) = self.realtime.direct.take_entry(hca, qpn, owner) else { return };
         if qp.state == QpState::Reset {
-            self.direct.forget_fitted((hca, qpn));
+            self.realtime.direct.forget_fitted((hca, qpn));
         }
         if qp.state == QpState::Error {
             self.take_over_receive_queue(hca, qpn); // its requests come back flushed
         }
         let peer = self.peer_entry((hca, qpn), &qp);
-        let worse = self.direct.qp(index).access.load(Ordering::Relaxed) & !crate::rpc::convert::access_bits(qp.access) != 0;
-        let received = is_receiving(self.direct.qp(index).state.load(Ordering::Relaxed));
+        let worse = self.realtime.direct.qp(index).access.load(Ordering::Relaxed) & !crate::protocol::convert::access_bits(qp.access) != 0;
+        let received = is_receiving(self.realtime.direct.qp(index).state.load(Ordering::Relaxed));
         if self.ring_of(hca, &qp).is_some() {
             self.note_cq_producer(index, qp.init.recv_cq, has_one_sender(&qp));
         }
         self.write_entry(index, owner, hca, &qp);
         let ends = received && !is_receiving(qp.state as u32);
         if ends {
-            self.direct.unlink_from_all(index); // another queue pair may be its peer when it receives again
+            self.realtime.direct.unlink_from_all(index); // another queue pair may be its peer when it receives again
         }
-        let has_other_keys = self.write_datagram_part(self.direct.qp(index), hca, &qp);
-        if self.direct.link(index, peer) || worse || ends || received && has_other_keys {
+        let has_other_keys = self.write_datagram_part(self.realtime.direct.qp(index), hca, &qp);
+        if self.realtime.direct.link(index, peer) || worse || ends || received && has_other_keys {
             self.await_quiescence();
         }
         // The other side may have been waiting for this queue pair.
-        if let Some((peer_hca, peer_qpn)) = self.named_peer(hca, &qp)
+        if let Some((peer_hca, peer_qpn)) = named_peer(self.world, hca, &qp)
             && let Some((_, peer_qp)) = self.world.find_qp(peer_hca, peer_qpn)
         {
             let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
-            let entry = self.direct.entry_of(peer_hca, peer_qpn);
-            if own == index + 1 && entry != 0 && self.direct.link(entry - 1, own) {
+            let entry = self.realtime.direct.entry_of(peer_hca, peer_qpn);
+            if own == index + 1 && entry != 0 && self.realtime.direct.link(entry - 1, own) {
                 self.await_quiescence();
             }
         }
@@ -350,9 +359,9 @@ impl Engine {
     /// Adds an entry as a producer of a queue's ring. When this returns, a former single producer
     /// uses the lock.
     pub(crate) fn note_cq_producer(&mut self, index: u32, cq: CqHandle, has_one_sender: bool) {
-        let only = self.direct.cq_producers.add(cq, index, has_one_sender);
-        if let Some(only) = only.filter(|only| self.direct.qp(*only).is_sole_producer.swap(0, Ordering::SeqCst) != 0) {
-            self.direct.note_changed(only);
+        let only = self.realtime.direct.cq_producers.add(cq, index, has_one_sender);
+        if let Some(only) = only.filter(|only| self.realtime.direct.qp(*only).is_sole_producer.swap(0, Ordering::SeqCst) != 0) {
+            self.realtime.direct.note_changed(only);
             self.await_quiescence();
         }
     }
@@ -360,119 +369,112 @@ impl Engine {
     /// Waits until nobody uses the removed entries. Then marks the single producers that remain.
     pub(crate) fn await_those_at_the_gone(&mut self) {
         self.await_quiescence();
-        self.direct.note_lone_senders();
+        self.realtime.direct.note_lone_senders();
     }
 
     /// Returns the completion queue whose ring takes the completions of messages to a queue pair.
     fn ring_of(&self, hca: HcaId, qp: &QpSnapshot) -> Option<&CqRecord> {
-        let receives = self.receive_queues.get(hca, qp.qpn).is_some() || qp.init.srq.is_some_and(|srq| self.direct.shared_entry_of(srq) != 0);
-        self.cqs.get(&qp.init.recv_cq.0).filter(|cq| receives && cq.remote_cqe_ring != 0)
+        let receives =
+            self.realtime.receive_queues.get(hca, qp.qpn).is_some() || qp.init.srq.is_some_and(|srq| self.realtime.direct.shared_entry_of(srq) != 0);
+        self.cqs.get(qp.init.recv_cq.0).filter(|cq| receives && cq.takes_remote_cqes())
     }
 
     fn write_entry(&self, index: u32, owner: ProcessId, hca: HcaId, qp: &QpSnapshot) {
         let owner = &self.processes[owner.0 as usize];
-        let entry = self.direct.qp(index);
+        let entry = self.realtime.direct.qp(index);
         let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
         set(&entry.state, qp.state as u32);
         set(&entry.hca, hca.0);
         set(&entry.pd, qp.init.pd.0);
-        set(&entry.pid, owner.pid as u32);
-        set(&entry.access, crate::rpc::convert::access_bits(qp.access));
+        set(&entry.pid, owner.pid() as u32);
+        set(&entry.access, crate::protocol::convert::access_bits(qp.access));
         set(&entry.dest_qpn, qp.dest_qpn.0);
         entry.pkey_index.store(qp.pkey_index, Ordering::SeqCst);
         entry.service_level.store(u16::from(qp.address_vector.service_level.0), Ordering::SeqCst);
         set(&entry.rnr_retry, u32::from(qp.rnr_retry));
         set(&entry.max_reads, u32::from(qp.max_rd_atomic));
-        set(&entry.file, owner.shared.memory_file_number());
-        let queue = self.receive_queues.get(hca, qp.qpn);
-        let shared = qp.init.srq.map_or(0, |srq| self.direct.shared_entry_of(srq));
+        set(&entry.file, owner.shared().memory_file_number());
+        let queue = self.realtime.receive_queues.get(hca, qp.qpn);
+        let shared = qp.init.srq.map_or(0, |srq| self.realtime.direct.shared_entry_of(srq));
         let remote_cqe_ring = self.ring_of(hca, qp);
         set(&entry.srq, shared);
         set(&entry.xrcd, qp.init.xrcd.map_or(0, |xrcd| xrcd.0));
         set(&entry.receive_entries, queue.map_or(0, |queue| queue.entries));
         set(&entry.receive_sges, queue.map_or(0, |queue| queue.sges));
-        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_entries));
-        set(&entry.is_sole_producer, u32::from(remote_cqe_ring.is_some() && self.direct.cq_producers.has_lone_sender(index)));
+        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, CqRecord::remote_cqe_entries));
+        set(&entry.is_sole_producer, u32::from(remote_cqe_ring.is_some() && self.realtime.direct.cq_producers.has_lone_sender(index)));
         entry.receive_queue.store(queue.map_or(0, |queue| queue.offset), Ordering::SeqCst);
-        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_ring), Ordering::SeqCst);
+        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, CqRecord::remote_cqe_ring), Ordering::SeqCst);
         set(&entry.qpn, qp.qpn.0);
-        self.direct.note_changed(index);
-    }
-
-    /// Returns the peer that a connected queue pair names.
-    pub(crate) fn named_peer(&self, hca: HcaId, qp: &QpSnapshot) -> Option<Name> {
-        if qp.init.qp_type == QpType::Ud {
-            return None;
-        }
-        self.world.hca_reached((hca, qp.port), qp.address_vector.dlid).map(|peer| (peer, qp.dest_qpn))
+        self.realtime.direct.note_changed(index);
     }
 
     /// Returns the entry (plus one) of the peer of `qp`. Returns 0 unless the peer is ready to
     /// receive and `qp` to send. All facts that packets are checked for must fit: connection,
     /// sequence numbers, partitions, packet sizes.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
-        let Some(to) = self.named_peer(name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
+        let Some(to) = named_peer(self.world, name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
         let connected = matches!(peer.state, QpState::Rtr | QpState::Rts)
             && peer.dest_qpn == qp.qpn
             && Some(peer.init.qp_type) == receiving_type(qp.init.qp_type)
-            && self.named_peer(to.0, &peer).is_some_and(|(back, _)| back == name.0);
+            && named_peer(self.world, to.0, &peer).is_some_and(|(back, _)| back == name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
         // While packets are in flight, the numbers of both sides differ. Equal numbers at the start
         // suffice.
-        let in_step = self.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
+        let in_step = self.realtime.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
         let meets_faults = self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer);
         if !connected || !fits || !in_step || meets_faults {
             return 0;
         }
-        self.direct.note_fitted(name, to);
-        self.direct.entry_of(to.0, to.1)
+        self.realtime.direct.note_fitted(name, to);
+        self.realtime.direct.entry_of(to.0, to.1)
     }
 
     /// Removes a queue pair from the table. When this returns, nobody moves data by it.
     pub(crate) fn withdraw_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
-        if let Some((index, _)) = self.direct.entries.remove(&(hca, qpn)) {
-            self.direct.clear((hca, qpn), index);
+        if let Some((index, _)) = self.realtime.direct.entries.remove(&(hca, qpn)) {
+            self.realtime.direct.clear((hca, qpn), index);
             self.await_those_at_the_gone();
-            self.direct.free.push(index);
+            self.realtime.direct.free.push(index);
         }
     }
 
     /// Removes the queue pairs and regions of an ended process.
     pub(crate) fn withdraw_process(&mut self, process: ProcessId) {
-        if self.pace != Pace::Wall {
+        if !self.scheduler.is_wall() {
             return;
         }
-        let own: Vec<(HcaId, Qpn)> = self.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
+        let own: Vec<(HcaId, Qpn)> = self.realtime.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
         let mut around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
         let sends_datagrams = |(hca, qpn): &Name| self.world.find_qp(*hca, *qpn).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
         if own.iter().any(sends_datagrams) {
             around.extend(self.queues_of_datagrams());
         }
         for name in own {
-            if let Some((index, _)) = self.direct.entries.remove(&name) {
-                self.direct.clear(name, index);
-                self.direct.free.push(index);
+            if let Some((index, _)) = self.realtime.direct.entries.remove(&name) {
+                self.realtime.direct.clear(name, index);
+                self.realtime.direct.free.push(index);
                 self.drop_receive_queue(name.0, name.1);
             }
         }
-        self.memory.words.forget_process(process);
-        let shared: Vec<_> = self.direct.shared.iter().filter(|(_, (_, owner))| *owner == process).map(|(srq, _)| *srq).collect();
+        self.memory.forget_shared_of(process);
+        let shared: Vec<_> = self.realtime.direct.shared.iter().filter(|(_, (_, owner))| *owner == process).map(|(srq, _)| *srq).collect();
         for srq in shared {
             self.drop_shared_queue(srq);
         }
-        let pid = self.processes[process.0 as usize].pid as u32;
+        let pid = self.processes[process.0 as usize].pid() as u32;
         for index in 0..KEYS as u32 {
-            if let Some(entry) = self.direct.key(index << 8)
+            if let Some(entry) = self.realtime.direct.key(index << 8)
                 && entry.pid.load(Ordering::Relaxed) == pid
             {
                 entry.key.store(0, Ordering::SeqCst);
             }
         }
-        self.direct.note_withdrawn();
-        self.direct.note_groups_changed();
+        self.realtime.direct.note_withdrawn();
+        self.realtime.direct.note_groups_changed();
         self.await_those_at_the_gone();
-        self.release_locks_of(pid);
+        self.cqs.release_locks_of(self.processes, pid);
         self.release_consumer_locks_of(pid);
         self.look_at_limits();
         self.make_up_for_the_gone(&around);

@@ -1,10 +1,11 @@
 //! Quiescence for programs that move data themselves. Programs no longer use an entry that the
 //! engine removed from its tables once their transfers have ended.
 
-use crate::engine::Engine;
-use crate::process::image::{Process, ProcessState};
+use crate::process::announced::Pending;
+use crate::process::processes::Processes;
+use crate::process::record::Process;
 use rustix::thread::{MembarrierCommand, membarrier};
-use softband_shm_transport::quiescence::{self, Announced, Transfers, await_end};
+use softband_shm_transport::quiescence::await_end;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -25,10 +26,10 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// State of the engine's waits for quiescence.
 pub(crate) struct Quiescence {
     /// [`GRACE`], except in tests.
-    pub(crate) grace: Duration,
+    grace: Duration,
     /// Set if the kernel puts barriers between the instructions of programs that registered for it.
     /// These programs announce a transfer with a plain store.
-    pub(crate) has_barriers: bool,
+    has_barriers: bool,
     /// Total time of vain waits for all programs, and time of the first wait.
     in_vain: Cell<Duration>,
     since: Cell<Option<Instant>>,
@@ -61,95 +62,43 @@ impl Quiescence {
     fn note_in_vain(&self, time: Duration) {
         self.in_vain.set(self.in_vain.get() + time);
     }
-}
 
-/// A transfer whose end the engine awaits.
-struct Pending<'a> {
-    process: &'a Process,
-    slot: usize,
-    seen: u64,
-}
-
-impl Pending<'_> {
-    fn has_ended(&self) -> bool {
-        quiescence::has_ended(&self.process.shared.header().epoch_slots, self.slot, self.seen)
+    /// Shortens the grace, for a harness.
+    pub(crate) fn set_grace(&mut self, grace: Duration) {
+        self.grace = grace;
     }
-}
 
-impl Engine {
+    /// Returns whether the kernel orders the announcements of programs.
+    pub(crate) fn has_barriers(&self) -> bool {
+        self.has_barriers
+    }
+
     /// Waits until each transfer under way has ended, or gives up on it. The engine never waits
     /// twice for the same transfer.
-    pub(crate) fn await_quiescence(&self) {
-        self.quiescence.put_barrier();
-        let attached = self.processes.living().filter(|process| process.state == ProcessState::Attached);
+    pub(crate) fn await_end_of_transfers(&self, processes: &Processes) {
+        self.put_barrier();
+        let attached = processes.living().filter(|process| process.is_attached());
         let mut pending: Vec<_> = attached.flat_map(Process::transfers_under_way).collect();
         pending.retain(|transfer| !transfer.has_ended());
         if pending.is_empty() {
             return;
         }
         let started = Instant::now();
-        let limit = self.quiescence.limit(started);
-        let looks = (self.quiescence.grace.min(LOOK_INTERVAL).min(limit), LOOK_INTERVAL);
-        let given_up = await_end(pending, looks, Pending::has_ended, |transfer, elapsed| match state_of(transfer.process.pid) {
+        let limit = self.limit(started);
+        let looks = (self.grace.min(LOOK_INTERVAL).min(limit), LOOK_INTERVAL);
+        let given_up = await_end(pending, looks, Pending::has_ended, |transfer, elapsed| match state_of(transfer.pid()) {
             State::Gone => true,
-            State::Stopped => elapsed >= limit.min(self.quiescence.grace),
+            State::Stopped => elapsed >= limit.min(self.grace),
             State::Runs => elapsed >= limit,
         });
         if !given_up.is_empty() {
-            self.quiescence.note_in_vain(started.elapsed());
+            self.note_in_vain(started.elapsed());
         }
-        for transfer in given_up.into_iter().filter(|transfer| !transfer.has_ended()) {
-            transfer.process.change_announced(|announced| announced.give_up(transfer.slot, transfer.seen));
-        }
-    }
-
-    /// Ends programs with impossible announcements. They overwrite memory that they share with the
-    /// engine.
-    pub(crate) fn end_liars(&mut self) {
-        let lies = |process: &Process| process.state == ProcessState::Attached && process.announced.get().has_new_lies();
-        while let Some(process) = self.processes.find(lies) {
-            self.processes[process].change_announced(Announced::note_told);
-            let (pid, whose) = (self.processes[process].pid, self.command_of(process));
-            self.warn(format!(
-                "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
-                 in better order; look for stray writes in it"
-            ));
-            self.processes[process].send_signal(libc::SIGKILL);
-        }
+        given_up.iter().filter(|transfer| !transfer.has_ended()).for_each(Pending::give_up);
     }
 }
 
-impl Process {
-    /// Returns the announcements of its transfers at this moment.
-    pub(crate) fn transfers(&self) -> Transfers {
-        Transfers::of(&self.shared.header().epoch_slots)
-    }
-
-    /// Checks whether all transfers of a former moment have ended.
-    pub(crate) fn has_ended(&self, transfers: &Transfers) -> bool {
-        transfers.have_ended(&self.shared.header().epoch_slots)
-    }
-
-    fn change_announced<T>(&self, change: impl FnOnce(&mut Announced) -> T) -> T {
-        let mut announced = self.announced.get();
-        let result = change(&mut announced);
-        self.announced.set(announced);
-        result
-    }
-
-    /// Returns the announced transfers that are worth a wait; none of a lying program.
-    fn transfers_under_way(&self) -> impl Iterator<Item = Pending<'_>> {
-        let transfers = self.transfers();
-        let pending = self.change_announced(|announced| announced.note(transfers));
-        pending.map(|(slot, seen)| Pending { process: self, slot, seen })
-    }
-
-    /// Returns whether the process is still in a transfer on which the engine gave up.
-    pub(crate) fn is_held_up(&self) -> bool {
-        self.announced.get().is_held_up(&self.shared.header().epoch_slots)
-    }
-}
-
+/// Whether a process can end a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Runs,
@@ -159,7 +108,7 @@ enum State {
 }
 
 fn state_of(pid: i32) -> State {
-    let stat = crate::process::image::stat(format!("/proc/{pid}/stat"));
+    let stat = crate::procfs::stat(format!("/proc/{pid}/stat"));
     match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied().unwrap_or(b'X')) {
         None | Some(b'Z' | b'X') => State::Gone,
         Some(b'T' | b't') => State::Stopped,

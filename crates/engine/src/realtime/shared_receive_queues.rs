@@ -3,9 +3,10 @@
 //! `crate::realtime::receive_queues`. The engine keeps a queue as long as it has a message for it from any
 //! sender.
 
-use crate::engine::{Engine, Pace};
-use crate::process::image::{Mapped, ProcessState};
-use crate::realtime::receive_queues::{ENTRIES_BETWEEN, QueueName, ReceiveQueue, in_queue};
+use crate::completion::record::CqRecord;
+use crate::process::image::Mapped;
+use crate::realtime::receive_queues::{ENTRIES_BETWEEN, Open, QueueName, ReceiveQueue, in_queue};
+use crate::realtime::room::DataPlane;
 use rustix::fd::AsFd;
 use softband_ipc::post::{PostRecord, kind};
 use softband_model::verbs::SharedReceiveQueue;
@@ -68,24 +69,24 @@ impl SharedQueues {
     }
 }
 
-impl Engine {
+impl DataPlane<'_> {
     /// Creates the queue that peers reach for a new shared receive queue, which may grow to `most`
     /// requests.
     pub(crate) fn make_shared_queue(&mut self, process: usize, hca: HcaId, srq: SrqHandle, init: &SrqInit, most: u32) {
-        let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(&xrc.cq.0).is_some_and(|cq| cq.remote_cqe_ring != 0));
-        if self.pace != Pace::Wall || !delivers {
+        let delivers = init.xrc.is_none_or(|xrc| self.cqs.get(xrc.cq.0).is_some_and(|cq| cq.takes_remote_cqes()));
+        if !self.scheduler.is_wall() || !delivers {
             return;
         }
         let (entries, room, sges) = (entries_for(init.max_wr), entries_for(most.max(init.max_wr)), init.max_sge);
-        let Some(offset) = self.processes[process].shared.allocate_queue(receive_queue_bytes(room, sges)) else { return };
-        let since = self.now;
+        let Some(offset) = self.processes[process].shared_mut().allocate_queue(receive_queue_bytes(room, sges)) else { return };
+        let since = self.scheduler.now();
         let queue = ReceiveQueue { process, offset, entries, sges, since, by_many: true, left: 0 };
-        self.receive_queues.all.insert(QueueName::Shared(srq), queue);
-        self.receive_queues.shared.rooms.insert(srq, room);
+        self.realtime.receive_queues.all.insert(QueueName::Shared(srq), queue);
+        self.realtime.receive_queues.shared.rooms.insert(srq, room);
         match self.open_queue(QueueName::Shared(srq)) {
             Some(open) => {
                 open.header().since_ps.store(since.as_picos(), Ordering::SeqCst);
-                open.header().begin_epoch(self.direct.next_epoch());
+                open.header().begin_epoch(self.realtime.direct.next_epoch());
                 self.publish_shared_queue(srq, hca, init, &queue);
             }
             None => self.drop_shared_queue(srq),
@@ -94,13 +95,13 @@ impl Engine {
 
     /// Publishes the location of a shared receive queue in the table.
     pub(crate) fn publish_shared_queue(&mut self, srq: SrqHandle, hca: HcaId, init: &SrqInit, queue: &ReceiveQueue) {
-        let Some(index) = self.direct.take_index() else { return };
+        let Some(index) = self.realtime.direct.take_index() else { return };
         if let Some(xrc) = init.xrc {
             self.note_cq_producer(index, xrc.cq, false);
         }
         let owner = &self.processes[queue.process];
-        self.direct.shared.insert(srq, (index, owner.number));
-        let entry = self.direct.qp(index);
+        self.realtime.direct.shared.insert(srq, (index, owner.number()));
+        let entry = self.realtime.direct.qp(index);
         let set = |field: &AtomicU32, value: u32| field.store(value, Ordering::SeqCst);
         for unused in [&entry.access, &entry.state, &entry.peer, &entry.srq, &entry.is_sole_producer] {
             set(unused, 0);
@@ -108,46 +109,46 @@ impl Engine {
         set(&entry.hca, hca.0);
         set(&entry.pd, init.pd.0);
         // If messages name the queue (XRC), it has its own CQ, which gets their completions.
-        let remote_cqe_ring = init.xrc.and_then(|xrc| self.cqs.get(&xrc.cq.0));
+        let remote_cqe_ring = init.xrc.and_then(|xrc| self.cqs.get(xrc.cq.0));
         set(&entry.xrcd, init.xrc.map_or(0, |xrc| xrc.xrcd.0));
         set(&entry.dest_qpn, SharedReceiveQueue::number_of(srq));
-        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_entries));
-        set(&entry.pid, owner.pid as u32);
-        set(&entry.file, owner.shared.memory_file_number());
+        set(&entry.remote_cqe_entries, remote_cqe_ring.map_or(0, CqRecord::remote_cqe_entries));
+        set(&entry.pid, owner.pid() as u32);
+        set(&entry.file, owner.shared().memory_file_number());
         set(&entry.receive_entries, queue.entries);
         set(&entry.receive_sges, queue.sges);
         entry.receive_queue.store(queue.offset, Ordering::SeqCst);
-        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, |cq| cq.remote_cqe_ring), Ordering::SeqCst);
+        entry.remote_cqe_ring.store(remote_cqe_ring.map_or(0, CqRecord::remote_cqe_ring), Ordering::SeqCst);
         set(&entry.qpn, of_shared_queue(srq.0));
-        self.direct.note_changed(index);
+        self.realtime.direct.note_changed(index);
     }
 
     /// Removes a shared receive queue from the table. When this returns, nobody takes from the
     /// queue.
     pub(crate) fn withdraw_shared_queue(&mut self, srq: SrqHandle) {
-        if let Some((index, _)) = self.direct.shared.remove(&srq) {
-            self.direct.qp(index).qpn.store(0, Ordering::SeqCst);
-            self.direct.note_changed(index);
-            self.direct.cq_producers.remove(index);
+        if let Some((index, _)) = self.realtime.direct.shared.remove(&srq) {
+            self.realtime.direct.qp(index).qpn.store(0, Ordering::SeqCst);
+            self.realtime.direct.note_changed(index);
+            self.realtime.direct.cq_producers.remove(index);
             self.await_those_at_the_gone();
-            self.direct.free.push(index);
+            self.realtime.direct.free.push(index);
         }
     }
 
     /// Notes a new queue pair that may take from a shared queue.
     pub(crate) fn note_user_of_shared_queue(&mut self, hca: HcaId, qp: &QpSnapshot) {
-        let Some(srq) = qp.init.srq.filter(|srq| self.direct.shared_entry_of(*srq) != 0) else { return };
-        self.receive_queues.shared.add_user(srq, (hca, qp.qpn));
+        let Some(srq) = qp.init.srq.filter(|srq| self.realtime.direct.shared_entry_of(*srq) != 0) else { return };
+        self.realtime.receive_queues.shared.add_user(srq, (hca, qp.qpn));
     }
 
     /// Drops a destroyed shared receive queue. When this returns, nobody takes from the queue.
     pub(crate) fn drop_shared_queue(&mut self, srq: SrqHandle) {
         self.withdraw_shared_queue(srq);
-        let shared = &mut self.receive_queues.shared;
+        let shared = &mut self.realtime.receive_queues.shared;
         shared.users.remove(&srq);
         shared.forget_queue(QueueName::Shared(srq));
         let room = shared.rooms.remove(&srq).unwrap_or(0);
-        if let Some(queue) = self.receive_queues.all.remove(&QueueName::Shared(srq)) {
+        if let Some(queue) = self.realtime.receive_queues.all.remove(&QueueName::Shared(srq)) {
             self.free_queue(&queue, room);
         }
     }
@@ -155,7 +156,7 @@ impl Engine {
     /// Takes over the requests of a queue. From now on the engine receives for all its users.
     pub(crate) fn take_over_queue_of_many(&mut self, name: QueueName) {
         let Some(open) = self.open_queue(name) else { return };
-        self.receive_queues.shared.held.insert(name);
+        self.realtime.receive_queues.shared.held.insert(name);
         if !open.memory().take_over() {
             return;
         }
@@ -171,7 +172,7 @@ impl Engine {
         if let Some((process, transfers)) = self.consumer_of(name, header)
             && let Some(request) = requests.pop_front()
         {
-            self.receive_queues.shared.aside.push(Aside { name, request, process, transfers });
+            self.realtime.receive_queues.shared.aside.push(Aside { name, request, process, transfers });
         }
         match name {
             QueueName::Own(hca, qpn) => self.world.put_receives(hca, qpn, requests),
@@ -184,22 +185,22 @@ impl Engine {
     fn consumer_of(&self, name: QueueName, header: &ReceiveQueueHeader) -> Option<(usize, Transfers)> {
         let (locked_in, pid) = split_consumer(header.consumer.0.load(Ordering::Acquire));
         let is_of_this_epoch = mode::epoch_of(locked_in) == mode::epoch_of(header.mode.load(Ordering::Relaxed));
-        let consumer = self.processes.living().find(|process| is_of_this_epoch && process.pid as u32 == pid)?;
-        let process = consumer.number.0 as usize;
-        let is_known = self.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
+        let consumer = self.processes.living().find(|process| is_of_this_epoch && process.pid() as u32 == pid)?;
+        let process = consumer.index();
+        let is_known = self.realtime.receive_queues.shared.aside.iter().any(|aside| aside.name == name && aside.process == process);
         let transfers = consumer.transfers();
         (!is_known && !consumer.has_ended(&transfers)).then_some((process, transfers))
     }
 
     /// Restores the requests whose memory no stalled thread can change any more.
     fn restore_aside(&mut self) {
-        let mut all = std::mem::take(&mut self.receive_queues.shared.aside);
+        let mut all = std::mem::take(&mut self.realtime.receive_queues.shared.aside);
         let has_ended = |aside: &mut Aside| {
             let process = &self.processes[aside.process];
-            process.state != ProcessState::Attached || process.has_ended(&aside.transfers)
+            !process.is_attached() || process.has_ended(&aside.transfers)
         };
         let ended: Vec<_> = all.extract_if(.., has_ended).collect();
-        self.receive_queues.shared.aside = all;
+        self.realtime.receive_queues.shared.aside = all;
         for Aside { name, request, .. } in ended {
             self.take_over_queue_of_many(name);
             match name {
@@ -211,13 +212,13 @@ impl Engine {
 
     /// Notes that a sender has a message for a queue of many, and takes the queue over.
     pub(crate) fn aim_at_queue_of_many(&mut self, sender: Name, name: QueueName) {
-        self.receive_queues.shared.aims.entry(sender).or_default().insert(name);
+        self.realtime.receive_queues.shared.aims.entry(sender).or_default().insert(name);
         self.take_over_queue_of_many(name);
     }
 
     /// Returns whether a sender without work at the engine must wait for the return of a queue.
     pub(crate) fn awaits_queue_of_many(&self, sender: Name) -> bool {
-        let shared = &self.receive_queues.shared;
+        let shared = &self.realtime.receive_queues.shared;
         let mut aims = shared.aims.get(&sender).into_iter().flatten();
         aims.any(|name| shared.held.contains(name) && !self.is_kept(*name))
     }
@@ -230,19 +231,14 @@ impl Engine {
         }
     }
 
-    /// Gives back the queues for which the engine has no messages any more.
-    pub(crate) fn give_back_queues_of_many(&mut self) {
+    /// Returns the queues for which the engine has no messages any more.
+    pub(crate) fn queues_to_return(&mut self) -> Vec<QueueName> {
         self.restore_aside();
-        let held: Vec<_> = self.receive_queues.shared.held.iter().copied().collect();
-        for name in held {
-            if !self.is_kept(name) && !self.has_messages_for(name) {
-                self.give_back_queue_of_many(name);
-            }
-        }
+        self.realtime.receive_queues.shared.held.iter().copied().collect()
     }
 
     fn has_messages_for(&self, name: QueueName) -> bool {
-        let shared = &self.receive_queues.shared;
+        let shared = &self.realtime.receive_queues.shared;
         let mut senders = shared.aims.iter().filter(|(_, aims)| aims.contains(&name)).map(|(sender, _)| *sender);
         let is_at_work = |sender: Name| {
             let owner = self.world.find_qp(sender.0, sender.1);
@@ -258,20 +254,25 @@ impl Engine {
         senders.any(is_at_work) || is_under_way()
     }
 
-    fn give_back_queue_of_many(&mut self, name: QueueName) {
-        let Some(open) = self.open_queue(name) else { return };
-        if self.processes[open.queue.process].state != ProcessState::Attached || open.header().mode() != mode::ENGINE {
+    /// Begins to give a queue back, if the engine has no message for it. The caller then proceeds
+    /// as after [`DataPlane::begin_return`].
+    pub(crate) fn begin_return_of_many(&mut self, name: QueueName) -> Option<Open> {
+        if self.is_kept(name) || self.has_messages_for(name) {
+            return None;
+        }
+        let open = self.open_queue(name)?;
+        if !self.processes[open.queue.process].is_attached() || open.header().mode() != mode::ENGINE {
             // The owner has ended or lies. No program must wait for it.
-            self.receive_queues.shared.held.remove(&name);
-            return;
+            self.realtime.receive_queues.shared.held.remove(&name);
+            return None;
         }
         open.memory().begin_return();
         self.await_quiescence();
-        // Earlier posts of the owner come first, and posts of others come before the World
-        // continues.
-        self.take_rings();
-        self.run_world();
-        // The rings may have contained a message for this queue.
+        Some(open)
+    }
+
+    /// Gives a queue back to the programs, unless the last posts contained a message for it.
+    pub(crate) fn end_return_of_many(&mut self, name: QueueName, open: &Open) {
         if !open.memory().is_returning() || self.is_kept(name) || self.has_messages_for(name) {
             open.memory().keep();
             return;
@@ -282,14 +283,14 @@ impl Engine {
         };
         // Completions of the engine precede those of peers, although the World may be ahead of
         // their clock.
-        let since = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1).max(open.queue.since);
-        if let Some(queue) = self.receive_queues.all.get_mut(&name) {
+        let since = SimTime::from_picos(self.scheduler.now().max(self.world.now()).as_picos() + 1).max(open.queue.since);
+        if let Some(queue) = self.realtime.receive_queues.all.get_mut(&name) {
             queue.since = since;
         }
         let limit = if let QueueName::Shared(srq) = name { self.world.srq_limit(srq) } else { 0 };
-        let (memory, epoch) = (open.memory(), self.direct.next_epoch());
+        let (memory, epoch) = (open.memory(), self.realtime.direct.next_epoch());
         memory.give_back(memory.next_counter(), requests.iter().map(in_queue), since.as_picos(), limit, epoch);
-        self.receive_queues.shared.held.remove(&name);
+        self.realtime.receive_queues.shared.held.remove(&name);
     }
 
     /// Raises the event of a reached limit. A program reported that the limit may be reached, or
@@ -307,15 +308,15 @@ impl Engine {
     }
 
     pub(crate) fn look_at_limits(&mut self) {
-        let all: Vec<_> = self.receive_queues.shared.rooms.keys().copied().collect();
+        let all: Vec<_> = self.realtime.receive_queues.shared.rooms.keys().copied().collect();
         all.into_iter().for_each(|srq| self.look_at_limit(srq));
     }
 
     /// Releases the consumer locks of an ended process. Other threads take the requests that it had
     /// not finished.
     pub(crate) fn release_consumer_locks_of(&self, pid: u32) {
-        for queue in self.receive_queues.all.values().filter(|queue| queue.by_many) {
-            let Some(file) = self.processes[queue.process].shared.memory_file() else { continue };
+        for queue in self.realtime.receive_queues.all.values().filter(|queue| queue.by_many) {
+            let Some(file) = self.processes[queue.process].shared().memory_file() else { continue };
             let Some(mapped) = Mapped::new(file.as_fd(), queue.offset, size_of::<ReceiveQueueHeader>()) else { continue };
             // SAFETY: the mapping begins with the header, which consists of atomics.
             let consumer = unsafe { &(*mapped.base().cast::<ReceiveQueueHeader>()).consumer.0 };
@@ -328,12 +329,12 @@ impl Engine {
 
     /// Resizes a shared queue to hold up to `max_wr` requests. The engine has the queue.
     pub(crate) fn resize_shared_queue(&mut self, srq: SrqHandle, max_wr: u32) {
-        let room = self.receive_queues.shared.rooms.get(&srq).copied().unwrap_or(0);
-        let Some(queue) = self.receive_queues.all.get_mut(&QueueName::Shared(srq)) else { return };
+        let room = self.realtime.receive_queues.shared.rooms.get(&srq).copied().unwrap_or(0);
+        let Some(queue) = self.realtime.receive_queues.all.get_mut(&QueueName::Shared(srq)) else { return };
         // The queue never shrinks. The program may post as many requests as before until it gets
         // the new size.
         queue.entries = queue.entries.max(entries_for(max_wr)).min(room);
-        self.direct.resize_shared_queue(srq, queue.entries);
+        self.realtime.direct.resize_shared_queue(srq, queue.entries);
     }
 }
 
@@ -343,5 +344,5 @@ fn entries_for(max_wr: u32) -> u32 {
 
 fn request_of((wr_id, list): (u64, Vec<softband_ipc::post::PostSge>)) -> ReceiveRequest {
     let record = PostRecord { kind: kind::SRQ_RECEIVE, wr_id, ..bytemuck::Zeroable::zeroed() };
-    crate::rpc::convert::receive_request(&record, &list)
+    crate::protocol::convert::receive_request(&record, &list)
 }

@@ -1,23 +1,23 @@
 //! The HCAs of a host and their ports.
 
-use crate::engine::Engine;
-use crate::rpc::calls::Caller;
-use crate::rpc::convert;
-use crate::rpc::verbs::{abi_lid, interface_index};
+use crate::host::ports::{abi_lid, interface_index};
+use crate::protocol::Caller;
+use crate::protocol::convert;
+use crate::rpc::room::Verbs;
 use softband_ipc::calls::{Device, DeviceList, PortQuery, PortReply, WithTail};
 use softband_spec::HcaSpec;
 use softband_types::{HcaId, LinkLayer, PortNumber};
 
-impl Engine {
+impl Verbs<'_> {
     pub(crate) fn device_list(&mut self, caller: Caller, (): &()) -> Result<WithTail<DeviceList, Device>, i32> {
-        let host = self.processes[caller.process].host;
+        let host = self.processes[caller.process].host();
         let hcas = &self.world.spec().hosts[host].hcas;
         let tail: Vec<Device> = hcas.iter().enumerate().map(|(index, spec)| device(self.world.hca_id(host, index), spec)).collect();
         Ok(WithTail { head: DeviceList { count: tail.len() as u32, reserved: 0 }, tail })
     }
 
     pub(crate) fn port_query(&mut self, caller: Caller, query: &PortQuery) -> Result<PortReply, i32> {
-        let hca = self.own_hca(caller.process, query.hca)?;
+        let hca = self.own_hca(caller, query.hca)?;
         let number = u8::try_from(query.port).map_err(|_| libc::EINVAL)?;
         let port = self.world.port(hca, PortNumber(number)).ok_or(libc::EINVAL)?;
         let mut pkeys = [0; 32];

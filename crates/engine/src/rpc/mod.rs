@@ -1,17 +1,17 @@
 //! Calls of programs in the protocol: checks, conversion, and the way into the World.
 
-pub(crate) mod calls;
-pub(crate) mod completion_queues;
-pub(crate) mod convert;
+mod channels;
+mod completion_queues;
 mod devices;
-mod notices;
+pub(crate) mod host_calls;
 mod objects;
-pub(crate) mod posts;
-mod processes;
+mod posts;
 mod queue_pairs;
-pub(crate) mod regions;
-pub(crate) mod shared_queues;
+mod regions;
+pub(crate) mod room;
+mod shared_queues;
 mod sockets;
+mod threads;
 mod timers;
-pub(crate) mod verbs;
+mod verbs;
 mod waiting;

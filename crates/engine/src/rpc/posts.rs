@@ -1,43 +1,39 @@
 //! Carries posted work of programs from the protocol to the World.
 
-use crate::engine::{Engine, Pace};
-use crate::rpc::calls::{END, program_time, request};
-use crate::rpc::convert;
+use crate::protocol::convert;
+use crate::protocol::{END, own_hca, program_time, request};
+use crate::realtime::datagrams::receiver_of_datagram;
+use crate::realtime::direct::named_peer;
+use crate::rpc::room::Verbs;
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, record_bytes};
 use softband_model::verbs::api::QpSnapshot;
 use softband_sim::SimTime;
 use softband_types::{CqHandle, QpType, Qpn, SrqHandle};
 
-impl Engine {
-    /// Takes the posts of a thread since its last turn, and schedules each at the time of its post.
-    pub(crate) fn take_posts(&mut self, process: usize, slot: u32) {
-        let mut posted = std::mem::take(&mut self.posted);
-        self.processes[process].shared.take_posted(slot, &mut posted);
-        self.carry_out_posts(process, &posted);
-        self.posted = posted;
-    }
-
-    /// Carries out records that the engine has copied.
-    pub(crate) fn carry_out_posts(&mut self, process: usize, posted: &[u8]) {
-        self.each_post(process, posted, |_, _| false);
+impl Verbs<'_> {
+    /// Carries out records that the engine has copied. Returns false if some make no sense.
+    pub(crate) fn carry_out_posts(&mut self, process: usize, posted: &[u8]) -> bool {
+        self.each_post(process, posted, |_, _| false)
     }
 
     /// Carries out all records except send requests, and keeps those for later. No other record
-    /// depends on the sends before it.
-    pub(crate) fn carry_out_posts_but_sends(&mut self, process: usize, posted: &[u8]) {
-        let mut held = std::mem::take(&mut self.processes[process].held_sends);
-        self.each_post(process, posted, |record, bytes| {
+    /// depends on the sends before it. Returns false if some make no sense.
+    pub(crate) fn carry_out_posts_but_sends(&mut self, process: usize, posted: &[u8]) -> bool {
+        let mut held = self.processes[process].take_held_sends();
+        let makes_sense = self.each_post(process, posted, |record, bytes| {
             let is_send = record.kind == kind::SEND;
             if is_send {
                 held.extend_from_slice(bytes);
             }
             is_send
         });
-        self.processes[process].held_sends = held;
+        self.processes[process].hold_sends(held);
+        makes_sense
     }
 
-    /// Carries out the records for which `keeps` returns false.
-    fn each_post(&mut self, process: usize, posted: &[u8], mut keeps: impl FnMut(&PostRecord, &[u8]) -> bool) {
+    /// Carries out the records for which `keeps` returns false. Stops at a record that makes no
+    /// sense, and then returns false.
+    fn each_post(&mut self, process: usize, posted: &[u8], mut keeps: impl FnMut(&PostRecord, &[u8]) -> bool) -> bool {
         let mut at = 0;
         while at < posted.len() {
             match parse_post(&posted[at..]) {
@@ -47,26 +43,23 @@ impl Engine {
                     }
                     at += len;
                 }
-                None => {
-                    let whose = self.command_of(process);
-                    self.warn(format!("{whose} posted invalid work; the engine dropped it"));
-                    break;
-                }
+                None => return false,
             }
         }
+        true
     }
 
     fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {
-        let owner = self.processes[process].number;
-        let Ok(hca) = self.own_hca(process, record.hca) else { return };
+        let owner = self.processes[process].number();
+        let Ok(hca) = own_hca(self.world, self.processes[process].host(), record.hca) else { return };
         // A lying program cannot post into the past. In wall pace it cannot post into the future
         // either.
-        let stamp = if self.pace == Pace::Wall { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
-        let at = stamp.max(self.now).max(self.world.now());
+        let stamp = if self.scheduler.is_wall() { SimTime::ZERO } else { program_time(record.time_ps).unwrap_or(END) };
+        let at = stamp.max(self.scheduler.now()).max(self.world.now());
         // In wall pace the engine reads the rings of receiver and sender in turn, while the clock
         // goes on. A receive request must precede every send that the World has not reached: its
         // sender may know of it.
-        let received_at = if self.pace == Pace::Wall { self.world.now() } else { at };
+        let received_at = if self.scheduler.is_wall() { self.world.now() } else { at };
         let qpn = Qpn(record.object);
         match record.kind {
             kind::SEND => {
@@ -74,35 +67,35 @@ impl Engine {
                 let takes_receive =
                     matches!(record.opcode, opcode::SEND | opcode::SEND_WITH_IMM | opcode::SEND_WITH_INV | opcode::RDMA_WRITE_WITH_IMM);
                 let send = convert::send_request(record, entries, inline, qp.init.qp_type);
-                self.note_given(hca, &qp, send.as_ref(), takes_receive);
+                self.plane().note_given(hca, &qp, send.as_ref(), takes_receive);
                 // The receive requests that the engine has just taken over precede this request.
-                let at = at.max(self.now);
+                let at = at.max(self.scheduler.now());
                 if let Some(send) = send {
                     self.world.post_send(at, owner, hca, qpn, send);
                 }
             }
             kind::RECEIVE => self.world.post_receive(received_at, owner, hca, qpn, convert::receive_request(record, entries)),
             kind::SRQ_RECEIVE => self.world.post_srq_receive(received_at, owner, SrqHandle(record.object), convert::receive_request(record, entries)),
-            kind::CQ_OVERRUN if self.cqs.get(&record.object).is_some_and(|cq| cq.process == process) => {
-                self.mark_overflowed(record.object);
+            kind::CQ_OVERRUN if self.cqs.get(record.object).is_some_and(|cq| cq.process() == process) => {
+                self.cqs.mark_overflowed(self.processes, record.object);
                 self.world.overflow_cq(at, CqHandle(record.object));
             }
             // The program has waited for this call. All later completions count, even if the World
             // dates them slightly earlier.
-            kind::ARM_CQ if self.pace == Pace::Wall => {
+            kind::ARM_CQ if self.scheduler.is_wall() => {
                 self.world.arm_cq(SimTime::ZERO, owner, CqHandle(record.object), record.flags & 1 != 0);
             }
             kind::ESTABLISHED => {
                 let receiver_of = |qp: QpSnapshot| match qp.init.qp_type {
-                    QpType::Ud => self.receiver_of_datagram((hca, &qp), record),
-                    _ => self.named_peer(hca, &qp),
+                    QpType::Ud => receiver_of_datagram(self.world, (hca, &qp), record),
+                    _ => named_peer(self.world, hca, &qp),
                 };
                 if let Some((peer_hca, peer)) = self.world.query_qp(owner, hca, qpn).ok().and_then(receiver_of) {
                     self.world.establish(at, peer_hca, peer);
                 }
             }
-            kind::NOTIFY_OWN => self.notify_own(process, record.object),
-            kind::NOTIFY_PEER => self.notify_peer(owner, hca, qpn, record),
+            kind::NOTIFY_OWN => self.plane().notify_own(process, record.object),
+            kind::NOTIFY_PEER => self.plane().notify_peer(owner, hca, qpn, record),
             kind::ARM_CQ => self.world.arm_cq(at, owner, CqHandle(record.object), record.flags & 1 != 0),
             _ => {}
         }

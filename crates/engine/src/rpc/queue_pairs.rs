@@ -1,42 +1,41 @@
 //! Queue pairs.
 
-use crate::engine::{Engine, Pace};
 use crate::host::objects::About;
-use crate::rpc::calls::Caller;
-use crate::rpc::convert;
+use crate::protocol::Caller;
+use crate::protocol::convert;
+use crate::rpc::room::Verbs;
 use softband_ipc::calls::{self, Count, QpFields, QpName};
 use softband_model::verbs::api::QpSnapshot;
-use softband_sim::SimTime;
 use softband_types::{HcaId, LinkLayer, QpState, Qpn, XrcdHandle};
 
-impl Engine {
+impl Verbs<'_> {
     pub(crate) fn create_qp(&mut self, caller: Caller, fields: &QpFields) -> Result<QpFields, i32> {
-        let hca = self.own_hca(caller.process, fields.hca)?;
+        let hca = self.own_hca(caller, fields.hca)?;
         let init = convert::qp_init(fields)?;
         let made = self.world.create_qp(caller.owner, hca, init);
         let since_ps = self.begin_anew();
         let qp = made.map_err(convert::errno_of)?;
-        self.make_receive_queue(caller.process, hca, &qp);
-        self.note_user_of_shared_queue(hca, &qp);
+        self.plane().make_receive_queue(caller.process, hca, &qp);
+        self.plane().note_user_of_shared_queue(hca, &qp);
         Ok(self.publish_changed(hca, &qp, since_ps))
     }
 
     pub(crate) fn modify_qp(&mut self, caller: Caller, modify: &calls::ModifyQp) -> Result<QpFields, i32> {
-        let hca = self.own_hca(caller.process, modify.fields.hca)?;
+        let hca = self.own_hca(caller, modify.fields.hca)?;
         let change = convert::modification(modify.mask, &modify.fields)?;
         let qpn = Qpn(modify.fields.qpn);
         let ends = matches!(change.state, Some(QpState::Reset | QpState::Error));
         if ends && self.world.query_qp(caller.owner, hca, qpn).is_ok() {
-            self.take_over_receive_queue(hca, qpn);
+            self.plane().take_over_receive_queue(hca, qpn);
         }
-        let around = if ends { self.queues_around(hca, qpn) } else { Vec::new() };
-        let changed = self.world.modify_qp(self.now, caller.owner, hca, qpn, &change);
+        let around = if ends { self.plane().queues_around(hca, qpn) } else { Vec::new() };
+        let changed = self.world.modify_qp(self.scheduler.now(), caller.owner, hca, qpn, &change);
         let mut since_ps = 0;
         if changed.as_ref().is_ok_and(|qp| qp.state == QpState::Reset) {
             since_ps = self.begin_anew();
-            self.restart_receive_queue(hca, qpn);
-            self.raise_all_due(&around);
-            self.look_at_limits();
+            self.plane().restart_receive_queue(hca, qpn);
+            self.plane().raise_all_due(&around);
+            self.plane().look_at_limits();
         }
         if change.state.is_some() && self.world.is_in_group(hca, qpn) {
             self.note_groups_changed(); // the queue pair may have gained or lost its port
@@ -45,19 +44,19 @@ impl Engine {
     }
 
     pub(crate) fn query_qp(&mut self, caller: Caller, name: &QpName) -> Result<QpFields, i32> {
-        let hca = self.own_hca(caller.process, name.hca)?;
+        let hca = self.own_hca(caller, name.hca)?;
         let qp = self.world.query_qp(caller.owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
         Ok(self.reply_of(hca, &qp, 0))
     }
 
     pub(crate) fn destroy_qp(&mut self, caller: Caller, name: &QpName) -> Result<Count, i32> {
-        let (hca, qpn) = (self.own_hca(caller.process, name.hca)?, Qpn(name.qpn));
-        let around = self.queues_around(hca, qpn);
-        self.world.destroy_qp(self.now, caller.owner, hca, qpn).map_err(convert::errno_of)?;
-        self.publish_queue_pair(hca, qpn);
-        self.drop_receive_queue(hca, qpn);
-        self.raise_all_due(&around);
-        self.look_at_limits();
+        let (hca, qpn) = (self.own_hca(caller, name.hca)?, Qpn(name.qpn));
+        let around = self.plane().queues_around(hca, qpn);
+        self.world.destroy_qp(self.scheduler.now(), caller.owner, hca, qpn).map_err(convert::errno_of)?;
+        self.plane().publish_queue_pair(hca, qpn);
+        self.plane().drop_receive_queue(hca, qpn);
+        self.plane().raise_all_due(&around);
+        self.plane().look_at_limits();
         Ok(self.drop_async_events(caller.owner, hca, About::QueuePair, qpn.0))
     }
 
@@ -68,15 +67,15 @@ impl Engine {
 
     /// Publishes a new or changed queue pair to other programs, and returns it for its own program.
     fn publish_changed(&mut self, hca: HcaId, qp: &QpSnapshot, since_ps: u64) -> QpFields {
-        self.publish_queue_pair(hca, qp.qpn);
+        self.plane().publish_queue_pair(hca, qp.qpn);
         if since_ps != 0 {
-            self.direct.set_since(hca, qp.qpn, since_ps);
+            self.realtime.set_since(hca, qp.qpn, since_ps);
         }
         self.reply_of(hca, qp, since_ps)
     }
 
     fn reply_of(&self, hca: HcaId, qp: &QpSnapshot, since_ps: u64) -> QpFields {
-        let direct = self.direct.entry_of(hca, qp.qpn);
+        let direct = self.realtime.entry_of(hca, qp.qpn);
         QpFields { direct, since_ps: [since_ps as u32, (since_ps >> 32) as u32], ..self.abi_queue_pair(hca, qp) }
     }
 
@@ -93,10 +92,10 @@ impl Engine {
     /// new queue pair from those of a former queue pair with its number. In simulated time the time
     /// of the answer separates them.
     fn begin_anew(&mut self) -> u64 {
-        if self.pace != Pace::Wall {
+        if !self.scheduler.is_wall() {
             return 0;
         }
-        self.now = SimTime::from_picos(self.now.max(self.world.now()).as_picos() + 1);
-        self.now.as_picos()
+        self.scheduler.advance_to(self.world.now());
+        self.scheduler.advance_by_one().as_picos()
     }
 }

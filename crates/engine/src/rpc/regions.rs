@@ -1,8 +1,8 @@
 //! Registered memory.
 
-use crate::engine::Engine;
-use crate::rpc::calls::Caller;
-use crate::rpc::convert;
+use crate::protocol::Caller;
+use crate::protocol::convert;
+use crate::rpc::room::Verbs;
 use softband_ipc::calls::{self, Handle, RegisterMrReply};
 use softband_model::verbs::WindowType;
 use softband_model::verbs::api::{MrChange, MrInit, MrRange};
@@ -13,9 +13,9 @@ const CHANGE_TRANSLATION: u32 = 1;
 const CHANGE_PD: u32 = 2;
 const CHANGE_ACCESS: u32 = 4;
 
-impl Engine {
+impl Verbs<'_> {
     pub(crate) fn register_mr(&mut self, caller: Caller, mr: &calls::RegisterMr) -> Result<RegisterMrReply, i32> {
-        let hca = self.own_hca(caller.process, mr.hca)?;
+        let hca = self.own_hca(caller, mr.hca)?;
         let access = convert::access(mr.access)?;
         // On-demand pages need not exist yet.
         let pinned = mr.access & calls::RegisterMr::ACCESS_ON_DEMAND == 0;
@@ -24,8 +24,8 @@ impl Engine {
         }
         let init = MrInit { owner: caller.owner, pd: PdHandle(mr.pd), address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova, access };
         let (handle, lkey, rkey) = self.world.register_mr(hca, init).map_err(convert::errno_of)?;
-        self.processes[caller.process].remotely_writable += u32::from(access.remote_write || access.remote_atomic);
-        self.publish_region(handle, mr.shared != 0);
+        self.processes[caller.process].note_region(access.remote_write || access.remote_atomic);
+        self.plane().publish_region(handle, mr.shared != 0);
         Ok(RegisterMrReply { handle: handle.0, lkey: lkey.0, rkey: rkey.0, reserved: 0 })
     }
 
@@ -49,8 +49,8 @@ impl Engine {
         self.memory.flush(owner);
         self.withdraw_own_region(owner, MrHandle(mr.mr));
         let (lkey, rkey) = self.world.reregister_mr(owner, MrHandle(mr.mr), &change).map_err(convert::errno_of)?;
-        self.processes[caller.process].remotely_writable += u32::from(access.is_some_and(|access| access.remote_write || access.remote_atomic));
-        self.publish_region(MrHandle(lkey.0), false);
+        self.processes[caller.process].note_region(access.is_some_and(|access| access.remote_write || access.remote_atomic));
+        self.plane().publish_region(MrHandle(lkey.0), false);
         Ok(RegisterMrReply { handle: mr.mr, lkey: lkey.0, rkey: rkey.0, reserved: 0 })
     }
 
@@ -71,7 +71,7 @@ impl Engine {
     /// Removes a region from the table, if `owner` owns it.
     fn withdraw_own_region(&mut self, owner: ProcessId, mr: MrHandle) {
         if self.world.region(mr).is_some_and(|(_, init)| init.owner == owner) {
-            self.withdraw_region(mr);
+            self.plane().withdraw_region(mr);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Objects that queue pairs share: shared receive queues, XRC domains, multicast groups.
 
-use crate::engine::{Engine, Pace};
 use crate::host::objects::About;
+use crate::protocol::Caller;
+use crate::protocol::convert;
+use crate::realtime::direct::named_peer;
 use crate::realtime::receive_queues::QueueName;
-use crate::rpc::calls::Caller;
-use crate::rpc::convert;
+use crate::rpc::room::Verbs;
 use softband_fabric::World;
 use softband_ipc::calls::{self, Count, DatagramReceiver, GroupMembers, Handle, Multicast, SrqFields, WithTail};
 use softband_model::verbs::api::{SrqInit, SrqOfXrc, VerbsError};
@@ -20,14 +21,14 @@ const HEARERS_MAX: usize = 1024;
 /// A queue pair joins or leaves a multicast group.
 type GroupChange = fn(&mut World, ProcessId, HcaId, Qpn, Gid, Lid) -> Result<(), VerbsError>;
 
-impl Engine {
+impl Verbs<'_> {
     pub(crate) fn create_srq(&mut self, caller: Caller, fields: &SrqFields) -> Result<SrqFields, i32> {
-        let hca = self.own_hca(caller.process, fields.hca)?;
+        let hca = self.own_hca(caller, fields.hca)?;
         let xrc = (fields.xrcd != 0).then_some(SrqOfXrc { xrcd: XrcdHandle(fields.xrcd), cq: CqHandle(fields.cq) });
         let init = SrqInit { pd: PdHandle(fields.pd), max_wr: fields.max_wr, max_sge: fields.max_sge, xrc };
         let srq = self.world.create_srq(caller.owner, hca, init).map_err(convert::errno_of)?;
         let most = self.world.hca_part(hca).optional.max_srq_wr;
-        self.make_shared_queue(caller.process, hca, srq, &init, most);
+        self.plane().make_shared_queue(caller.process, hca, srq, &init, most);
         self.srq_fields(caller.owner, srq)
     }
 
@@ -35,7 +36,7 @@ impl Engine {
         let (owner, srq) = (caller.owner, SrqHandle(srq.handle));
         let hca = self.world.query_srq(owner, srq).map_err(convert::errno_of)?.hca;
         self.world.destroy_srq(owner, srq).map_err(convert::errno_of)?;
-        self.drop_shared_queue(srq);
+        self.plane().drop_shared_queue(srq);
         Ok(self.drop_async_events(owner, hca, About::SharedQueue, srq.0))
     }
 
@@ -47,11 +48,11 @@ impl Engine {
         let max_wr = (fields.mask & MAX_WR != 0).then_some(fields.max_wr);
         let limit = (fields.mask & LIMIT != 0).then_some(fields.limit);
         if self.world.query_srq(owner, srq).is_ok() {
-            self.take_over_queue_of_many(QueueName::Shared(srq)); // both depend on the number of waiting requests
+            self.plane().take_over_queue_of_many(QueueName::Shared(srq)); // both depend on the number of waiting requests
         }
         self.world.modify_srq(owner, srq, max_wr, limit).map_err(convert::errno_of)?;
         if let Some(max_wr) = max_wr {
-            self.resize_shared_queue(srq, max_wr);
+            self.plane().resize_shared_queue(srq, max_wr);
         }
         self.srq_fields(owner, srq)
     }
@@ -61,7 +62,7 @@ impl Engine {
     }
 
     fn srq_fields(&mut self, owner: ProcessId, srq: SrqHandle) -> Result<SrqFields, i32> {
-        self.look_at_limit(srq);
+        self.plane().look_at_limit(srq);
         let found = self.world.query_srq(owner, srq).map_err(convert::errno_of)?;
         let SrqInit { pd, max_wr, max_sge, xrc } = found.init;
         Ok(SrqFields {
@@ -75,12 +76,12 @@ impl Engine {
             number: SharedReceiveQueue::number_of(srq),
             xrcd: xrc.map_or(0, |xrc| xrc.xrcd.0),
             cq: xrc.map_or(0, |xrc| xrc.cq.0),
-            direct: self.direct.shared_entry_of(srq),
+            direct: self.realtime.shared_entry_of(srq),
         })
     }
 
     pub(crate) fn open_xrcd(&mut self, caller: Caller, open: &calls::OpenXrcd) -> Result<Handle, i32> {
-        let hca = self.own_hca(caller.process, open.hca)?;
+        let hca = self.own_hca(caller, open.hca)?;
         let key = (open.has_file != 0).then_some((open.device, open.inode));
         let open = XrcdOpen { key, create: open.create != 0, exclusive: open.exclusive != 0 };
         let xrcd = self.world.open_xrcd(caller.owner, hca, open).map_err(convert::errno_of)?;
@@ -93,11 +94,11 @@ impl Engine {
 
     /// Returns the table entry of the queue that XRC messages name.
     pub(crate) fn find_xrc_queue(&mut self, caller: Caller, of: &calls::XrcQueue) -> Result<Handle, i32> {
-        let hca = self.own_hca(caller.process, of.hca)?;
+        let hca = self.own_hca(caller, of.hca)?;
         let qp = self.world.query_qp(caller.owner, hca, Qpn(of.qpn)).map_err(convert::errno_of)?;
-        let target = self.named_peer(hca, &qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
+        let target = named_peer(self.world, hca, &qp).and_then(|(hca, qpn)| self.world.find_qp(hca, qpn));
         let queue = target.and_then(|(_, target)| self.world.queue_of_domain(target.init.xrcd?, of.number));
-        Ok(Handle { handle: queue.map_or(0, |(srq, _)| self.direct.shared_entry_of(srq)), reserved: 0 })
+        Ok(Handle { handle: queue.map_or(0, |(srq, _)| self.realtime.shared_entry_of(srq)), reserved: 0 })
     }
 
     pub(crate) fn attach_multicast(&mut self, caller: Caller, of: &Multicast) -> Result<(), i32> {
@@ -109,9 +110,9 @@ impl Engine {
     }
 
     fn change_group(&mut self, caller: Caller, of: &Multicast, change: GroupChange) -> Result<(), i32> {
-        let hca = self.own_hca(caller.process, of.hca)?;
+        let hca = self.own_hca(caller, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
-        change(&mut self.world, caller.owner, hca, Qpn(of.qpn), Gid(of.mgid), mlid).map_err(convert::errno_of)?;
+        change(self.world, caller.owner, hca, Qpn(of.qpn), Gid(of.mgid), mlid).map_err(convert::errno_of)?;
         self.note_groups_changed();
         Ok(())
     }
@@ -119,20 +120,18 @@ impl Engine {
     /// Publishes a change of group members. When this returns, no program sends to the former
     /// members.
     pub(crate) fn note_groups_changed(&self) {
-        if self.pace != Pace::Wall {
-            return;
+        if self.scheduler.is_wall() {
+            self.realtime.note_groups_changed(self.processes);
         }
-        self.direct.note_groups_changed();
-        self.await_quiescence();
     }
 
     /// Lists the queue pairs that receive messages of a queue pair to a group. Lists at most as
     /// many as a program accepts.
     pub(crate) fn find_group(&mut self, caller: Caller, of: &Multicast) -> Result<WithTail<GroupMembers, DatagramReceiver>, i32> {
-        let hca = self.own_hca(caller.process, of.hca)?;
+        let hca = self.own_hca(caller, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
         let hearers = self.world.hearers((hca, Qpn(of.qpn)), mlid, Gid(of.mgid));
-        let head = GroupMembers { version: self.direct.groups_version(), count: hearers.len() as u32 };
+        let head = GroupMembers { version: self.realtime.groups_version(), count: hearers.len() as u32 };
         let receiver = |(lid, qpn): &(Lid, Qpn)| DatagramReceiver { lid: u32::from(lid.0), qpn: qpn.0 };
         Ok(WithTail { head, tail: hearers.iter().take(HEARERS_MAX).map(receiver).collect() })
     }

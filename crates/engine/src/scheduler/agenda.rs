@@ -4,13 +4,55 @@
 //! lock that processes share. It then polls this state. If the child or the lock's holder waits as
 //! well, the polls would keep the run going for ever.
 
-use crate::engine::{Engine, Event};
-use crate::process::image::{ThreadState, Waiting};
 use softband_sim::{EventQueue, SimDuration, SimTime};
 
 /// Longest period of nothing but polls, in simulated time. The engine stops waiting for a thread at
 /// a pipe earlier.
 const STILL_LIMIT: SimDuration = SimDuration::from_nanos(30_000_000_000);
+
+/// An event on the program side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    StartProgram {
+        program: usize,
+    },
+    /// The thread gets the execution token.
+    Resume {
+        process: usize,
+        slot: u32,
+    },
+    /// The engine carries out the thread's call. All events up to the thread's clock have happened.
+    Execute {
+        process: usize,
+        slot: u32,
+    },
+    /// A wait has reached its deadline.
+    WaitOver {
+        process: usize,
+        slot: u32,
+        generation: u32,
+        /// Set if the wait was a [`Waiting::OsPoll`](crate::process::image::Waiting).
+        polls: bool,
+    },
+    ObjectChanged {
+        object: u32,
+    },
+    TimerFires {
+        object: u32,
+        generation: u32,
+    },
+    AlarmRings {
+        process: usize,
+        signal: u32,
+        generation: u64,
+    },
+    SeekOver {
+        object: u32,
+    },
+    ProcessGone {
+        process: usize,
+    },
+}
 
 /// Events of programs in their order.
 #[derive(Default)]
@@ -65,30 +107,19 @@ impl Agenda {
     pub(crate) fn stir(&mut self) {
         self.still_since = None;
     }
-}
 
-impl Engine {
-    /// Returns whether programs have only polled for so long that they will never succeed. The
-    /// engine is about to handle `event`.
-    pub(crate) fn only_polls_happen(&mut self, event: Event) -> bool {
+    /// Returns whether programs have only polled for so long that they will never succeed.
+    pub(crate) fn only_polls_happen(&mut self, event: Event, now: SimTime, is_fabric_idle: impl Fn() -> bool) -> bool {
         match Kind::of(event) {
-            Kind::Poll if self.queue.others == 0 && self.world.next_event_time().is_none() => {
-                let since = *self.queue.still_since.get_or_insert(self.now);
-                self.queue.turns == 0 && self.now.saturating_since(since) > STILL_LIMIT
+            Kind::Poll if self.others == 0 && is_fabric_idle() => {
+                let since = *self.still_since.get_or_insert(now);
+                self.turns == 0 && now.saturating_since(since) > STILL_LIMIT
             }
             Kind::Turn => false,
             Kind::Poll | Kind::Other => {
-                self.queue.stir();
+                self.stir();
                 false
             }
-        }
-    }
-
-    /// Notes that the engine has carried out a call of a thread.
-    pub(crate) fn note_call(&mut self, process: usize, slot: u32) {
-        let thread = self.processes[process].threads.get(slot as usize);
-        if thread.is_none_or(|thread| thread.state != ThreadState::Waiting(Waiting::OsPoll)) {
-            self.queue.stir();
         }
     }
 }

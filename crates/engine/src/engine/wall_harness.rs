@@ -2,12 +2,11 @@
 //! programs share with it. One process writes arbitrary bytes into its shared memory and queues. An
 //! honest pair works beside it and must not notice.
 
-use crate::control::socket::Mailbox;
-use crate::engine::{Engine, Pace};
-use crate::process::image::{Mapped, ProcessState, ThreadState};
-use crate::process::launch::Libraries;
+use crate::completion::record::CqRecord;
+use crate::engine::Engine;
+use crate::options::Pace;
+use crate::process::image::Mapped;
 use crate::realtime::receive_queues::{QueueName, ReceiveQueue};
-use crate::scheduler::context_switch::Processors;
 use bytemuck::{Pod, Zeroable};
 use rustix::fd::AsFd;
 use softband_ipc::calls::{Call, ChannelEvent, CreateAh, CreateCq, Hca, Message, ModifyQp, Object, Op, QpFields, SrqFields, op};
@@ -115,18 +114,12 @@ impl WallHarness {
     /// # Panics
     /// If the machine has no memory for it, or the fabric has fewer than two hosts.
     pub fn new(spec: &FabricSpec) -> Self {
-        let (mailbox, receiver) = Mailbox::new();
-        let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
-        let parts = (libraries, Processors::choose(Some(1)), Pace::Wall);
-        let mut engine = Engine::assemble(spec, 1, "softband-harness".into(), parts, Default::default(), (mailbox, receiver)).expect("an engine");
-        engine.programs_for_harness();
-        engine.quiescence.grace = GRACE;
+        let mut engine = Engine::for_harness(spec, "softband-harness", Pace::Wall).expect("an engine");
+        engine.realtime.set_grace(GRACE);
         for (process, host) in [0, 0, 1].into_iter().enumerate() {
             engine.expect_process(host, 0, None).expect("memory for a process");
-            let record = &mut engine.processes[process];
-            record.state = ProcessState::Attached;
-            record.threads[0].state = ThreadState::Scheduled;
-            record.pid = (1 << 30) + process as i32; // no process of the host has this id, so the engine reaches no memory
+            // No process of the host has this id, so the engine reaches no memory.
+            engine.processes[process].attach((1 << 30) + process as i32, None, 0);
         }
         let mut harness = Self { engine, liars: Vec::new(), peer: Place::default(), pair: [Place::default(); 2], sent: 0 };
         // The second queue pair of each has a shared receive queue.
@@ -149,12 +142,12 @@ impl WallHarness {
     }
 
     fn hca(&self, process: usize) -> HcaId {
-        self.engine.world.hca_id(self.engine.processes[process].host, 0)
+        self.engine.world.hca_id(self.engine.processes[process].host(), 0)
     }
 
     fn ask<C: Call<Request: Pod>>(&mut self, process: usize, request: &C::Request) -> C::Reply {
         assert_eq!(self.call(process, C::OP as u32, bytemuck::bytes_of(request)), 0, "{:?}", C::OP);
-        C::Reply::from_bytes(&self.engine.processes[process].shared.request(0)).expect("the whole reply")
+        C::Reply::from_bytes(&self.engine.processes[process].shared().request(0)).expect("the whole reply")
     }
 
     /// Creates two UD queue pairs: one of the liar, and one of the honest process that gets its
@@ -192,11 +185,15 @@ impl WallHarness {
         Place { process, qpn: qp.qpn, cq: cq.handle, channel, srq: wanted.srq, datagrams_to: None }
     }
 
+    fn cq(&self, handle: u32) -> &CqRecord {
+        self.engine.cqs.get(handle).expect("the queue exists")
+    }
+
     /// Returns the queue from which a queue pair takes its receive requests, if the queue exists.
     fn queue_of(&self, place: Place) -> Option<ReceiveQueue> {
         let own = QueueName::Own(self.hca(place.process), Qpn(place.qpn));
         let name = if place.srq == 0 { own } else { QueueName::Shared(SrqHandle(place.srq)) };
-        self.engine.receive_queues.all.get(&name).copied()
+        self.engine.realtime.receive_queue(name)
     }
 
     fn modify(&mut self, place: Place, mask: u32, mut fields: QpFields) {
@@ -217,7 +214,7 @@ impl WallHarness {
     }
 
     fn call(&mut self, process: usize, op: u32, request: &[u8]) -> i32 {
-        let slot = self.engine.processes[process].shared.slot(0);
+        let slot = self.engine.processes[process].shared().slot(0);
         let len = request.len().min(PAYLOAD_BYTES);
         // SAFETY: no other thread uses the slot, and the length was cut to the size of the payload.
         unsafe { std::ptr::copy_nonoverlapping(request.as_ptr(), slot.payload.as_ptr().cast_mut(), len) };
@@ -225,12 +222,12 @@ impl WallHarness {
         slot.op.store(op, Ordering::Relaxed);
         self.engine.serve_call(process, 0);
         self.engine.wall_round();
-        self.engine.processes[process].shared.slot(0).status.load(Ordering::Relaxed)
+        self.engine.processes[process].shared().slot(0).status.load(Ordering::Relaxed)
     }
 
     /// Puts bytes into a ring of posts, as a program does.
     fn post(&mut self, process: usize, bytes: &[u8]) {
-        let shared = &self.engine.processes[process].shared;
+        let shared = &self.engine.processes[process].shared();
         let produced = shared.header().ring_produced.load(Ordering::Relaxed);
         let ring = shared.slot(1).posted.as_ptr().cast_mut();
         for (index, byte) in bytes.iter().enumerate() {
@@ -280,19 +277,19 @@ impl WallHarness {
 
     /// Puts a completion into the peer's queue, as a process does that ends immediately afterwards.
     fn put_into_peers_queue(&self) {
-        let cq = &self.engine.cqs[&self.peer.cq];
-        let Some(ring) = self.map(self.peer.process, cq.remote_cqe_ring, remote_cqe_ring_bytes(cq.remote_cqe_entries)) else { return };
+        let cq = self.cq(self.peer.cq);
+        let Some(ring) = self.map(self.peer.process, cq.remote_cqe_ring(), remote_cqe_ring_bytes(cq.remote_cqe_entries())) else { return };
         // SAFETY: the mapping begins with the header, and the entries follow. Both accessed parts
         // are atomics.
         unsafe {
             let counter = (*ring.base().cast::<RemoteCqeRingHeader>()).consumed.0.load(Ordering::Relaxed);
-            let at = size_of::<RemoteCqeRingHeader>() + (counter % cq.remote_cqe_entries) as usize * size_of::<RemoteCqe>();
+            let at = size_of::<RemoteCqeRingHeader>() + (counter % cq.remote_cqe_entries()) as usize * size_of::<RemoteCqe>();
             (*ring.base().add(at).cast::<RemoteCqe>()).sequence.store(counter.wrapping_add(1), Ordering::Release);
         }
     }
 
     fn map(&self, process: usize, offset: u64, bytes: usize) -> Option<Mapped> {
-        Mapped::new(self.engine.processes[process].shared.memory_file()?.as_fd(), offset, bytes)
+        Mapped::new(self.engine.processes[process].shared().memory_file()?.as_fd(), offset, bytes)
     }
 
     fn scribble(&self, (offset, bytes): (u64, usize), place: usize, what: &[u8]) {
@@ -306,7 +303,7 @@ impl WallHarness {
 
     /// Does a [`deed`] of the liar. Does nothing to objects that the liar no longer has.
     pub fn lie(&mut self, deed: u8, place: u16, bytes: &[u8]) {
-        if self.engine.processes[LIAR].state != ProcessState::Attached {
+        if !self.engine.processes[LIAR].is_attached() {
             return;
         }
         let (first, rest) = bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest));
@@ -328,7 +325,7 @@ impl WallHarness {
                 self.work(one_of(&self.liars, place as u8), record, &[7; 64][..usize::from(given[3]) % 65]);
             }
             deed::HEADER => {
-                let shared = &self.engine.processes[LIAR].shared;
+                let shared = &self.engine.processes[LIAR].shared();
                 let base = if place < SLOTS_FROM { self.word(place) } else { std::ptr::from_ref(shared.slot(u32::from(place) % 3)).cast() };
                 let at = if place < SLOTS_FROM { 0 } else { usize::from(place) % 64 };
                 for (index, byte) in bytes.iter().take(8).enumerate() {
@@ -343,13 +340,13 @@ impl WallHarness {
                 }
             }
             deed::REMOTE_CQES => {
-                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR && cq.remote_cqe_ring != 0) {
-                    self.scribble((cq.remote_cqe_ring, remote_cqe_ring_bytes(cq.remote_cqe_entries)), usize::from(place), rest);
+                if let Some(cq) = self.engine.cqs.get(whose.cq).filter(|cq| cq.process() == LIAR && cq.takes_remote_cqes()) {
+                    self.scribble((cq.remote_cqe_ring(), remote_cqe_ring_bytes(cq.remote_cqe_entries())), usize::from(place), rest);
                 }
             }
             deed::COMPLETIONS => {
-                if let Some(cq) = self.engine.cqs.get(&whose.cq).filter(|cq| cq.process == LIAR) {
-                    let shared = &self.engine.processes[LIAR].shared;
+                if let Some(cq) = self.engine.cqs.get(whose.cq).filter(|cq| cq.process() == LIAR) {
+                    let shared = &self.engine.processes[LIAR].shared();
                     for (index, byte) in rest.iter().enumerate().take_while(|(index, _)| usize::from(place) + index < ring_bytes(cq.capacity())) {
                         // SAFETY: the index lies within the ring.
                         unsafe { shared.at(cq.offset() + usize::from(place) + index).write_volatile(*byte) };
@@ -398,7 +395,7 @@ impl WallHarness {
 
     /// Returns a word of the header that programs can write.
     fn word(&self, which: u16) -> *const u8 {
-        let header = self.engine.processes[LIAR].shared.header();
+        let header = self.engine.processes[LIAR].shared().header();
         match which % 8 {
             0 => (&raw const header.deadline_ps).cast(),
             1 => (&raw const header.epoch_slots[0]).cast(),
@@ -440,7 +437,7 @@ impl WallHarness {
             let started = Instant::now();
             while [from, to].map(|place| self.completions(place)) != before.map(|count| count.wrapping_add(1)) {
                 self.engine.wall_round();
-                assert!(started.elapsed() < PATIENCE, "honest programs wait in vain, at {:?} by the engine's clock", self.engine.now);
+                assert!(started.elapsed() < PATIENCE, "honest programs wait in vain, at {:?} by the engine's clock", self.engine.scheduler.now());
             }
             for place in [from, to] {
                 let found = self.newest(place);
@@ -452,7 +449,7 @@ impl WallHarness {
 
     /// Returns the arming word of a CQ.
     fn arming(&self, place: Place) -> &Arming {
-        self.engine.cqs[&place.cq].armable.as_ref().expect("it has a channel").arming()
+        self.cq(place.cq).armable().expect("it has a channel").arming()
     }
 
     fn arm(&self, place: Place) {
@@ -464,7 +461,7 @@ impl WallHarness {
         let channel = Object { object: place.channel, reserved: 0 };
         let mut events = 0;
         while self.call(place.process, Op::ChannelRead as u32, bytemuck::bytes_of(&channel)) == 0 {
-            let event: ChannelEvent = bytemuck::pod_read_unaligned(&self.engine.processes[place.process].shared.request(0));
+            let event: ChannelEvent = bytemuck::pod_read_unaligned(&self.engine.processes[place.process].shared().request(0));
             assert_eq!(event.cq, place.cq);
             events += 1;
         }
@@ -478,12 +475,12 @@ impl WallHarness {
     }
 
     fn completions(&self, place: Place) -> u32 {
-        self.engine.processes[place.process].shared.produced(self.engine.cqs[&place.cq].offset())
+        self.engine.processes[place.process].shared().produced(self.cq(place.cq).offset())
     }
 
     /// Takes all completions of a queue, and returns the last.
     fn newest(&self, place: Place) -> softband_ipc::ring::Cqe {
-        let (shared, cq) = (&self.engine.processes[place.process].shared, &self.engine.cqs[&place.cq]);
+        let (shared, cq) = (self.engine.processes[place.process].shared(), self.cq(place.cq));
         shared.take_all(cq.offset(), cq.capacity())
     }
 }

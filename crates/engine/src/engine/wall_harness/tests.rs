@@ -12,20 +12,20 @@ fn harness() -> WallHarness {
 
 impl WallHarness {
     fn entry_of(&self, place: Place) -> u32 {
-        self.engine.direct.entry_of(self.hca(place.process), Qpn(place.qpn)).checked_sub(1).expect("it has an entry")
+        self.engine.realtime.entry_of(self.hca(place.process), Qpn(place.qpn)).checked_sub(1).expect("it has an entry")
     }
 
     fn is_sole_producer(&self, place: Place) -> bool {
-        self.engine.direct.qp(self.entry_of(place)).is_sole_producer.load(Ordering::SeqCst) != 0
+        self.engine.realtime.qp(self.entry_of(place)).is_sole_producer.load(Ordering::SeqCst) != 0
     }
 
     fn version(&self, place: Place) -> u32 {
-        self.engine.direct.qp(self.entry_of(place)).version.load(Ordering::SeqCst)
+        self.engine.realtime.qp(self.entry_of(place)).version.load(Ordering::SeqCst)
     }
 
     /// Returns the table entry of its peer.
     fn peer_of(&self, place: Place) -> Option<u32> {
-        self.engine.direct.qp(self.entry_of(place)).peer.load(Ordering::SeqCst).checked_sub(1)
+        self.engine.realtime.qp(self.entry_of(place)).peer.load(Ordering::SeqCst).checked_sub(1)
     }
 
     /// Creates another queue pair on the same CQ, with at most `max_recv_wr` receive requests.

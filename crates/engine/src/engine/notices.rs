@@ -1,10 +1,8 @@
 //! Notices of the World: passes them on to programs, most of them as asynchronous events.
 
-use crate::engine::{Engine, Event, Pace};
-use crate::host::objects::{self, About, Object};
+use crate::engine::Engine;
+use crate::scheduler::agenda::Event;
 use softband_fabric::notice::Notice;
-use softband_ipc::calls;
-use softband_sim::SimDuration;
 use softband_types::{HcaId, ProcessId};
 
 /// Asynchronous event, numbered as in `enum ibv_event_type`.
@@ -12,18 +10,18 @@ const EVENT_CQ_ERROR: u32 = 0;
 
 impl Engine {
     /// Passes on a notice of the fabric.
-    pub(crate) fn notice(&mut self, notice: Notice) {
+    pub(super) fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Completed { process, cq, completion } => self.completed(process, cq, &completion),
-            Notice::CqEvent { process, cq } => self.cq_event(process, cq),
+            Notice::Completed { process, cq, completion } => self.verbs().completed(process, cq, &completion),
+            Notice::CqEvent { process, cq } => self.plane().cq_event(process, cq),
             Notice::CqError { process, cq } => {
-                if let Some(hca) = self.cqs.get(&cq.0).map(|record| record.hca) {
-                    self.async_event(process, HcaId(hca), EVENT_CQ_ERROR, cq.0);
+                if let Some(hca) = self.cqs.get(cq.0).map(|record| record.hca()) {
+                    self.async_event(process, hca, EVENT_CQ_ERROR, cq.0);
                 }
             }
-            Notice::MemoryWritten { process, whole } => self.touch_memory(process, whole),
+            Notice::MemoryWritten { process, whole } => self.scheduler.touch_memory(&mut self.processes, process, whole),
             Notice::QpEvent { process, hca, qpn, event } => {
-                self.publish_queue_pair(hca, qpn);
+                self.plane().publish_queue_pair(hca, qpn);
                 if self.world.find_qp(hca, qpn).is_some() {
                     self.async_event(process, hca, event, qpn.0);
                 }
@@ -38,7 +36,7 @@ impl Engine {
             Notice::HostDied { host } => self.host_died(host),
             Notice::PortEvent { hca, port, event } => {
                 self.port_changed(hca, port);
-                self.note_groups_changed();
+                self.verbs().note_groups_changed();
                 let mut nth = 0;
                 while let Some(process) = self.processes.nth_living(nth) {
                     nth += 1;
@@ -55,38 +53,17 @@ impl Engine {
             self.warn(format!(
                 "deadlock in the fabric: {waits}; switches discard packets there when head_of_queue_lifetime or packet_life_time is over"
             ));
-        } else if self.pace == Pace::Virtual {
-            self.deadlock.get_or_insert(waits);
-        } else {
+        } else if self.scheduler.is_wall() {
             self.warn(format!("deadlock in the fabric: {waits}; with head_of_queue_lifetime = 18 switches would discard packets there"));
+        } else {
+            self.report.note_deadlock(waits);
         }
     }
 
     fn async_event(&mut self, process: ProcessId, hca: HcaId, event: u32, element: u32) {
-        let at = self.now + self.wakeup_of(process);
-        for channel in self.objects.async_channel(process.0, hca.0) {
-            if let Some(Object::AsyncChannel { events, .. }) = self.objects.get_mut(channel) {
-                events.push_back((at, event, element));
-                self.queue.push(at, u32::MAX, Event::ObjectChanged { object: channel });
-            }
+        let at = self.scheduler.now() + self.plane().wakeup_of(process);
+        for channel in self.host.add_async_event(process.0, hca.0, (at, event, element)) {
+            self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel });
         }
-    }
-
-    /// Drops the unread events of a destroyed object, and returns their number.
-    pub(crate) fn drop_async_events(&mut self, process: ProcessId, hca: HcaId, about: About, element: u32) -> calls::Count {
-        let channels = self.objects.async_channel(process.0, hca.0);
-        let mut count = 0;
-        for channel in &channels {
-            count += self.objects.get_mut(*channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
-        }
-        // Each of several contexts got the events, and the program cannot match them to contexts.
-        calls::Count { count: if channels.len() == 1 { count } else { 0 } }
-    }
-
-    pub(crate) fn wakeup_of(&self, process: ProcessId) -> SimDuration {
-        if self.pace == Pace::Wall {
-            return SimDuration::ZERO; // in wall pace a wakeup costs the host's own time
-        }
-        self.world.spec().hosts[self.processes[process.0 as usize].host].part.event_wakeup
     }
 }

@@ -3,11 +3,10 @@
 
 use crate::control::remote::Pass;
 use crate::control::tickets::Grant;
-use crate::engine::{Engine, Pace};
-use crate::process::image::ProcessState;
+use crate::engine::Engine;
+use crate::host::ports::abi_lid;
 use crate::process::launch::Program;
 use crate::report::RunReport;
-use crate::rpc::verbs::abi_lid;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::{Value, json};
@@ -25,27 +24,22 @@ impl Engine {
     /// # Panics
     /// Panics in simulated time: a program that starts at no certain moment has no place there.
     pub fn stay(&mut self) -> RunReport {
-        assert!(self.pace == Pace::Wall, "a fabric stays in wall pace only");
+        assert!(self.scheduler.is_wall(), "a fabric stays in wall pace only");
         let hosts = 0..self.world.spec().hosts.len();
-        self.stays = true;
+        self.control.give_passes();
         // A placeholder that never starts and never ends stands for all programs of a host.
         let standing = |host| Program { host, command: "exec".into(), arguments: Vec::new(), environment: Vec::new(), stdout: None, stderr: None };
         self.run(hosts.map(standing).collect())
     }
 
-    /// Returns the name by which programs and commands find this engine.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn handle_command(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
+    pub(super) fn handle_command(&mut self, socket: &OwnedFd, pid: i32, command: &Command) {
         let (status, ticket, text) = match command.kind {
             _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
             kind::TICKET => self.pass_for(&command.argument, pid),
             kind::FAULT => self.fault(&command.argument),
             kind::STATUS => (0, 0, self.status()),
             kind::DOWN => {
-                self.interrupt.raise();
+                self.scheduler.interrupt().raise();
                 (0, 0, Value::Null)
             }
             _ => (libc::EINVAL, 0, Value::Null),
@@ -70,14 +64,14 @@ impl Engine {
         if self.world.is_host_dead(host) {
             return (libc::EHOSTDOWN, 0, Value::Null);
         }
-        if !self.stays {
+        if !self.control.gives_passes() {
             return (libc::EOPNOTSUPP, 0, Value::Null);
         }
         let hosts = hosts.join(",");
-        let Ok(ticket) = self.tickets.issue(Grant::Host { host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
-        self.admission.note_pid(pid);
+        let Ok(ticket) = self.control.issue(Grant::Host { host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
+        self.control.admission().note_pid(pid);
         let mut variables = vec![
-            (environment::ENGINE.to_owned(), self.name.clone()),
+            (environment::ENGINE.to_owned(), self.control.name().to_owned()),
             (environment::TICKET.to_owned(), environment::ticket_text(ticket)),
             ("SOFTBAND_HOST".to_owned(), self.world.spec().hosts[host].name.clone()),
             ("SOFTBAND_HOSTS".to_owned(), hosts),
@@ -85,10 +79,10 @@ impl Engine {
         variables.extend(self.files_variable(host));
         // The caller puts its own preloaded libraries behind ours.
         let library = |path: &std::path::Path| path.display().to_string();
-        if self.libraries.by_preload {
-            variables.push(("LD_PRELOAD".to_owned(), library(&self.libraries.preload)));
+        if self.programs.libraries().by_preload {
+            variables.push(("LD_PRELOAD".to_owned(), library(&self.programs.libraries().preload)));
         }
-        variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.libraries.directory)));
+        variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.programs.libraries().directory)));
         (0, ticket, json!(Pass { variables }))
     }
 
@@ -96,7 +90,7 @@ impl Engine {
     fn status(&self) -> Value {
         let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
             let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
-            let [a, b, c, d] = self.network.address(index).to_be_bytes();
+            let [a, b, c, d] = self.host.network().address(index).to_be_bytes();
             json!({
                 "name": host.name,
                 "address": format!("{a}.{b}.{c}.{d}"),
@@ -106,11 +100,11 @@ impl Engine {
         });
         json!({
             "title": self.world.spec().title,
-            "engine": self.name,
+            "engine": self.control.name(),
             "pid": std::process::id(),
-            "up_seconds": self.started_at.elapsed().as_secs(),
+            "up_seconds": self.scheduler.elapsed().as_secs(),
             "hosts": hosts.collect::<Vec<_>>(),
-            "warnings": self.warnings,
+            "warnings": self.report.warnings(),
         })
     }
 
@@ -135,16 +129,16 @@ impl Engine {
     }
 
     fn programs_on(&self, host: usize) -> Vec<Value> {
-        let attached = self.processes.living().filter(|process| process.host == host && process.state == ProcessState::Attached);
-        let one = |process: &crate::process::image::Process| {
-            let qps = self.world.queue_pairs().filter(|(owner, ..)| *owner == process.number).map(|(_, _, qp)| {
+        let attached = self.processes.living().filter(|process| process.host() == host && process.is_attached());
+        let one = |process: &crate::process::record::Process| {
+            let qps = self.world.queue_pairs().filter(|(owner, ..)| *owner == process.number()).map(|(_, _, qp)| {
                 json!({
                     "qpn": qp.qpn.0,
                     "type": format!("{:?}", qp.init.qp_type).to_uppercase(),
                     "state": format!("{:?}", qp.state).to_uppercase(),
                 })
             });
-            json!({ "pid": process.pid, "command": command_line(process.pid), "queue_pairs": qps.collect::<Vec<_>>() })
+            json!({ "pid": process.pid(), "command": command_line(process.pid()), "queue_pairs": qps.collect::<Vec<_>>() })
         };
         attached.map(one).collect()
     }

@@ -5,9 +5,10 @@
 //! socket ends this state. So does a single future event: the end of a sleep, a timer, a thread in
 //! the operating system. A recurring wait with a short limit in a loop is no such event.
 
-use crate::engine::Engine;
-use crate::process::image::{Process, ProcessState, ThreadState, Waiting};
-use crate::scheduler::waits::{Detail, moment};
+use crate::diagnosis::observer::Observer;
+use crate::diagnosis::waits::{Detail, moment};
+use crate::process::record::{Process, ProcessState};
+use crate::process::thread::{ThreadState, Waiting};
 use softband_ipc::calls;
 use softband_sim::SimTime;
 use std::collections::BTreeSet;
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(10);
 /// Most time between two checks that counts. A program that computes meanwhile does not poll.
 const GAP_MAX: Duration = Duration::from_secs(1);
-/// Polls between two checks of the host's clock.
-const POLLS_PER_CHECK: u32 = 512;
 /// Most queue pairs that a line names.
 const QUEUE_PAIRS_MAX: usize = 2;
 
@@ -43,10 +42,9 @@ enum Ahead {
     },
 }
 
-/// Measures how long only polls have happened.
+/// The room of vain polls: how long only polls have happened.
 #[derive(Default)]
 pub(crate) struct VainPolls {
-    polls: u32,
     checked_at: Option<Instant>,
     spent: Duration,
     /// Events of the fabric and of objects up to the last check.
@@ -57,63 +55,59 @@ pub(crate) struct VainPolls {
     ahead: BTreeSet<Ahead>,
     named: BTreeSet<usize>,
     /// Lines that the engine has printed about vain polls.
-    pub(crate) told: Vec<String>,
+    told: Vec<String>,
 }
 
 impl VainPolls {
     pub(crate) fn note_object(&mut self) {
         self.objects_changed += 1;
     }
+
+    /// Returns the lines that the engine has printed.
+    pub(crate) fn told(&self) -> &[String] {
+        &self.told
+    }
+
+    /// Checks at `now` whether programs poll in vain. Prints a line for each that it finds.
+    /// `fabric_events` is the number of events so far.
+    pub(crate) fn check(&mut self, now: Instant, fabric_events: u64, observer: &Observer<'_>) {
+        let happened = fabric_events + self.objects_changed;
+        let gap = self.checked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        if happened != self.happened {
+            (self.happened, self.spent) = (happened, Duration::ZERO);
+            self.ahead = observer.ahead();
+            return;
+        }
+        self.spent += gap.min(GAP_MAX);
+        if self.spent < LIMIT || !observer.ahead().is_disjoint(&self.ahead) {
+            return;
+        }
+        for process in observer.processes.living().filter(|process| polling_slot(process).is_some()) {
+            if self.named.insert(process.index()) {
+                let line = observer.vain_poll_line(process);
+                eprintln!("softband: {line}");
+                self.told.push(line);
+            }
+        }
+    }
 }
 
-impl Engine {
-    /// Counts a vain poll of a thread that waits now.
-    pub(crate) fn note_vain_poll(&mut self) {
-        self.vain_polls.polls = self.vain_polls.polls.wrapping_add(1);
-        if self.vain_polls.polls.is_multiple_of(POLLS_PER_CHECK) {
-            self.check_vain_polls(Instant::now());
-        }
-    }
-
-    fn check_vain_polls(&mut self, now: Instant) {
-        let happened = self.fabric_events + self.vain_polls.objects_changed;
-        let polls = &mut self.vain_polls;
-        let gap = polls.checked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        if happened != polls.happened {
-            (polls.happened, polls.spent) = (happened, Duration::ZERO);
-            self.vain_polls.ahead = self.ahead();
-            return;
-        }
-        polls.spent += gap.min(GAP_MAX);
-        if polls.spent < LIMIT || !self.ahead().is_disjoint(&self.vain_polls.ahead) {
-            return;
-        }
-        let polling: Vec<usize> =
-            self.processes.living().filter(|process| polling_slot(process).is_some()).map(|process| process.number.0 as usize).collect();
-        for process in polling {
-            if self.vain_polls.named.insert(process) {
-                let line = self.vain_poll_line(&self.processes[process]);
-                eprintln!("softband: {line}");
-                self.vain_polls.told.push(line);
-            }
-        }
-    }
-
+impl Observer<'_> {
     fn ahead(&self) -> BTreeSet<Ahead> {
-        let mut ahead: BTreeSet<Ahead> = self.objects.timers().map(|at| Ahead::Timer { at }).collect();
+        let mut ahead: BTreeSet<Ahead> = self.host.timers().map(|at| Ahead::Timer { at }).collect();
         for process in self.processes.living() {
-            let number = process.number.0 as usize;
-            if process.state != ProcessState::Attached && process.state != ProcessState::Ended {
+            let number = process.index();
+            if process.state() != ProcessState::Attached && process.state() != ProcessState::Ended {
                 ahead.insert(Ahead::Outside { process: number });
             }
-            ahead.extend(process.alarms.values().map(|alarm| Ahead::Alarm { process: number, at: alarm.at }));
+            ahead.extend(process.alarms().map(|at| Ahead::Alarm { process: number, at }));
             let waits = process
-                .threads
+                .threads()
                 .iter()
                 .enumerate()
-                .filter(|(_, thread)| matches!(thread.state, ThreadState::Away | ThreadState::Waiting(Waiting::Sleep | Waiting::Objects(_))));
-            let ends = waits.filter(|(slot, thread)| thread.state == ThreadState::Away || has_end(process, *slot as u32));
-            ahead.extend(ends.map(|(slot, thread)| Ahead::Wait { process: number, slot, generation: thread.generation }));
+                .filter(|(_, thread)| matches!(thread.state(), ThreadState::Away | ThreadState::Waiting(Waiting::Sleep | Waiting::Objects(_))));
+            let ends = waits.filter(|(slot, thread)| *thread.state() == ThreadState::Away || has_end(process, *slot as u32));
+            ahead.extend(ends.map(|(slot, thread)| Ahead::Wait { process: number, slot, generation: thread.generation() }));
         }
         ahead
     }
@@ -121,10 +115,10 @@ impl Engine {
     fn vain_poll_line(&self, process: &Process) -> String {
         let Some(slot) = polling_slot(process) else { return String::new() };
         let name = self.name_of_thread(process, slot);
-        let since = process.threads[slot].waiting_since.map_or_else(String::new, |since| format!(" since {}", moment(since)));
-        let request = process.shared.request(slot as u32);
-        let cq = crate::rpc::calls::request::<calls::Handle>(&request).ok().map(|handle| handle.handle).filter(|cq| self.cqs.contains_key(cq));
-        let (what, detail) = match (&process.threads[slot].state, cq) {
+        let since = process.thread(slot as u32).waiting_since().map_or_else(String::new, |since| format!(" since {}", moment(since)));
+        let request = process.shared().request(slot as u32);
+        let cq = crate::protocol::request::<calls::Handle>(&request).ok().map(|handle| handle.handle).filter(|cq| self.cqs.contains(*cq));
+        let (what, detail) = match (process.thread(slot as u32).state(), cq) {
             (ThreadState::Waiting(Waiting::Poll), Some(cq)) => (format!("polls {} in vain{since}", self.name_of_cq(cq)), Detail::CompletionQueue(cq)),
             _ => (format!("spins on memory in vain{since}"), Detail::Process),
         };
@@ -141,15 +135,15 @@ impl Engine {
 /// Returns the first thread of a process that waits for news of a CQ or of memory.
 fn polling_slot(process: &Process) -> Option<usize> {
     let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Poll | Waiting::Spin));
-    process.threads.iter().position(|thread| waits(&thread.state))
+    process.threads().iter().position(|thread| waits(&thread.state()))
 }
 
 /// Returns whether the wait of a thread ends by itself.
 fn has_end(process: &Process, slot: u32) -> bool {
-    let request = process.shared.request(slot);
-    let end = match &process.threads[slot as usize].state {
-        ThreadState::Waiting(Waiting::Sleep) => crate::rpc::calls::request::<calls::Sleep>(&request).map(|sleep| sleep.until_ps),
-        _ => crate::rpc::calls::request::<calls::WaitRequest>(&request).map(|wait| wait.deadline_ps),
+    let request = process.shared().request(slot);
+    let end = match process.thread(slot).state() {
+        ThreadState::Waiting(Waiting::Sleep) => crate::protocol::request::<calls::Sleep>(&request).map(|sleep| sleep.until_ps),
+        _ => crate::protocol::request::<calls::WaitRequest>(&request).map(|wait| wait.deadline_ps),
     };
-    end.is_ok_and(|end| crate::rpc::calls::program_time(end).is_some())
+    end.is_ok_and(|end| crate::protocol::program_time(end).is_some())
 }

@@ -1,10 +1,8 @@
 //! An engine without programs, as a target for messages of fuzzing and property tests.
 
-use crate::control::socket::Mailbox;
-use crate::engine::{Engine, Event, Pace};
-use crate::process::image::{ProcessState, ThreadState};
-use crate::process::launch::Libraries;
-use crate::scheduler::context_switch::Processors;
+use crate::engine::Engine;
+use crate::options::Pace;
+use crate::scheduler::agenda::Event;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
 use softband_spec::FabricSpec;
 use softband_types::ProcessId;
@@ -19,21 +17,9 @@ impl Harness {
     /// # Panics
     /// Panics if the machine has no memory for it.
     pub fn new(spec: &FabricSpec) -> Self {
-        let (mailbox, receiver) = Mailbox::new();
-        let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
-        let mut engine = Engine::assemble(
-            spec,
-            1,
-            String::new(),
-            (libraries, Processors::choose(Some(1)), Pace::Virtual),
-            Default::default(),
-            (mailbox, receiver),
-        )
-        .expect("an engine");
+        let mut engine = Engine::for_harness(spec, "", Pace::Virtual).expect("an engine");
         engine.expect_process(0, 0, None).expect("memory for a process");
-        engine.processes[0].state = ProcessState::Attached;
-        engine.processes[0].threads[0].state = ThreadState::Scheduled;
-        engine.programs_for_harness();
+        engine.processes[0].attach(0, None, 0);
         engine.memory.set_pid(ProcessId(0), Some(std::process::id() as i32));
         Self(engine)
     }
@@ -41,7 +27,7 @@ impl Harness {
     /// Posts `posted` and makes call number `op` with `request`, in the name of the process.
     /// Returns the status of the answer.
     pub fn call(&mut self, op: u32, request: &[u8], posted: &[u8]) -> i32 {
-        let slot = self.0.processes[0].shared.slot(0);
+        let slot = self.0.processes[0].shared().slot(0);
         let (len, posted_len) = (request.len().min(PAYLOAD_BYTES), posted.len().min(POSTED_BYTES));
         // SAFETY: nobody else uses the slot here, and both lengths are cut to its size.
         unsafe {
@@ -53,26 +39,26 @@ impl Harness {
         slot.posted_len.store(posted.len() as u32, Ordering::Relaxed);
         slot.op.store(op, Ordering::Relaxed);
         self.0.take_posts(0, 0);
-        if self.0.processes[0].state == ProcessState::Attached {
+        if self.0.processes[0].is_attached() {
             self.0.execute(0, 0);
         }
-        self.0.processes[0].shared.slot(0).status.load(Ordering::Relaxed)
+        self.0.processes[0].shared().slot(0).status.load(Ordering::Relaxed)
     }
 
     /// Returns the reply to the last call.
     pub fn reply(&self) -> Vec<u8> {
-        self.0.processes[0].shared.request(0)
+        self.0.processes[0].shared().request(0)
     }
 
     /// Handles at most `events` events. The program never gets the token.
     pub fn step(&mut self, events: usize) {
         let mut notices = Vec::new();
         for _ in 0..events {
-            match (self.0.world.next_event_time(), self.0.queue.next_time()) {
+            match (self.0.world.next_event_time(), self.0.scheduler.next_time()) {
                 (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.0.step_fabric(&mut notices),
                 (_, Some(_)) => {
-                    let (time, event) = self.0.queue.pop().expect("there is one");
-                    self.0.now = time;
+                    let (time, event) = self.0.scheduler.pop().expect("there is one");
+                    self.0.scheduler.set_now(time);
                     if !matches!(event, Event::Resume { .. } | Event::StartProgram { .. }) {
                         self.0.handle(event);
                     }

@@ -1,10 +1,11 @@
 //! Describes the waits of a run: a line for each waiting thread, and a line for each queue pair on
 //! which it depends.
 
-use crate::engine::{Engine, Pace};
+use crate::diagnosis::observer::Observer;
 use crate::host::objects::Object;
 use crate::host::sockets::{Socket, SocketState};
-use crate::process::image::{Process, ProcessState, Thread, ThreadState, Waiting};
+use crate::process::record::{Process, ProcessState};
+use crate::process::thread::{Thread, ThreadState, Waiting};
 use crate::realtime::receive_queues::QueueName;
 use softband_fabric::QueuePairView;
 use softband_ipc::calls::{self, Op, readiness, reason};
@@ -28,19 +29,19 @@ pub(crate) enum Detail {
     Process,
 }
 
-impl Engine {
+impl Observer<'_> {
     /// Describes every waiting thread and its wait.
     pub(crate) fn who_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for process in self.processes.living() {
-            match process.state {
-                ProcessState::Attached if self.pace == Pace::Virtual => self.describe_process(process, &mut lines),
+            match process.state() {
+                ProcessState::Attached if !self.scheduler.is_wall() => self.describe_process(process, &mut lines),
                 ProcessState::Attached => self.describe_natively(process, &mut lines),
                 ProcessState::Foreign => {
-                    lines.push(format!("{} runs outside simulated time (the library is not loaded)", self.command_of(process.number.0 as usize)));
+                    lines.push(format!("{} runs outside simulated time (the library is not loaded)", self.command_of(process)));
                 }
                 ProcessState::Expected | ProcessState::Promised => {
-                    lines.push(format!("{} has started and not reached the engine yet", self.command_of(process.number.0 as usize)));
+                    lines.push(format!("{} has started and not reached the engine yet", self.command_of(process)));
                 }
                 ProcessState::Ended => {}
             }
@@ -50,7 +51,7 @@ impl Engine {
 
     fn describe_process(&self, process: &Process, lines: &mut Vec<String>) {
         let mut told = BTreeSet::new();
-        for (slot, thread) in process.threads.iter().enumerate() {
+        for (slot, thread) in process.threads().iter().enumerate() {
             let Some((what, detail)) = self.describe_thread(process, slot as u32, thread) else { continue };
             lines.push(format!("{} {what}", self.name_of_thread(process, slot)));
             if detail != Detail::None && told.insert(detail) {
@@ -61,15 +62,15 @@ impl Engine {
 
     /// Names a thread: `a: 'ib_send_bw' (process 1000, thread 0)`.
     pub(crate) fn name_of_thread(&self, process: &Process, slot: usize) -> String {
-        format!("{} (process {}, thread {slot})", self.command_of(process.number.0 as usize), Self::virtual_pid(process.number))
+        format!("{} (process {}, thread {slot})", self.command_of(process), process.virtual_pid())
     }
 
     /// Describes the activity of a thread, if the thread exists.
     fn describe_thread(&self, process: &Process, slot: u32, thread: &Thread) -> Option<(String, Detail)> {
-        let request = process.shared.request(slot);
-        let op = Op::from_number(process.shared.slot(slot).op.load(Ordering::Relaxed));
-        let has_token = process.shared.slot(slot).token.load(Ordering::Relaxed) == token::PROGRAM;
-        Some(match &thread.state {
+        let request = process.shared().request(slot);
+        let op = Op::from_number(process.shared().slot(slot).op.load(Ordering::Relaxed));
+        let has_token = process.shared().slot(slot).token.load(Ordering::Relaxed) == token::PROGRAM;
+        Some(match thread.state() {
             ThreadState::Ended | ThreadState::Expected => return None,
             ThreadState::Waiting(Waiting::Poll) => self.describe_poll(&request, thread),
             ThreadState::Waiting(Waiting::Spin) => (describe_spin(&request), Detail::Process),
@@ -77,14 +78,14 @@ impl Engine {
             ThreadState::Waiting(Waiting::Objects(entries)) => self.describe_objects(process, &request, entries),
             ThreadState::Away => (outside(process, slot), Detail::None),
             ThreadState::Scheduled if has_token => ("runs code of its own (it computes, or loops without a call)".into(), Detail::Process),
-            ThreadState::Scheduled if thread.waiting_since.is_some() && op == Some(Op::Poll) => self.describe_poll(&request, thread),
+            ThreadState::Scheduled if thread.waiting_since().is_some() && op == Some(Op::Poll) => self.describe_poll(&request, thread),
             ThreadState::Scheduled => ("goes on at its next turn".into(), Detail::None),
         })
     }
 
     fn describe_poll(&self, request: &[u8], thread: &Thread) -> (String, Detail) {
-        let since = thread.waiting_since.map_or_else(String::new, |since| format!(" since {}", moment(since)));
-        let polled = calls_request::<calls::Handle>(request).filter(|cq| self.cqs.contains_key(&cq.handle));
+        let since = thread.waiting_since().map_or_else(String::new, |since| format!(" since {}", moment(since)));
+        let polled = calls_request::<calls::Handle>(request).filter(|cq| self.cqs.contains(cq.handle));
         match polled {
             Some(cq) => (format!("polls {} in vain{since}", self.name_of_cq(cq.handle)), Detail::CompletionQueue(cq.handle)),
             None => (format!("polls for something that does not come{since}"), Detail::Process),
@@ -93,23 +94,23 @@ impl Engine {
 
     /// Names a CQ: `completion queue 0x100 (a/mthca0)`.
     pub(crate) fn name_of_cq(&self, cq: u32) -> String {
-        let device = self.cqs.get(&cq).map_or_else(String::new, |record| format!(" ({})", self.world.device_name(softband_types::HcaId(record.hca))));
+        let device = self.cqs.get(cq).map_or_else(String::new, |record| format!(" ({})", self.world.device_name(record.hca())));
         format!("completion queue {cq:#x}{device}")
     }
 
     fn describe_objects(&self, process: &Process, request: &[u8], entries: &[(u32, u32)]) -> (String, Detail) {
         let head = calls_request::<calls::WaitRequest>(request);
         let until =
-            head.and_then(|head| crate::rpc::calls::program_time(head.deadline_ps)).map_or_else(String::new, |at| format!(", until {}", moment(at)));
+            head.and_then(|head| crate::protocol::program_time(head.deadline_ps)).map_or_else(String::new, |at| format!(", until {}", moment(at)));
         if head.is_some_and(|head| head.reason == reason::LOCK) {
             return (format!("waits for a lock, a condition or the end of a thread{until}"), Detail::None);
         }
         let mut detail = Detail::None;
         let mut names: Vec<String> = Vec::new();
         for (object, interest) in entries {
-            let name = match self.objects.get(*object) {
+            let name = match self.host.object(*object) {
                 Some(Object::Socket) => {
-                    self.sockets.get(*object).map_or_else(|_| "a socket".into(), |socket| self.describe_socket(socket, *interest))
+                    self.host.socket(*object).map_or_else(|_| "a socket".into(), |socket| self.describe_socket(socket, *interest))
                 }
                 Some(Object::CompletionChannel(_)) => {
                     let (name, of) = self.describe_channel(process, *object);
@@ -129,8 +130,7 @@ impl Engine {
     }
 
     fn describe_channel(&self, process: &Process, channel: u32) -> (String, Detail) {
-        let owner = process.number.0 as usize;
-        let queues: Vec<u32> = self.cqs.iter().filter(|(_, cq)| cq.process == owner && cq.channel() == channel).map(|(handle, _)| *handle).collect();
+        let queues: Vec<u32> = self.cqs.of_channel(process.index(), channel).collect();
         match queues.as_slice() {
             [] => ("an event of a completion channel without completion queues".into(), Detail::None),
             [one] => (format!("an event of {}", self.name_of_cq(*one)), Detail::CompletionQueue(*one)),
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Names an address, with the host's name if the fabric has the address: `b:18515`.
     pub(crate) fn name_of_address(&self, (address, port): (u32, u16), from: usize) -> String {
-        match self.sockets.host_of(address, from) {
+        match self.host.sockets().host_of(address, from) {
             Some(host) => format!("{}:{port}", self.world.spec().hosts[host].name),
             None => format!("{}:{port}", Ipv4Addr::from_bits(address)),
         }
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Returns a line for each queue pair that `detail` selects.
     pub(crate) fn queue_pair_lines(&self, process: &Process, detail: Detail) -> Vec<String> {
-        let mut views = self.world.queue_pairs_of(process.number);
+        let mut views = self.world.queue_pairs_of(process.number());
         if let Detail::CompletionQueue(cq) = detail {
             views.retain(|view| [view.attributes.init.send_cq.0, view.attributes.init.recv_cq.0].contains(&cq));
             if views.is_empty() {
@@ -196,7 +196,7 @@ impl Engine {
             ""
         };
         // In wall pace the World does not see transfers that programs carry out themselves.
-        let where_ = if self.pace == Pace::Wall { " with the engine" } else { "" };
+        let where_ = if self.scheduler.is_wall() { " with the engine" } else { "" };
         format!("{head}{peer}: {}{where_} and {} outstanding{state}", counted(view.sends, "send", "sends"), counted(receives, "receive", "receives"))
     }
 
@@ -204,7 +204,7 @@ impl Engine {
     fn shared_receives_of(&self, view: &QueuePairView) -> usize {
         let init = view.attributes.init;
         let name = init.srq.map_or(QueueName::Own(view.hca, view.attributes.qpn), QueueName::Shared);
-        self.open_queue(name).map_or(0, |open| open.count() as usize)
+        self.realtime.receives_in(self.processes, name).unwrap_or(0)
     }
 
     fn name_of_peer(&self, lid: Lid, qpn: softband_types::Qpn) -> String {
@@ -216,7 +216,7 @@ impl Engine {
 
 /// Reads the beginning of a thread's request.
 fn calls_request<T: bytemuck::Pod>(bytes: &[u8]) -> Option<T> {
-    crate::rpc::calls::request(bytes).ok()
+    crate::protocol::request(bytes).ok()
 }
 
 fn describe_spin(request: &[u8]) -> String {
@@ -229,7 +229,7 @@ fn describe_spin(request: &[u8]) -> String {
 fn describe_sleep(request: &[u8]) -> String {
     let Some(sleep) = calls_request::<calls::Sleep>(request) else { return "sleeps".into() };
     let (only_polls, why) = calls::polls_of(sleep.polls);
-    let until = crate::rpc::calls::program_time(sleep.until_ps).map(moment);
+    let until = crate::protocol::program_time(sleep.until_ps).map(moment);
     let limit = until.as_ref().filter(|_| !only_polls).map_or_else(String::new, |until| format!(", looks again at {until}"));
     match (why, until) {
         (reason::LOCK, _) => format!("waits for a lock or semaphore that processes share{limit}"),
@@ -244,8 +244,8 @@ fn describe_sleep(request: &[u8]) -> String {
 
 /// Describes a thread that the engine does not await.
 fn outside(process: &Process, slot: u32) -> String {
-    let tid = process.shared.slot(slot).tid.load(Ordering::Relaxed);
-    let call = crate::scheduler::native_waits::of_thread(process.pid, tid as i32).map_or_else(String::new, |call| format!(": {call}"));
+    let tid = process.shared().slot(slot).tid.load(Ordering::Relaxed);
+    let call = crate::diagnosis::native_waits::of_thread(process.pid(), tid as i32).map_or_else(String::new, |call| format!(": {call}"));
     format!("waits in the operating system, outside simulated time{call}")
 }
 

@@ -1,9 +1,9 @@
 //! Finds the wait of a thread in the kernel: its system call and the sockets behind its
 //! descriptors.
 
-use crate::engine::Engine;
-use crate::process::image::Process;
-use crate::scheduler::waits::Detail;
+use crate::diagnosis::observer::Observer;
+use crate::diagnosis::waits::Detail;
+use crate::process::record::Process;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -120,43 +120,41 @@ fn unix_socket(inode: &str) -> Option<String> {
     fields.get(7)?.strip_prefix('@').map(str::to_owned)
 }
 
-impl Engine {
+impl Observer<'_> {
     /// Adds a line for each thread and each queue pair of the process. In wall pace threads wait in
     /// the kernel.
     pub(crate) fn describe_natively(&self, process: &Process, lines: &mut Vec<String>) {
-        let number = process.number.0 as usize;
         let host = |address: Ipv4Addr| self.name_of_native_host(address);
         let event = |path: &str| self.name_of_event_socket(process, path);
-        let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).into_iter().flatten().flatten();
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).into_iter().flatten().flatten();
         let mut threads: Vec<i32> = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         threads.sort_unstable();
         for tid in threads {
-            let what = match Call::of(process.pid, tid) {
-                Some(call) => call.in_words(process.pid, &host, &event),
+            let what = match Call::of(process.pid(), tid) {
+                Some(call) => call.in_words(process.pid(), &host, &event),
                 None => "runs (it computes, or polls)".into(),
             };
-            lines.push(format!("{} (process {}, thread {tid}) {what}", self.command_of(number), process.pid));
+            lines.push(format!("{} (process {}, thread {tid}) {what}", self.command_of(process), process.pid()));
         }
         lines.extend(self.queue_pair_lines(process, Detail::Process));
     }
 
     fn name_of_native_host(&self, address: Ipv4Addr) -> String {
         let hosts = &self.world.spec().hosts;
-        let named = (0..hosts.len()).find(|host| self.network.address(*host) == address.to_bits());
+        let named = (0..hosts.len()).find(|host| self.host.network().address(*host) == address.to_bits());
         named.map_or_else(|| address.to_string(), |host| hosts[host].name.clone())
     }
 
     /// Names the event of the channel whose bytes arrive at this socket.
     fn name_of_event_socket(&self, process: &Process, path: &str) -> Option<String> {
-        let owner = process.number.0 as usize;
         let is_it = |object: u32| {
-            let socket = self.objects.event_socket(object);
+            let socket = self.host.event_socket(object);
             socket.is_some_and(|(_, socket)| socket.abstract_name() == Some(path.as_bytes()))
         };
-        let channel = process.objects.keys().copied().find(|object| is_it(*object))?;
-        let queue = self.cqs.iter().find(|(_, cq)| cq.process == owner && cq.channel() == channel);
+        let channel = process.objects().keys().copied().find(|object| is_it(*object))?;
+        let queue = self.cqs.of_channel(process.index(), channel).next();
         Some(match queue {
-            Some((handle, _)) => format!("an event of {}", self.name_of_cq(*handle)),
+            Some(handle) => format!("an event of {}", self.name_of_cq(handle)),
             None => "an event of an HCA".into(),
         })
     }

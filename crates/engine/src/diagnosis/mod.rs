@@ -1,0 +1,7 @@
+//! Answers to "who waits for what" and "who polls in vain". This code only reads the rooms.
+
+pub(crate) mod native_waits;
+pub(crate) mod observer;
+pub(crate) mod vain_polls;
+pub(crate) mod waits;
+pub(crate) mod work;

@@ -1,0 +1,230 @@
+//! Starts, forks and ends processes.
+
+use crate::control::tickets::Grant;
+use crate::engine::{Engine, surroundings};
+use crate::process::record::ProcessState;
+use crate::process::system_process::{exists, is_zombie};
+use crate::scheduler::agenda::Event;
+use softband_types::ProcessId;
+use std::time::{Duration, Instant};
+
+/// Wall-clock time within which a call outside the engine's sight counts as immediate.
+const AWAY_GRACE: Duration = Duration::from_millis(5);
+/// Smallest exit status that stands for a signal.
+const STATUS_OF_SIGNALS: i32 = 128;
+
+impl Engine {
+    /// Adds a process of `program`, which will attach with the returned ticket.
+    ///
+    /// # Errors
+    /// If the system has no memory or no descriptors for it. The engine's state is then unchanged.
+    pub(super) fn expect_process(&mut self, host: usize, program: usize, parent: Option<usize>) -> std::io::Result<u64> {
+        let ticket = self.control.issue(Grant::Process(self.processes.len()))?;
+        let around = surroundings(&self.world, &self.scheduler, &self.host, &self.realtime, &self.control);
+        match self.processes.expect(&around, (host, program, parent)) {
+            Ok(_) => Ok(ticket),
+            Err(error) => {
+                self.control.withdraw(ticket);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn start_program(&mut self, program: usize) {
+        if self.programs.is_placeholder(program) {
+            return;
+        }
+        let ticket = match self.expect_process(self.programs.host_of(program), program, None) {
+            Ok(ticket) => ticket,
+            Err(error) => return self.cannot_start(program, &error),
+        };
+        crate::scheduler::tsc::release();
+        let processors = (!self.scheduler.is_wall()).then(|| self.scheduler.processor_of_programs());
+        let outcome = self.programs.start(program, (ticket, self.control.name()), processors, self.control.mailbox());
+        let process = self.processes.len() - 1;
+        match outcome {
+            Ok(pid) => {
+                self.processes[process].set_pid(pid);
+                self.control.admission().note_pid(pid);
+            }
+            Err(error) => {
+                self.processes[process].never_came();
+                self.cannot_start(program, &error);
+            }
+        }
+    }
+
+    fn cannot_start(&mut self, program: usize, error: &std::io::Error) {
+        let host = &self.world.spec().hosts[self.programs.host_of(program)].name;
+        let remedy = match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => ": raise the limit on open files (ulimit -n)",
+            Some(libc::ENOMEM) => ": raise the limit on memory (ulimit -v), or run fewer programs",
+            _ => "",
+        };
+        self.report.warn_again(format!("{host}: cannot start '{}': {error}{remedy}", self.programs.command_of(program)));
+        self.programs.set_status(program, 127);
+    }
+
+    pub(super) fn fork(&mut self, process: usize) -> Result<(u64, ProcessId), i32> {
+        let (host, program) = (self.processes[process].host(), self.processes[process].program());
+        let ticket = self.expect_process(host, program, Some(process)).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
+        let child = self.processes.len() - 1;
+        let objects = self.processes[process].objects().clone();
+        for (object, count) in &objects {
+            (0..*count).for_each(|_| self.host.retain(*object));
+        }
+        self.processes[child].set_objects(objects);
+        self.processes[child].promise();
+        Ok((ticket, self.processes[child].number()))
+    }
+
+    pub(super) fn cancel_fork(&mut self, ticket: u64) {
+        if let Some(child) = self.control.withdraw(ticket).filter(|child| self.processes[*child].is_awaited()) {
+            self.host_calls().release_everything(child);
+            self.processes[child].never_came();
+        }
+    }
+
+    /// Ends a process that announced its end. Its peers see the end from now on.
+    pub(super) fn process_exits(&mut self, process: usize) {
+        if !self.scheduler.is_wall() {
+            self.miss_children_of(process);
+        }
+        self.end_process(process);
+        if !self.scheduler.is_wall() {
+            self.await_death(process);
+        }
+    }
+
+    /// Ends the children of `parent` that are zombies. The parent may have seen their end before
+    /// the engine got the end of their connections.
+    fn miss_children_of(&mut self, parent: usize) {
+        let is_gone = |child: &usize| {
+            let record = &self.processes[*child];
+            record.parent() == Some(parent) && record.is_attached() && record.pid() > 0 && is_zombie(record.pid())
+        };
+        let gone: Vec<usize> = (0..).map_while(|nth| self.processes.nth_living(nth)).filter(is_gone).collect();
+        gone.into_iter().for_each(|child| self.process_gone(child));
+    }
+
+    /// Ends a process that did not announce its end: a crash or a kill.
+    pub(super) fn process_gone(&mut self, process: usize) {
+        if self.processes[process].is_attached() {
+            // A living parent learns of this end and reports it if necessary. A signal may end a
+            // shell's pipeline without a fault.
+            let is_told = self.processes[process].parent().is_some_and(|parent| self.processes[parent].is_alive());
+            if !self.scheduler.is_wall() && !is_told && !self.has_ended_by_itself(process) {
+                let at = self.scheduler.now().as_secs_f64();
+                self.warn(format!("{} was killed or crashed at {at:.6} s of simulated time", self.command_of(process)));
+            }
+            self.end_process(process);
+        }
+    }
+
+    /// Returns whether a process ended itself with its own status, in a way that the engine does
+    /// not see (`quick_exit`, its own system call). The engine gets no status of processes that
+    /// programs started and left behind.
+    fn has_ended_by_itself(&mut self, process: usize) -> bool {
+        if self.processes[process].parent().is_some() {
+            return false;
+        }
+        let program = self.processes[process].program();
+        let started = Instant::now();
+        while self.programs.status_of(program).is_none() && started.elapsed() < Duration::from_secs(1) && !self.scheduler.is_interrupted() {
+            self.await_control_event(Duration::from_millis(1));
+            self.note_early_exits();
+        }
+        self.programs.status_of(program).is_some_and(|status| status < STATUS_OF_SIGNALS)
+    }
+
+    /// Ends a process in every room.
+    fn end_process(&mut self, process: usize) {
+        let now = self.scheduler.now();
+        self.processes[process].end();
+        let (number, program, host) = (self.processes[process].number(), self.processes[process].program(), self.processes[process].host());
+        self.plane().withdraw_process(number);
+        self.world.remove_process(now, number);
+        self.memory.flush(number);
+        self.memory.set_pid(number, None);
+        self.cqs.remove_all_of(process);
+        self.host_calls().release_everything(process);
+        self.programs.ended_at(program, now);
+        if !self.processes.any(|process| process.host() == host && process.is_alive()) {
+            self.host_calls().refuse_seekers_of(host);
+        }
+        self.drop_tickets();
+        self.control.admission().forget_member(self.processes[process].secret());
+        if self.scheduler.is_wall() {
+            self.control.admission().take_file(self.processes[process].shared().memory_file_number());
+            // A persistent fabric sees any number of processes come and go.
+            self.processes[process].shared_mut().retire();
+        }
+    }
+
+    /// Drops tickets that admit nobody any more, if a sweep is due.
+    fn drop_tickets(&mut self) {
+        let (processes, programs) = (&self.processes, &self.programs);
+        self.control.drop_tickets(|grant| match grant {
+            Grant::Process(process) | Grant::Image(process) => processes.pids_above(programs, process).any(exists),
+            Grant::Host { pid, .. } => exists(pid),
+            Grant::Offspring(_) => true,
+        });
+    }
+
+    /// Waits until the host has ended the process. Simulated time stands still meanwhile. Otherwise
+    /// a process that waits natively for this end would see it at a time that depends on the host.
+    fn await_death(&mut self, process: usize) {
+        let started = Instant::now();
+        while self.processes[process].connection().is_some() && started.elapsed() < Duration::from_secs(5) && !self.scheduler.is_interrupted() {
+            self.await_control_event(Duration::from_millis(1));
+            while let Some(connection) = self.control.take_closed() {
+                self.connection_closed(connection);
+            }
+        }
+        self.await_zombie(process);
+        let Some(parent) = self.processes[process].parent() else { return };
+        let started = Instant::now();
+        while self.processes[parent].is_any_away() && started.elapsed() < Duration::from_millis(30) && !self.scheduler.is_interrupted() {
+            self.await_control_event(Duration::from_millis(1));
+            let connection = self.processes[parent].connection();
+            if let (Some(slot), Some(connection)) = (self.control.take_back_of(connection), connection) {
+                self.scheduler.thread_back(&mut self.processes, connection, slot);
+                break;
+            }
+        }
+    }
+
+    /// Waits until the process is a zombie. Its descriptors close a moment before the parent gets
+    /// SIGCHLD and can wait for it.
+    pub(super) fn await_zombie(&self, process: usize) {
+        let (started, pid) = (Instant::now(), self.processes[process].pid());
+        while pid > 0 && !is_zombie(pid) && started.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    pub(super) fn connection_closed(&mut self, connection: u64) {
+        let Some(process) = self.processes.of_connection(connection) else { return };
+        self.processes[process].close_connection();
+        if self.processes[process].state() == ProcessState::Attached {
+            // Calls of its threads come first. The last call may be the end of the process.
+            let clocks = self.processes[process].slots().map(|slot| self.scheduler.clock_of(&self.processes, process, slot));
+            let at = clocks.max().unwrap_or(self.scheduler.now());
+            self.scheduler.push(at, process as u32, Event::ProcessGone { process });
+        }
+    }
+
+    /// Lets a thread go where the engine does not see it. A call that returns at once ends at the
+    /// same simulated time in every run.
+    pub(super) fn goes_away(&mut self, process: usize, slot: u32) {
+        if !self.scheduler.go_away(&mut self.processes, process, slot) {
+            return;
+        }
+        let started = Instant::now();
+        while self.processes[process].is_away(slot) && started.elapsed() < AWAY_GRACE {
+            self.await_control_event(AWAY_GRACE);
+            self.greet_all();
+            self.handle_control_events();
+        }
+    }
+}

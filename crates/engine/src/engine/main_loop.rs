@@ -1,0 +1,288 @@
+//! The main loop: the next event of the fabric or of a program, whichever is earlier.
+
+use crate::diagnosis::waits::moment;
+use crate::engine::Engine;
+use crate::options::{Failure, Pace};
+use crate::process::launch::Program;
+use crate::process::record::{Process, ProcessState};
+use crate::report::{ProgramReport, RunReport};
+use crate::scheduler::agenda::Event;
+use crate::scheduler::time_limit::expire_after;
+use softband_fabric::notice::Notice;
+use softband_ipc::layout::BELL;
+use softband_sim::SimTime;
+use std::time::{Duration, Instant};
+
+/// Node number of the engine's own events in the event order, after all processes.
+const NODE_ENGINE: u32 = u32::MAX;
+
+impl Engine {
+    /// Runs `programs` to their ends. All started processes have ended when this returns.
+    pub fn run(&mut self, programs: Vec<Program>) -> RunReport {
+        let started = Instant::now();
+        self.programs.set(programs);
+        for program in 0..self.programs.len() {
+            if let Some(variable) = self.files_variable(self.programs.host_of(program)) {
+                self.programs.add_variable(program, variable);
+            }
+        }
+        for program in 0..self.programs.len() {
+            self.scheduler.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
+        }
+        self.start_time_limit();
+        let failure = match self.scheduler.pace() {
+            Pace::Virtual => self.main_loop(),
+            Pace::Wall => {
+                self.control.ring(Some(self.scheduler.word(BELL)));
+                let failure = self.wall_loop();
+                self.control.ring(None);
+                failure
+            }
+        };
+        crate::scheduler::tsc::release();
+        self.end_everything(failure.is_some());
+        if self.scheduler.is_wall() || failure.is_some() {
+            crate::process::sweep::end_all_of(self.control.name());
+        }
+        self.results(failure, started.elapsed())
+    }
+
+    /// Returns the environment variable by which programs of `host` find their files.
+    pub(super) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
+        match self.host.files_variable(host, &self.world) {
+            Ok(variable) => variable,
+            Err(error) => {
+                self.report.warn_again(format!("programs see no files of their HCAs: {error}"));
+                None
+            }
+        }
+    }
+
+    fn main_loop(&mut self) -> Option<Failure> {
+        let mut notices = Vec::new();
+        loop {
+            self.processes.drop_retired();
+            if let Some(failure) = self.outside_failure() {
+                return Some(failure);
+            }
+            if let Some(waits) = self.report.take_deadlock() {
+                return Some(Failure::Deadlock { waits });
+            }
+            if self.control.has_events() {
+                self.control.receive();
+                self.greet_all();
+                self.handle_control_events();
+            }
+            if self.processes.any(|process| process.state() == ProcessState::Expected) {
+                self.await_expected();
+                continue;
+            }
+            if self.scheduler.limits().simulated.is_some()
+                && let Some(failure) = self.past_time_limit()
+            {
+                return Some(failure);
+            }
+            match (self.world.next_event_time(), self.scheduler.next_time()) {
+                (Some(fabric), own) if own.is_none_or(|own| fabric <= own) => self.step_fabric(&mut notices),
+                (_, Some(_)) => {
+                    let (time, event) = self.scheduler.pop().expect("there is a next event");
+                    self.scheduler.set_now(time);
+                    if self.scheduler.only_polls_happen(event, || self.world.next_event_time().is_none()) {
+                        self.scheduler.stir();
+                        if let Some(end) = self.idle() {
+                            return end;
+                        }
+                    }
+                    self.handle(event);
+                }
+                _ => {
+                    if let Some(end) = self.idle() {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the failure of a run that a signal, a limit or the host ends. Warns of registered
+    /// memory that the engine could not reach, with its program.
+    pub(super) fn outside_failure(&mut self) -> Option<Failure> {
+        if self.scheduler.is_interrupted() {
+            return Some(self.interruption());
+        }
+        if let Some(error) = self.memory.take_denied() {
+            return Some(Failure::MemoryDenied { reason: error.to_string() });
+        }
+        if self.memory.has_lost() {
+            for (pid, what) in self.memory.take_lost() {
+                let Some(process) = self.processes.find(|process| process.pid() == pid) else { continue };
+                self.warn(format!("{}: {what}", self.command_of(process)));
+            }
+        }
+        None
+    }
+
+    pub(super) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
+        self.world.step(&mut self.memory, notices);
+        self.scheduler.stir();
+        self.report.count_fabric_event();
+        // An atomic operation writes without a data packet, so no notice reports its write.
+        if let Some(process) = self.memory.take_last_written()
+            && !notices.iter().any(|notice| matches!(notice, Notice::MemoryWritten { .. }))
+        {
+            notices.push(Notice::MemoryWritten { process, whole: true });
+        }
+        if notices.is_empty() {
+            return;
+        }
+        self.scheduler.advance_to(self.world.now());
+        for notice in notices.drain(..) {
+            self.notice(notice);
+        }
+    }
+
+    pub(super) fn handle(&mut self, event: Event) {
+        match event {
+            Event::StartProgram { program } => self.start_program(program),
+            Event::Resume { process, slot } => {
+                if self.processes[process].is_attached() && !self.processes[process].leaves() {
+                    self.run_thread(process, slot, self.scheduler.now());
+                }
+            }
+            Event::Execute { process, slot } => {
+                if self.processes[process].is_attached() {
+                    self.execute(process, slot);
+                    self.check_vain_polls();
+                    self.scheduler.note_call(&self.processes, process, slot);
+                }
+            }
+            Event::WaitOver { process, slot, generation, .. } => {
+                self.scheduler.wait_over(&mut self.processes, &mut self.host, (process, slot), generation);
+            }
+            Event::ObjectChanged { object } => {
+                self.vain_polls.note_object();
+                self.scheduler.object_changed(&mut self.processes, &mut self.host, object);
+            }
+            Event::TimerFires { object, generation } => self.host_calls().timer_fires(object, generation),
+            Event::AlarmRings { process, signal, generation } => {
+                self.scheduler.alarm_rings(&mut self.processes, &mut self.host, (process, signal), generation);
+            }
+            Event::SeekOver { object } => self.host_calls().refuse_seeker(object),
+            Event::ProcessGone { process } => self.process_gone(process),
+        }
+    }
+
+    /// Names programs that poll in vain, if a check is due.
+    fn check_vain_polls(&mut self) {
+        if self.scheduler.take_check_of_polls() {
+            let mut polls = std::mem::take(&mut self.vain_polls);
+            polls.check(Instant::now(), self.report.fabric_events(), &self.observer());
+            self.vain_polls = polls;
+        }
+    }
+
+    /// Handles an empty schedule: the run has ended, waits for the operating system, or is stuck.
+    fn idle(&mut self) -> Option<Option<Failure>> {
+        if self.programs.have_all_ended() {
+            return Some(None);
+        }
+        let is_outside = |process: &Process| process.state() == ProcessState::Foreign || process.is_alive() && process.is_any_away();
+        if !self.processes.any(Process::is_alive) || self.processes.any(is_outside) {
+            self.await_control_event(Duration::from_millis(50));
+            return None;
+        }
+        if self.host_calls().refuse_all_seekers() {
+            return None;
+        }
+        // The engine may not yet have got the end of a process that was just killed.
+        self.await_control_event(Duration::from_millis(200));
+        if self.control.has_events() {
+            self.greet_all();
+            self.handle_control_events();
+            return None;
+        }
+        Some(Some(Failure::Stuck { waiting: self.observer().who_waits() }))
+    }
+
+    /// Starts the wall-clock limit of the run.
+    fn start_time_limit(&mut self) {
+        if let Some(limit) = self.scheduler.limits().wall
+            && let Err(error) = expire_after(limit, self.scheduler.interrupt().clone())
+        {
+            self.warn(format!("--timeout has no effect: the host starts no thread for it ({error})"));
+        }
+    }
+
+    /// Returns the reason why an interrupted run ends.
+    fn interruption(&mut self) -> Failure {
+        if !self.scheduler.interrupt().has_expired() {
+            return Failure::Interrupted;
+        }
+        let seconds = self.scheduler.limits().wall.unwrap_or_default().as_secs_f64();
+        self.time_out(format!("{seconds} s of wall-clock time"))
+    }
+
+    /// Returns the failure of a run whose next event is later than its limit of simulated time.
+    /// Returns `None` if all programs have ended.
+    fn past_time_limit(&mut self) -> Option<Failure> {
+        let end = SimTime::ZERO + self.scheduler.limits().simulated?;
+        let next = self.world.next_event_time().into_iter().chain(self.scheduler.next_time()).min()?;
+        if next <= end || !self.processes.any(|process| process.is_alive()) {
+            return None;
+        }
+        self.scheduler.advance_to(end);
+        Some(self.time_out(moment(end)))
+    }
+
+    fn time_out(&mut self, limit: String) -> Failure {
+        self.control.receive();
+        self.handle_control_events();
+        self.programs.end_remaining_at(self.scheduler.now());
+        Failure::TimedOut { limit, waiting: self.observer().who_waits() }
+    }
+
+    /// Kills all remaining processes. After a failure, also waits for the programs to end.
+    fn end_everything(&mut self, failed: bool) {
+        if failed {
+            // No program may see and report the end of another.
+            self.programs.signal_all(libc::SIGSTOP);
+        }
+        self.programs.signal_all(libc::SIGKILL);
+        for process in self.processes.living() {
+            if process.is_alive() {
+                process.send_signal(libc::SIGKILL);
+            }
+        }
+        let limit = Instant::now();
+        while failed && self.programs.is_any_running() && limit.elapsed() < Duration::from_secs(5) {
+            self.await_control_event(Duration::from_millis(20));
+            self.note_early_exits();
+            self.control.clear();
+        }
+        let limit = Instant::now();
+        while self.programs.has_open_outputs() && limit.elapsed() < Duration::from_secs(2) {
+            self.programs.drain_outputs();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns the results of the run.
+    fn results(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
+        let programs = self.programs.results().map(|(program, status, ended_at)| ProgramReport {
+            host: self.world.spec().hosts[program.host].name.clone(),
+            command: program.command.clone(),
+            exit_status: status.unwrap_or(1),
+            ended_at_seconds: ended_at.as_secs_f64(),
+        });
+        RunReport {
+            programs: programs.collect(),
+            virtual_seconds: self.programs.results().map(|(.., ended_at)| ended_at).max().map_or(0.0, SimTime::as_secs_f64),
+            wall_seconds: wall.as_secs_f64(),
+            turns: self.scheduler.turns(),
+            fabric_events: self.report.fabric_events(),
+            warnings: self.report.warnings().to_vec(),
+            told: self.vain_polls.told().to_vec(),
+            failure,
+        }
+    }
+}

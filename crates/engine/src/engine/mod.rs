@@ -1,0 +1,236 @@
+//! The engine: a composition of rooms, each with a state of its own. This folder runs them: it
+//! takes the next event of the fabric or of a program, and hands each room the others that it
+//! needs.
+
+mod attach;
+mod calls;
+mod commands;
+mod events;
+mod faults;
+#[doc(hidden)]
+pub mod harness;
+mod lifecycle;
+mod main_loop;
+mod notices;
+mod turns;
+mod wall;
+#[doc(hidden)]
+pub mod wall_harness;
+
+use crate::completion::room::CompletionQueues;
+use crate::control::admission::{self, Admission};
+use crate::control::room::Control;
+use crate::control::socket::{self, Mailbox};
+use crate::diagnosis::observer::{Observer, command_of};
+use crate::diagnosis::vain_polls::VainPolls;
+use crate::diagnosis::work::ThreadWork;
+use crate::host::files::Files;
+use crate::host::network::Network;
+use crate::host::room::HostServices;
+use crate::options::{Interrupt, Options, Pace};
+use crate::process::launch::Libraries;
+use crate::process::memory::ProgramMemory;
+use crate::process::processes::{Processes, Surroundings};
+use crate::process::programs::Programs;
+use crate::realtime::room::{DataPlane, Realtime};
+use crate::report::Report;
+use crate::rpc::host_calls::HostCalls;
+use crate::rpc::room::Verbs;
+use crate::scheduler::context_switch::Processors;
+use crate::scheduler::room::Scheduler;
+use anyhow::Context;
+use softband_fabric::World;
+use softband_spec::FabricSpec;
+use std::path::Path;
+use std::sync::Arc;
+
+const PRELOAD: &str = "libsoftband.so";
+
+/// A fabric and the programs that run on it.
+pub struct Engine {
+    world: World,
+    scheduler: Scheduler,
+    processes: Processes,
+    memory: ProgramMemory,
+    programs: Programs,
+    host: HostServices,
+    cqs: CompletionQueues,
+    realtime: Realtime,
+    control: Control,
+    report: Report,
+    vain_polls: VainPolls,
+}
+
+impl Engine {
+    /// Creates an engine for `spec`. `libraries` is the directory that holds `libsoftband.so` and
+    /// `libibverbs.so.1`.
+    ///
+    /// # Errors
+    /// If the libraries are missing or the engine cannot open the control socket.
+    pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, options: Options, interrupt: Interrupt) -> anyhow::Result<Self> {
+        let preload = libraries.join(PRELOAD);
+        anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
+        let (mailbox, receiver) = Mailbox::new();
+        admission::hide_from_programs();
+        let name = admission::random_name()?;
+        let processors = Processors::choose(options.processors);
+        let admission = Arc::new(Admission::default());
+        socket::serve(&name, (mailbox.clone(), admission.clone()), options.pace == Pace::Virtual).context("cannot open the control socket")?;
+        if options.pace == Pace::Virtual {
+            processors.settle();
+        }
+        let files = Files::new(&name)?;
+        let directory = files.way_to(libraries)?;
+        let libraries = Libraries { preload: directory.join(PRELOAD), directory, by_preload: options.by_preload };
+        let network = if options.pace == Pace::Wall { Network::reserve()? } else { Network::simulated() };
+        let mut scheduler = Scheduler::new(processors, options.pace, interrupt)?;
+        scheduler.set_limits(options.limits);
+        Self::assemble(
+            spec,
+            scheduler,
+            Processes::new(seed, options.epoch_seconds),
+            seed,
+            libraries,
+            HostServices::new(spec.hosts.len(), network, Some(files)),
+            Control::new(name, (mailbox, receiver), admission),
+        )
+    }
+
+    /// Assembles an engine from its rooms.
+    fn assemble(
+        spec: &FabricSpec,
+        scheduler: Scheduler,
+        processes: Processes,
+        seed: u64,
+        libraries: Libraries,
+        host: HostServices,
+        control: Control,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            world: World::new(spec, seed),
+            scheduler,
+            processes,
+            memory: ProgramMemory::default(),
+            programs: Programs::new(libraries)?,
+            host,
+            cqs: CompletionQueues::default(),
+            realtime: Realtime::new()?,
+            control,
+            report: Report::default(),
+            vain_polls: VainPolls::default(),
+        })
+    }
+
+    /// Assembles an engine without a control socket, for the harnesses. Its only program is
+    /// nameless and runs on host 0.
+    fn for_harness(spec: &FabricSpec, name: &str, pace: Pace) -> anyhow::Result<Self> {
+        let libraries = Libraries { preload: "".into(), directory: "".into(), by_preload: true };
+        let mut engine = Self::assemble(
+            spec,
+            Scheduler::new(Processors::choose(Some(1)), pace, Interrupt::default())?,
+            Processes::new(1, 0),
+            1,
+            libraries,
+            HostServices::new(spec.hosts.len(), Network::simulated(), None),
+            Control::new(name.into(), Mailbox::new(), Arc::default()),
+        )?;
+        engine.programs.set(vec![crate::process::launch::Program {
+            host: 0,
+            command: "harness".into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            stdout: None,
+            stderr: None,
+        }]);
+        Ok(engine)
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Returns the name by which programs and commands find this engine.
+    pub fn name(&self) -> &str {
+        self.control.name()
+    }
+
+    /// Returns every thread that worked during transfers, by process and slot; none in wall pace.
+    pub fn thread_work(&self) -> Vec<ThreadWork> {
+        self.observer().thread_work()
+    }
+
+    /// Returns the rooms that a diagnosis reads.
+    fn observer(&self) -> Observer<'_> {
+        Observer {
+            world: &self.world,
+            scheduler: &self.scheduler,
+            processes: &self.processes,
+            programs: &self.programs,
+            host: &self.host,
+            cqs: &self.cqs,
+            realtime: &self.realtime,
+        }
+    }
+
+    /// Returns the rooms that the data plane of wall pace works on.
+    fn plane(&mut self) -> DataPlane<'_> {
+        DataPlane {
+            world: &mut self.world,
+            scheduler: &mut self.scheduler,
+            processes: &mut self.processes,
+            memory: &mut self.memory,
+            host: &mut self.host,
+            cqs: &mut self.cqs,
+            realtime: &mut self.realtime,
+        }
+    }
+
+    /// Returns the rooms that verbs and posts work on.
+    fn verbs(&mut self) -> Verbs<'_> {
+        Verbs {
+            world: &mut self.world,
+            scheduler: &mut self.scheduler,
+            processes: &mut self.processes,
+            memory: &mut self.memory,
+            host: &mut self.host,
+            cqs: &mut self.cqs,
+            realtime: &mut self.realtime,
+        }
+    }
+
+    /// Returns the rooms that calls for sockets, timers and names work on.
+    fn host_calls(&mut self) -> HostCalls<'_> {
+        HostCalls {
+            world: &self.world,
+            scheduler: &mut self.scheduler,
+            processes: &mut self.processes,
+            programs: &self.programs,
+            host: &mut self.host,
+            report: &mut self.report,
+        }
+    }
+
+    /// Adds a warning for the user. Each warning appears once.
+    fn warn(&mut self, line: String) {
+        self.report.warn(line);
+    }
+
+    /// Names the program of a process: `a: 'ib_send_bw'`.
+    fn command_of(&self, process: usize) -> String {
+        command_of(&self.world, &self.programs, &self.processes[process])
+    }
+}
+
+/// Returns the facts that a new image finds in its shared memory.
+fn surroundings<'a>(world: &'a World, scheduler: &Scheduler, host: &'a HostServices, realtime: &Realtime, control: &'a Control) -> Surroundings<'a> {
+    Surroundings {
+        world,
+        network: host.network(),
+        admission: control.admission(),
+        pace: scheduler.pace(),
+        now: scheduler.now(),
+        spins: scheduler.spins(),
+        wall_start_ns: scheduler.wall_start_ns(),
+        orders_epoch_slots: realtime.has_barriers(),
+    }
+}

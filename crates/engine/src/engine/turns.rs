@@ -1,0 +1,248 @@
+//! Turns: gives the token to a thread, waits for its return, handles the end of its process.
+
+use crate::engine::Engine;
+use crate::process::record::ProcessState;
+use crate::process::system_process::{is_asleep, is_stopped, is_zombie};
+use crate::protocol::request;
+use crate::scheduler::agenda::Event;
+use softband_ipc::calls::{Op, Ticket};
+use softband_ipc::layout::token;
+use softband_sim::SimTime;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A thread that keeps the token this long may spin on memory.
+const SPIN_SUSPECT: Duration = Duration::from_millis(2);
+/// The same limit for a process without memory that peers may write.
+const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
+/// A thread that keeps the token this long may not know that it has it.
+const REMINDER: Duration = Duration::from_millis(50);
+/// Longest time from the grant of a thread's first turn to the beginning of that turn.
+const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time for a new image to attach.
+const ATTACH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Reason for the end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnEnd {
+    /// The thread made a call.
+    Call,
+    /// The process is gone.
+    Gone,
+    /// The process has a new image, or an image that the engine cannot follow.
+    Replaced,
+    Interrupted,
+}
+
+impl Engine {
+    /// Gives the token to a thread, and handles its call when the token comes back.
+    pub(super) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
+        self.scheduler.choose_processors(&self.processes);
+        let record = &mut self.processes[process];
+        self.memory.flush(record.number());
+        record.begin_turn(slot, now);
+        // Only turns that begin while a send request is under way count as work.
+        let work_begun = self.world.has_transfers().then(|| record.clock(slot));
+        self.scheduler.give_token(&self.processes, process, slot);
+        let end = self.wait_for_token(process, slot);
+        self.programs.drain_outputs();
+        match end {
+            TurnEnd::Call => {
+                if let Some(begun) = work_begun {
+                    self.processes[process].note_work(slot, begun);
+                }
+                self.thread_called(process, slot);
+            }
+            TurnEnd::Gone => {
+                self.await_zombie(process);
+                let at = self.processes[process].clock(slot).max(now);
+                self.scheduler.push(at, process as u32, Event::ProcessGone { process });
+            }
+            TurnEnd::Replaced | TurnEnd::Interrupted => {}
+        }
+    }
+
+    /// Takes the posts of a thread that returned the token, and schedules its call.
+    fn thread_called(&mut self, process: usize, slot: u32) {
+        self.take_posts(process, slot);
+        let shared = self.processes[process].shared();
+        let op = shared.slot(slot).op.load(Ordering::Relaxed);
+        if op == Op::ForkCancel as u32
+            && let Ok(Ticket { ticket }) = request(&shared.request(slot))
+        {
+            self.cancel_fork(ticket);
+        }
+        if op == Op::ProcessExit as u32 {
+            self.processes[process].announce_end();
+        }
+        self.processes.keep_promises(process);
+        let clock = self.processes[process].clock(slot).max(self.scheduler.now());
+        self.scheduler.push(clock, process as u32, Event::Execute { process, slot });
+    }
+
+    fn wait_for_token(&mut self, process: usize, slot: u32) -> TurnEnd {
+        let word: *const _ = &raw const self.processes[process].shared().slot(slot).token;
+        // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
+        // `shared` only when this loop ends.
+        let word = unsafe { &*word };
+        for _ in 0..self.scheduler.spins() {
+            if word.load(Ordering::Acquire) == token::ENGINE {
+                return TurnEnd::Call;
+            }
+            std::hint::spin_loop();
+        }
+        if self.scheduler.is_on_two() {
+            self.scheduler.missed(process, slot);
+        }
+        self.control.wait_on(word);
+        let end = self.sleep_for_token(process, slot, word);
+        self.control.wait_on(std::ptr::null());
+        end
+    }
+
+    fn sleep_for_token(&mut self, process: usize, slot: u32, word: &AtomicU32) -> TurnEnd {
+        let asleep: *const _ = &raw const self.processes[process].shared().slot(slot).engine_asleep;
+        // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
+        // `shared` only when this loop ends.
+        let asleep = unsafe { &*asleep };
+        let mut started = None;
+        let mut next_suspicion = SPIN_SUSPECT;
+        let mut next_reminder = REMINDER;
+        loop {
+            asleep.store(1, Ordering::SeqCst);
+            if word.load(Ordering::SeqCst) == token::ENGINE {
+                asleep.store(0, Ordering::Relaxed);
+                return TurnEnd::Call;
+            }
+            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), token::PROGRAM, None);
+            if word.load(Ordering::Acquire) == token::ENGINE {
+                return TurnEnd::Call;
+            }
+            if self.scheduler.is_interrupted() {
+                return TurnEnd::Interrupted;
+            }
+            self.programs.drain_outputs();
+            if let Some(end) = self.look_for_end(process) {
+                // The process may have written a last call just before its end. The room of
+                // processes keeps the old image's slot.
+                return if word.load(Ordering::Acquire) == token::ENGINE { TurnEnd::Call } else { end };
+            }
+            // The engine reads the clock only here. Most turns end before the first check.
+            let elapsed = started.get_or_insert_with(Instant::now).elapsed();
+            if elapsed >= FIRST_TURN_LIMIT && self.is_absent(process, slot) {
+                return self.end_absent(process);
+            }
+            if elapsed >= next_reminder {
+                // The process that had to wake the thread may be stopped or killed.
+                next_reminder = elapsed * 2;
+                self.scheduler.wake_up(process, slot);
+            }
+            if elapsed >= next_suspicion {
+                next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));
+                self.suspect_spin(process, slot, elapsed);
+            }
+        }
+    }
+
+    /// Checks whether the running process has ended or has a new image.
+    fn look_for_end(&mut self, process: usize) -> Option<TurnEnd> {
+        let connection = self.processes[process].connection();
+        if connection.is_none() {
+            return Some(TurnEnd::Gone);
+        }
+        self.control.receive();
+        // The running thread may wait for a child that it has just created.
+        self.greet_all();
+        if self.processes[process].connection() != connection {
+            return Some(TurnEnd::Replaced);
+        }
+        if !self.control.take_closed_of(connection) {
+            return None;
+        }
+        self.processes[process].close_connection();
+        if self.control.announces_image_of(process) {
+            return Some(self.await_new_image(process));
+        }
+        Some(TurnEnd::Gone)
+    }
+
+    /// Waits until the new image attaches after an exec.
+    fn await_new_image(&mut self, process: usize) -> TurnEnd {
+        let started = Instant::now();
+        self.processes[process].expect_image();
+        while started.elapsed() < ATTACH_LIMIT && !self.scheduler.is_interrupted() {
+            self.await_control_event(Duration::from_millis(20));
+            self.greet_all();
+            if self.processes[process].is_attached() {
+                return TurnEnd::Replaced;
+            }
+            // SAFETY: signal 0 only checks whether the process exists.
+            if unsafe { libc::kill(self.processes[process].pid(), 0) } != 0 || is_zombie(self.processes[process].pid()) {
+                self.control.withdraw_images_of(process);
+                return TurnEnd::Gone;
+            }
+        }
+        self.control.withdraw_images_of(process);
+        self.make_foreign(process);
+        TurnEnd::Replaced
+    }
+
+    /// Marks a process whose image cannot load the library. It runs outside simulated time.
+    fn make_foreign(&mut self, process: usize) {
+        self.processes[process].become_foreign();
+        let host = &self.world.spec().hosts[self.processes[process].host()].name;
+        self.report.warn_again(format!(
+            "{host}: a program did not load the softband library (statically linked, or set-uid?): it runs outside simulated time; start it from a dynamically linked program"
+        ));
+    }
+
+    /// Returns whether the thread has not begun its first turn, although nobody has stopped its
+    /// process. Without this check, a program that speaks the protocol by hand could stop a run for
+    /// ever with one hello. The library writes the thread's number into its slot before it looks
+    /// for its turn.
+    fn is_absent(&self, process: usize, slot: u32) -> bool {
+        let record = &self.processes[process];
+        let has_come = record.shared().slot(slot).tid.load(Ordering::Relaxed) != 0;
+        !has_come && !is_stopped(record.pid())
+    }
+
+    /// Ends a process with an absent thread.
+    fn end_absent(&mut self, process: usize) -> TurnEnd {
+        let pid = self.processes[process].pid();
+        self.warn(format!("{}: its process {pid} attached to the engine and never took its turn: the engine has ended it", self.command_of(process)));
+        self.processes[process].send_signal(libc::SIGKILL);
+        // Another process may hold the other end.
+        self.processes[process].close_connection();
+        TurnEnd::Gone
+    }
+
+    fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration) {
+        let record = &self.processes[process];
+        let tid = record.shared().slot(slot).tid.load(Ordering::Relaxed) as i32;
+        // A process without memory that peers may write more likely computes, unless it is asleep.
+        // A closer check would only slow it down.
+        if record.remotely_writable() == 0 && elapsed < COMPUTE_SUSPECT && !is_asleep(record.pid(), tid) {
+            return;
+        }
+        // SAFETY: sends a signal to a thread. The kernel checks that the thread belongs to the
+        // process.
+        unsafe { libc::syscall(libc::SYS_tgkill, record.pid(), tid, softband_ipc::layout::SPIN_SIGNAL) };
+    }
+
+    /// Waits, in wall-clock time, for images that were started or forked. No event may happen
+    /// before they take part.
+    pub(super) fn await_expected(&mut self) {
+        let started = Instant::now();
+        let is_expected = |engine: &Self| engine.processes.find(|process| process.state() == ProcessState::Expected);
+        while is_expected(self).is_some() && !self.scheduler.is_interrupted() {
+            self.await_control_event(Duration::from_millis(50));
+            self.greet_all();
+            self.note_early_exits();
+            if started.elapsed() > ATTACH_LIMIT {
+                while let Some(process) = is_expected(self) {
+                    self.make_foreign(process);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The room of the hosts' services to programs: sockets, timers, channels, and files.
+
+use crate::host::files::Files;
+use crate::host::network::Network;
+use crate::host::objects::{self, About, Object, Objects};
+use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
+use rustix::net::SocketAddrUnix;
+use softband_fabric::World;
+use softband_ipc::calls::readiness;
+use softband_sim::SimTime;
+use softband_types::{HcaId, PortNumber};
+
+/// Objects behind descriptors, sockets, the network of the hosts, and the files of their programs.
+pub(crate) struct HostServices {
+    objects: Objects,
+    sockets: SocketTable,
+    network: Network,
+    /// `None` in a harness.
+    files: Option<Files>,
+}
+
+impl HostServices {
+    pub(crate) fn new(hosts: usize, network: Network, files: Option<Files>) -> Self {
+        Self { objects: Objects::default(), sockets: SocketTable::new(hosts), network, files }
+    }
+
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Returns the environment variable by which programs of `host` find their files.
+    ///
+    /// # Errors
+    /// If the machine has no room for the files.
+    pub(crate) fn files_variable(&self, host: usize, world: &World) -> std::io::Result<Option<(String, String)>> {
+        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world))
+    }
+
+    /// Writes the new state of a port into the files of its host.
+    ///
+    /// # Errors
+    /// If the machine has no room for the files.
+    pub(crate) fn note_port(&self, world: &World, hca: HcaId, port: PortNumber) -> std::io::Result<()> {
+        self.files.as_ref().map_or(Ok(()), |files| files.note_port(world, hca, port))
+    }
+
+    /// Adds an object with one reference, and returns its number.
+    pub(crate) fn add(&mut self, object: Object) -> u32 {
+        self.objects.add(object)
+    }
+
+    pub(crate) fn object(&self, number: u32) -> Option<&Object> {
+        self.objects.get(number)
+    }
+
+    pub(crate) fn object_mut(&mut self, number: u32) -> Option<&mut Object> {
+        self.objects.get_mut(number)
+    }
+
+    /// Adds a reference to an object.
+    pub(crate) fn retain(&mut self, object: u32) {
+        self.objects.retain(object);
+    }
+
+    /// Gives back one reference to an object. The last one closes a socket, over the path that
+    /// `path` returns. Returns the objects whose readiness changes.
+    pub(crate) fn release(&mut self, object: u32, now: SimTime, path: impl Fn(&Self) -> Path) -> Wakeups {
+        let mut wakeups = Wakeups::new();
+        if let Some(Object::Socket) = self.objects.release(object) {
+            let path = path(self);
+            self.sockets.close(object, now, path, &mut wakeups);
+        }
+        wakeups
+    }
+
+    /// Returns the readiness bits of an object at `now`.
+    pub(crate) fn readiness(&mut self, object: u32, now: SimTime) -> u32 {
+        match self.objects.get_mut(object) {
+            Some(Object::Socket) => self.sockets.readiness(object, now),
+            Some(other) => other.readiness(now),
+            None => readiness::ERROR,
+        }
+    }
+
+    /// Returns whether an object is ready for this interest at `now`.
+    pub(crate) fn is_ready(&mut self, object: u32, interest: u32, now: SimTime) -> bool {
+        self.readiness(object, now) & (interest | readiness::ERROR | readiness::HANG_UP) != 0
+    }
+
+    /// Returns the times at which armed timers fire.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = SimTime> {
+        self.objects.timers()
+    }
+
+    /// Adds an event of a CQ to its channel: the time from which it is visible, its cookie, its CQ.
+    /// Returns false if the channel is gone.
+    pub(crate) fn add_cq_event(&mut self, channel: u32, event: (SimTime, u64, u32)) -> bool {
+        let Some(Object::CompletionChannel(events)) = self.objects.get_mut(channel) else { return false };
+        events.push_back(event);
+        true
+    }
+
+    /// Adds an asynchronous event of `hca` to every channel of the process. The event has the time
+    /// from which it is visible, its number and its element. Returns the channels.
+    pub(crate) fn add_async_event(&mut self, process: u32, hca: u32, event: (SimTime, u32, u32)) -> Vec<u32> {
+        let channels = self.objects.async_channel(process, hca);
+        for channel in &channels {
+            if let Some(Object::AsyncChannel { events, .. }) = self.objects.get_mut(*channel) {
+                events.push_back(event);
+            }
+        }
+        channels
+    }
+
+    /// Drops the unread events of a destroyed object, and returns their number.
+    pub(crate) fn drop_async_events(&mut self, (process, hca): (u32, u32), about: About, element: u32) -> u64 {
+        let channels = self.objects.async_channel(process, hca);
+        let mut count = 0;
+        for channel in &channels {
+            count += self.objects.get_mut(*channel).map_or(0, |channel| objects::drop_async_events(channel, about, element)) as u64;
+        }
+        // Each of several contexts got the events, and the program cannot match them to contexts.
+        if channels.len() == 1 { count } else { 0 }
+    }
+
+    /// Drops the events of a destroyed CQ from its channel.
+    pub(crate) fn drop_cq_events(&mut self, channel: u32, cq: u32) {
+        if let Some(channel) = self.objects.get_mut(channel) {
+            objects::drop_events_of(channel, cq);
+        }
+    }
+
+    /// Sets the socket by which a process gets the events of a channel, in wall pace.
+    pub(crate) fn set_event_socket(&mut self, channel: u32, socket: (usize, SocketAddrUnix)) {
+        self.objects.set_event_socket(channel, socket);
+    }
+
+    pub(crate) fn event_socket(&self, channel: u32) -> Option<(usize, &SocketAddrUnix)> {
+        self.objects.event_socket(channel)
+    }
+
+    pub(crate) fn sockets(&self) -> &SocketTable {
+        &self.sockets
+    }
+
+    pub(crate) fn sockets_mut(&mut self) -> &mut SocketTable {
+        &mut self.sockets
+    }
+
+    pub(crate) fn socket(&self, object: u32) -> Result<&Socket, i32> {
+        self.sockets.get(object)
+    }
+
+    /// Connects a seeking socket to its listener. Returns the objects whose readiness changes.
+    pub(crate) fn complete_connection(&mut self, object: u32, now: SimTime, path: Path) -> Wakeups {
+        let server = self.objects.add(Object::Socket);
+        let mut wakeups = Wakeups::new();
+        if self.sockets.complete(object, server, now, path, &mut wakeups).is_err() {
+            self.objects.release(server);
+        }
+        wakeups
+    }
+}

@@ -1,0 +1,142 @@
+//! The room of the programs of a run: their starts, their output, and their ends.
+
+use crate::control::socket::Mailbox;
+use crate::process::launch::{Identity, Libraries, Program, Started, start};
+use crate::process::outputs::Outputs;
+use rustix::thread::CpuSet;
+use softband_sim::SimTime;
+use std::sync::Arc;
+
+/// A program with its progress.
+struct Record {
+    program: Program,
+    started: Option<Started>,
+    status: Option<i32>,
+    ended_at: SimTime,
+}
+
+/// The programs of a run by number, in the order of the command line.
+pub(crate) struct Programs {
+    all: Vec<Record>,
+    libraries: Libraries,
+    outputs: Outputs,
+}
+
+impl Programs {
+    /// # Errors
+    /// If the system has no descriptors for the programs' output.
+    pub(crate) fn new(libraries: Libraries) -> std::io::Result<Self> {
+        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()? })
+    }
+
+    /// Sets the programs of the run.
+    pub(crate) fn set(&mut self, programs: Vec<Program>) {
+        let record = |program| Record { program, started: None, status: None, ended_at: SimTime::ZERO };
+        self.all = programs.into_iter().map(record).collect();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn host_of(&self, program: usize) -> usize {
+        self.all[program].program.host
+    }
+
+    /// Returns the command of a program as the user wrote it.
+    pub(crate) fn command_of(&self, program: usize) -> &str {
+        &self.all[program].program.command
+    }
+
+    pub(crate) fn libraries(&self) -> &Libraries {
+        &self.libraries
+    }
+
+    pub(crate) fn add_variable(&mut self, program: usize, variable: (String, String)) {
+        self.all[program].program.environment.push(variable);
+    }
+
+    /// Returns whether this entry stands for programs that others start.
+    pub(crate) fn is_placeholder(&self, program: usize) -> bool {
+        self.all[program].program.arguments.is_empty()
+    }
+
+    /// Starts a program, in simulated time only on `processors`. Returns the host's process id.
+    ///
+    /// # Errors
+    /// If the host cannot start it.
+    pub(crate) fn start(
+        &mut self,
+        program: usize,
+        (ticket, engine): (u64, &str),
+        processors: Option<CpuSet>,
+        mailbox: &Arc<Mailbox>,
+    ) -> std::io::Result<i32> {
+        let identity = Identity { number: program, ticket, engine };
+        let record = &mut self.all[program];
+        let started = start(&mut record.program, &identity, (&self.libraries, processors), mailbox, &mut self.outputs)?;
+        let pid = started.pid;
+        record.started = Some(started);
+        Ok(pid)
+    }
+
+    /// Returns the host's process id of a started program.
+    pub(crate) fn pid_of(&self, program: usize) -> Option<i32> {
+        self.all.get(program).and_then(|record| record.started.as_ref()).map(|started| started.pid)
+    }
+
+    pub(crate) fn set_status(&mut self, program: usize, status: i32) {
+        self.all[program].status = Some(status);
+    }
+
+    pub(crate) fn status_of(&self, program: usize) -> Option<i32> {
+        self.all[program].status
+    }
+
+    pub(crate) fn have_all_ended(&self) -> bool {
+        self.all.iter().all(|record| record.status.is_some())
+    }
+
+    /// Returns whether a started program has not ended.
+    pub(crate) fn is_any_running(&self) -> bool {
+        self.all.iter().any(|record| record.status.is_none() && record.started.is_some())
+    }
+
+    /// Notes a time at which the program still ran.
+    pub(crate) fn ended_at(&mut self, program: usize, at: SimTime) {
+        let record = &mut self.all[program];
+        record.ended_at = record.ended_at.max(at);
+    }
+
+    /// Sets the time at which a program ended that took no part in simulated time.
+    pub(crate) fn set_ended_at(&mut self, program: usize, at: SimTime) {
+        self.all[program].ended_at = at;
+    }
+
+    /// Lets all programs without a status end now, at the time limit.
+    pub(crate) fn end_remaining_at(&mut self, at: SimTime) {
+        for record in self.all.iter_mut().filter(|record| record.status.is_none()) {
+            record.ended_at = record.ended_at.max(at);
+        }
+    }
+
+    /// Returns each program with its status and its end.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&Program, Option<i32>, SimTime)> {
+        self.all.iter().map(|record| (&record.program, record.status, record.ended_at))
+    }
+
+    /// Sends a signal to the process groups of all started programs.
+    pub(crate) fn signal_all(&self, signal: i32) {
+        self.all.iter().filter_map(|record| record.started.as_ref()).for_each(|started| started.signal(signal));
+    }
+
+    /// Passes on the available output.
+    pub(crate) fn drain_outputs(&mut self) {
+        self.outputs.drain();
+    }
+
+    /// Returns whether some process still holds the other end of an output.
+    pub(crate) fn has_open_outputs(&self) -> bool {
+        self.outputs.is_open()
+    }
+}

@@ -1,0 +1,154 @@
+//! A thread of a program: its waits and its polls.
+
+use softband_sim::{SimDuration, SimTime};
+
+/// First and longest pause between vain polls of a polling thread, in picoseconds.
+const SLICE_FIRST_PICOS: u64 = 20_000_000;
+const SLICE_LAST_PICOS: u64 = 1_000_000_000;
+
+/// Reason of a thread's wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Any news for the process.
+    Poll,
+    /// A peer's write to registered memory.
+    Spin,
+    /// A point in time.
+    Sleep,
+    /// An action of another process of the run outside the engine's sight. The thread checks again
+    /// after a while.
+    OsPoll,
+    /// One of the objects, as (object, interest).
+    Objects(Vec<(u32, u32)>),
+}
+
+/// State of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadState {
+    /// Created, but its image or OS thread has not attached yet.
+    Expected,
+    /// An event that is already scheduled gives it the token.
+    Scheduled,
+    Waiting(Waiting),
+    /// In the operating system, outside the engine's sight.
+    Away,
+    Ended,
+}
+
+/// One thread of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    state: ThreadState,
+    /// Number that changes at each new wait. Wake-ups of an earlier wait are stale.
+    generation: u32,
+    /// Value of the process's `news` when the thread last got the token.
+    news_seen: u64,
+    memory_seen: u64,
+    /// Duration of the next vain poll in picoseconds. It grows while polls stay vain.
+    slice_picos: u64,
+    /// Set if the message of its return arrived before its own call to leave.
+    came_back: bool,
+    /// Set if the call in progress has already cost its time and now takes effect.
+    paid: bool,
+    /// Time at which it began to poll in vain.
+    waiting_since: Option<SimTime>,
+}
+
+impl Thread {
+    pub(super) fn new(state: ThreadState) -> Self {
+        Self {
+            state,
+            generation: 0,
+            news_seen: 0,
+            memory_seen: 0,
+            slice_picos: SLICE_FIRST_PICOS,
+            came_back: false,
+            paid: false,
+            waiting_since: None,
+        }
+    }
+
+    /// Puts a new thread into the place of this ended one.
+    pub(super) fn replace(&mut self) {
+        *self = Self { generation: self.generation.wrapping_add(1), ..Self::new(ThreadState::Scheduled) };
+    }
+
+    pub(crate) fn state(&self) -> &ThreadState {
+        &self.state
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Returns the time at which the thread began to poll in vain.
+    pub(crate) fn waiting_since(&self) -> Option<SimTime> {
+        self.waiting_since
+    }
+
+    /// Notes that the thread sees all news so far.
+    pub(super) fn see(&mut self, (news, memory): (u64, u64)) {
+        (self.news_seen, self.memory_seen) = (news, memory);
+    }
+
+    /// Returns whether a poll missed news, or a spin a peer's write.
+    pub(super) fn has_missed(&self, waiting: &Waiting, (news, memory): (u64, u64)) -> bool {
+        if *waiting == Waiting::Poll { self.news_seen != news } else { self.memory_seen != memory }
+    }
+
+    /// Begins a wait, and returns its generation.
+    pub(crate) fn park(&mut self, waiting: Waiting) -> u32 {
+        self.generation = self.generation.wrapping_add(1);
+        self.state = ThreadState::Waiting(waiting);
+        self.generation
+    }
+
+    /// Ends a wait.
+    pub(crate) fn wake(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.state = ThreadState::Scheduled;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.state = ThreadState::Ended;
+    }
+
+    /// Returns the pause after a vain poll at `now`. Pauses grow while no news arrive.
+    pub(crate) fn next_slice(&mut self, now: SimTime) -> SimDuration {
+        self.waiting_since.get_or_insert(now);
+        let slice = self.slice_picos;
+        self.slice_picos = (slice * 2).min(SLICE_LAST_PICOS);
+        SimDuration::from_picos(slice)
+    }
+
+    /// Adapts the pauses to the wait that ends at `now`. News that came after a long wait will
+    /// probably take about as long again. Much earlier polls are useless.
+    pub(crate) fn adapt_slice(&mut self, now: SimTime) {
+        let waited = self.waiting_since.take().map_or(0, |since| now.saturating_since(since).as_picos());
+        self.slice_picos = (waited * 2).clamp(SLICE_FIRST_PICOS, SLICE_LAST_PICOS);
+    }
+
+    /// Lets the thread go where the engine does not see it. Returns whether it has come back.
+    pub(crate) fn go_away(&mut self) -> bool {
+        self.state = ThreadState::Away;
+        std::mem::take(&mut self.came_back)
+    }
+
+    /// Notes the return of the thread. Returns whether it was away.
+    pub(crate) fn come_back(&mut self) -> bool {
+        self.came_back |= self.state == ThreadState::Scheduled;
+        self.state == ThreadState::Away
+    }
+
+    /// Lets the thread continue at an event that is already scheduled.
+    pub(crate) fn resume(&mut self) {
+        self.state = ThreadState::Scheduled;
+    }
+
+    /// Returns whether the call in progress has yet to cost its time. The next answer is no.
+    pub(crate) fn has_to_pay(&mut self) -> bool {
+        self.paid = !self.paid;
+        self.paid
+    }
+}

@@ -1,0 +1,59 @@
+//! Events of channels on their way to programs, in wall pace: one byte for each event, through a
+//! socket of each process.
+
+use crate::protocol::Caller;
+use crate::realtime::room::DataPlane;
+use rustix::net::SocketAddrUnix;
+use softband_ipc::calls::EventSocket;
+
+impl DataPlane<'_> {
+    /// Sends a byte to the program's descriptor for one event of a channel. Returns false if the
+    /// engine must send it later.
+    pub(crate) fn tell_of_event(&mut self, object: u32) -> bool {
+        if self.host.object(object).is_none() {
+            return true;
+        }
+        let told = self.host.event_socket(object).is_some_and(|(process, address)| {
+            let sender = self.processes[process].event_sender();
+            sender.is_some_and(|sender| sender.send(address))
+        });
+        if !told {
+            // The program has many unread bytes, or has not created its descriptor yet.
+            *self.realtime.untold.entry(object).or_default() += 1;
+        }
+        told
+    }
+
+    /// Sends the events again that programs have not got.
+    pub(crate) fn retry_untold(&mut self) {
+        for (object, times) in std::mem::take(&mut self.realtime.untold) {
+            for told in 0..times {
+                if !self.tell_of_event(object) {
+                    // The other events would fail too. A program that does not listen costs one
+                    // attempt per round.
+                    *self.realtime.untold.entry(object).or_default() += times - told - 1;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Notes the socket by which a program gets the events of a channel that it holds.
+    pub(crate) fn note_event_socket(&mut self, caller: Caller, socket: &EventSocket) -> Result<EventSocket, i32> {
+        let failed = |error: rustix::io::Errno| error.raw_os_error();
+        let name = socket.name.get(..socket.name_len as usize).ok_or(libc::EINVAL)?;
+        let record = &mut self.processes[caller.process];
+        if !self.scheduler.is_wall() {
+            return Err(libc::EBADF);
+        }
+        record.held(socket.object)?;
+        if !name.is_empty() {
+            let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
+            self.host.set_event_socket(socket.object, (caller.process, address));
+        }
+        let sender = record.make_event_sender().map_err(failed)?.name();
+        let mut answer = EventSocket { object: 0, name_len: sender.len() as u32, name: [0; 8] };
+        answer.name.get_mut(..sender.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(sender);
+        Ok(answer)
+    }
+}
