@@ -123,7 +123,6 @@ static void changes_of_queue_pairs(void)
 	struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp);
 	struct ibv_qp_attr attr = {.cap = {8, 8, 1, 1, 0}, .rate_limit = 1000, .path_mig_state = IBV_MIG_REARM};
 	struct ibv_qp_rate_limit_attr rate = {.rate_limit = 1000};
-	struct ibv_ece ece = {0};
 	char header[64];
 
 	CHECK(qp && extended);
@@ -131,12 +130,32 @@ static void changes_of_queue_pairs(void)
 	IS(EOPNOTSUPP, ibv_modify_qp(qp, &attr, IBV_QP_CAP));
 	IS(EOPNOTSUPP, ibv_modify_qp(qp, &attr, IBV_QP_RATE_LIMIT));
 	IS(EOPNOTSUPP, ibv_modify_qp_rate_limit(qp, &rate));
-	IS(EOPNOTSUPP, ibv_set_ece(qp, &ece));
-	IS(EOPNOTSUPP, ibv_query_ece(qp, &ece));
 	ibv_wr_start(extended);
 	extended->wr_flags = 0;
 	ibv_wr_send_tso(extended, header, sizeof header, 64);
 	IS(EOPNOTSUPP, ibv_wr_complete(extended));
+	IS(0, ibv_destroy_qp(qp));
+}
+
+/* Connection options: an HCA tells that it has none, and takes none. */
+static void connection_options(void)
+{
+	struct ibv_qp *qp = queue_pair(IBV_QPT_RC, 0);
+	struct ibv_ece ece = {.vendor_id = ~0u, .options = ~0u, .comp_mask = ~0u}, of_another = {.vendor_id = 1};
+	struct ibv_device_attr device;
+
+	CHECK(qp != NULL);
+	IS(0, ibv_query_device(context, &device));
+	IS(0, ibv_query_ece(qp, &ece));
+	CHECK(ece.vendor_id == device.vendor_id && !ece.options && !ece.comp_mask);
+	IS(0, ibv_set_ece(qp, &ece));
+	IS(0, ibv_set_ece(qp, &of_another));
+	ece.options = 1;
+	IS(EINVAL, ibv_set_ece(qp, &ece));
+	ece = (struct ibv_ece){.vendor_id = device.vendor_id, .comp_mask = 1};
+	IS(EINVAL, ibv_set_ece(qp, &ece));
+	IS(EINVAL, ibv_set_ece(qp, NULL));
+	IS(EINVAL, ibv_query_ece(NULL, &ece));
 	IS(0, ibv_destroy_qp(qp));
 }
 
@@ -247,6 +266,7 @@ int main(void)
 		completion_queues();
 		creation_of_queue_pairs();
 		changes_of_queue_pairs();
+		connection_options();
 		posts();
 		queries();
 		optional();

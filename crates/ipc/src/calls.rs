@@ -147,6 +147,9 @@ pod! {
     }
     /// `mask` as in `enum ibv_qp_attr_mask`.
     pub struct ModifyQp { pub mask: u32, pub reserved: u32, pub fields: QpFields, }
+    /// Options of enhanced connection establishment, as in `struct ibv_ece`.
+    pub struct Ece { pub vendor_id: u32, pub options: u32, pub comp_mask: u32, pub reserved: u32, }
+    pub struct SetEce { pub qp: QpName, pub ece: Ece, }
 }
 
 impl RegisterMr {

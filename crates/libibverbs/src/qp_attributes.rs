@@ -8,7 +8,7 @@ use crate::{poll, qp};
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, call};
-use softband_ipc::calls::{ModifyQp, QpFields, op};
+use softband_ipc::calls::{Ece, ModifyQp, QpFields, SetEce, op};
 use std::sync::atomic::Ordering;
 
 /// Attributes that the engine knows.
@@ -94,6 +94,27 @@ pub unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_
             });
         }
         Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_query_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue pair of ours.
+        let qp = unsafe { qp::inner(abi_qp) }?;
+        let Ece { vendor_id, options, comp_mask, .. } = call::<op::QueryEce>(&qp.name())?;
+        // SAFETY: the caller gives the result writable.
+        unsafe { not_null(ece)?.write(ibv_ece { vendor_id, options, comp_mask }) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_set_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    status(|| {
+        // SAFETY: the caller names a queue pair of ours and readable options.
+        let (qp, ibv_ece { vendor_id, options, comp_mask }) = unsafe { (qp::inner(abi_qp)?, *not_null(ece)?) };
+        call::<op::SetEce>(&SetEce { qp: qp.name(), ece: Ece { vendor_id, options, comp_mask, reserved: 0 } })
     })
 }
 

@@ -92,16 +92,6 @@ refused_object! {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    refuse("enhanced connection establishment (ibv_set_ece)").0
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    refuse("enhanced connection establishment (ibv_query_ece)").0
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
     set_errno(refuse("an object of another process (ibv_import_device)"));
     null_mut()

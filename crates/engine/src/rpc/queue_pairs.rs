@@ -4,7 +4,7 @@ use crate::host::objects::About;
 use crate::protocol::Caller;
 use crate::protocol::convert;
 use crate::rpc::room::Verbs;
-use softband_ipc::calls::{self, Count, QpFields, QpName};
+use softband_ipc::calls::{self, Count, Ece, QpFields, QpName};
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, LinkLayer, QpState, Qpn, XrcdHandle};
 
@@ -63,6 +63,21 @@ impl Verbs<'_> {
     pub(crate) fn open_qp(&mut self, caller: Caller, open: &calls::OpenQp) -> Result<QpFields, i32> {
         let qp = self.world.open_qp(caller.owner, XrcdHandle(open.xrcd), Qpn(open.qpn)).map_err(convert::errno_of)?;
         Ok(convert::qp_fields(0, &qp))
+    }
+
+    /// Returns the connection options of a queue pair. No modelled HCA has such options.
+    pub(crate) fn query_ece(&mut self, caller: Caller, name: &QpName) -> Result<Ece, i32> {
+        let hca = self.own_hca(caller, name.hca)?;
+        self.world.query_qp(caller.owner, hca, Qpn(name.qpn)).map_err(convert::errno_of)?;
+        Ok(Ece { vendor_id: self.world.hca_part(hca).vendor_id, options: 0, comp_mask: 0, reserved: 0 })
+    }
+
+    /// Accepts the options of [`Self::query_ece`]. A peer of another vendor may have sent them, so the
+    /// vendor does not matter where no option is set.
+    pub(crate) fn set_ece(&mut self, caller: Caller, set: &calls::SetEce) -> Result<(), i32> {
+        let had = self.query_ece(caller, &set.qp)?;
+        let is_had = set.ece.options & !had.options == 0 && set.ece.comp_mask & !had.comp_mask == 0;
+        if is_had { Ok(()) } else { Err(libc::EINVAL) }
     }
 
     /// Publishes a new or changed queue pair to other programs, and returns it for its own program.

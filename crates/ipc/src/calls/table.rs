@@ -154,6 +154,10 @@ macro_rules! for_each_call {
             /// from which the engine sends. The program connects its socket to that name before its
             /// own socket has a name. The kernel therefore lets no other process send there.
             EventSocket = 134, note_event_socket(EventSocket) -> EventSocket, Free, Any;
+            /// `ibv_query_ece`.
+            QueryEce = 135, query_ece(QpName) -> Ece, Free, Any;
+            /// `ibv_set_ece`. EINVAL for options that the HCA does not have.
+            SetEce = 136, set_ece(SetEce) -> (), Free, Any;
         }
     };
 }
