@@ -246,7 +246,7 @@ fn leave(
     seed: u64,
     (report, evidence, bottlenecks): (&RunReport, &Evidence, &[Bottleneck]),
 ) -> anyhow::Result<()> {
-    let run = json!({
+    let mut run = json!({
         "softband_version": env!("CARGO_PKG_VERSION"),
         "versions": { "softband": env!("CARGO_PKG_VERSION"), "kernel": kernel_release() },
         "fabric": fabric.display().to_string(),
@@ -266,6 +266,10 @@ fn leave(
         "failure": report.failure,
         "bottlenecks": bottlenecks.iter().map(Bottleneck::to_json).collect::<Vec<_>>(),
     });
+    // In simulated time the engine does all work.
+    if let Some(fallbacks) = &report.fallbacks {
+        run["fallbacks"] = fallbacks.clone();
+    }
     let counters: Vec<_> = evidence.ports.iter().map(of_node).collect();
     let hcas: Vec<_> = evidence.hcas.iter().map(hca_counters).collect();
     let counters = json!({ "unit_of_data": "4 bytes", "ports": counters, "hcas": hcas });

@@ -5,7 +5,7 @@ use crate::record::{self, Record};
 use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
-use softband_engine::Remote;
+use softband_engine::{FallbackReason, Remote};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ pub(crate) struct StatusArguments {
     /// Print one JSON object with a list `fabrics`
     #[arg(long)]
     json: bool,
+    /// Also list the requests that programs gave to the engine instead of carrying them out, by reason
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 #[derive(Args)]
@@ -49,7 +52,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<i32> {
     } else if fabrics.is_empty() {
         output::say("no fabric is up: softband up brings one up\n")?;
     } else {
-        output::say(fabrics.iter().map(to_text).collect::<Vec<_>>().join("\n"))?;
+        output::say(fabrics.iter().map(|fabric| to_text(fabric, arguments.verbose)).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(if fabrics.is_empty() { EXIT_NOTHING_UP } else { 0 })
 }
@@ -69,7 +72,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn to_text(fabric: &Value) -> String {
+fn to_text(fabric: &Value, verbose: bool) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}: {} (process {}, up {} s)", text(&fabric["name"]), text(&fabric["fabric"]), fabric["pid"], fabric["up_seconds"]);
     for host in list(&fabric["hosts"]) {
@@ -79,10 +82,31 @@ fn to_text(fabric: &Value) -> String {
             let qps = list(&program["queue_pairs"]).count();
             let with = if qps == 0 { String::new() } else { format!("  ({qps} QP{})", if qps == 1 { "" } else { "s" }) };
             let _ = writeln!(out, "    {:>7}  {}{with}", program["pid"], text(&program["command"]));
+            if verbose {
+                out += &fallbacks_text(&program["fallbacks"], 13);
+            }
         }
+    }
+    if verbose {
+        let _ = writeln!(out, "  requests that went to the engine instead of the direct path, of all programs so far:");
+        out += &fallbacks_text(&fabric["fallbacks"], 4);
     }
     for warning in list(&fabric["warnings"]) {
         let _ = writeln!(out, "  warning: {}", text(warning));
+    }
+    out
+}
+
+/// Returns a line for each reason, with its number and its explanation.
+fn fallbacks_text(counts: &Value, indent: usize) -> String {
+    let mut out = String::new();
+    for reason in FallbackReason::ALL {
+        if let Some(count) = counts[reason.name()].as_u64() {
+            let _ = writeln!(out, "{:indent$}{count} to the engine: {} ({})", "", reason.text(), reason.name());
+        }
+    }
+    if out.is_empty() {
+        let _ = writeln!(out, "{:indent$}none to the engine", "");
     }
     out
 }

@@ -38,3 +38,4 @@ pub use options::{Failure, Interrupt, Options, Pace};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use report::{ProgramReport, RunReport};
 pub use scheduler::time_limit::Limits;
+pub use softband_shm_transport::fallback::FallbackReason;

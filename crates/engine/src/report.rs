@@ -32,6 +32,9 @@ pub struct RunReport {
     /// Warnings that went to standard error during the run.
     pub told: Vec<String>,
     pub failure: Option<Failure>,
+    /// In wall pace: numbers of requests that went to the engine instead of the direct path, by
+    /// reason.
+    pub fallbacks: Option<serde_json::Value>,
 }
 
 impl RunReport {

@@ -27,6 +27,9 @@ pub const SPIN_SIGNAL: i32 = 62;
 /// Most threads of a process that can move data at the same time.
 pub const EPOCH_SLOTS: usize = 32;
 
+/// Most reasons of [`SharedHeader::fallbacks`].
+pub const FALLBACKS_MAX: usize = 32;
+
 /// A value with its own cache line.
 #[derive(Default)]
 #[repr(C, align(64))]
@@ -96,6 +99,9 @@ pub struct SharedHeader {
     /// Nonzero after the engine has sent its whole welcome. Nothing more will arrive on the control
     /// socket.
     pub is_welcomed: AtomicU32,
+    /// In wall pace: requests that the program gave to the engine instead of carrying them out, by
+    /// reason (`softband_shm_transport::fallback`).
+    pub fallbacks: [AtomicU64; FALLBACKS_MAX],
 }
 
 /// One thread of the program.

@@ -237,8 +237,11 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
     if !qp.send.take_place() {
         return Err(Errno(libc::ENOMEM));
     }
-    if is_wall() && direct::carry_out(qp, (&mut sending, guard), record, &data) {
-        return Ok(());
+    if is_wall() {
+        match direct::carry_out(qp, (&mut sending, guard), record, &data) {
+            Ok(()) => return Ok(()),
+            Err(reason) => direct::count_fallback(reason),
+        }
     }
     // Count the request first: another thread must not overtake it with its own work.
     qp.send.note_given(1);
@@ -297,8 +300,11 @@ pub(crate) fn post_receive(
         return Err(Errno(libc::ENOMEM));
     }
     let entries = post_entries(list);
-    if is_wall() && posting.post(entries, wr_id, &record) {
-        return Ok(());
+    if is_wall() {
+        match posting.post(entries, wr_id, &record) {
+            Ok(()) => return Ok(()),
+            Err(reason) => direct::count_fallback(reason),
+        }
     }
     drop(posting);
     advance_ps(header().cost_post_receive);

@@ -15,6 +15,7 @@ pub mod arming;
 pub mod connection;
 pub mod cq_producers;
 pub mod epoch_slots;
+pub mod fallback;
 pub mod memory_spans;
 pub mod mkey_cache;
 pub mod platform;

@@ -11,6 +11,10 @@ use crate::sync::{AtomicU16, AtomicU32, AtomicU64};
 pub const KEYS: usize = 1 << 16;
 pub const QPS: usize = 1 << 16;
 
+/// Value of [`QpEntry::peer`] if the queue pair has no peer for direct work because packets may meet
+/// a fault. No entry has this index.
+pub const PEER_BEHIND_FAULTS: u32 = u32::MAX;
+
 /// A registered region.
 #[repr(C, align(64))]
 pub struct KeyEntry {
@@ -43,7 +47,7 @@ pub struct QpEntry {
     pub access: AtomicU32,
     /// `enum ibv_qp_state`.
     pub state: AtomicU32,
-    /// Index of its connected queue pair, plus one; 0 for none.
+    /// Index of its connected queue pair, plus one; 0 for none, or [`PEER_BEHIND_FAULTS`].
     pub peer: AtomicU32,
     /// The peer's QPN, as this side has set it. For a shared receive queue: its number in messages.
     pub dest_qpn: AtomicU32,

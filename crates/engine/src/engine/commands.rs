@@ -6,6 +6,7 @@ use crate::control::tickets::Grant;
 use crate::engine::Engine;
 use crate::host::ports::abi_lid;
 use crate::process::launch::Program;
+use crate::realtime::fallbacks;
 use crate::report::RunReport;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -104,6 +105,7 @@ impl Engine {
             "pid": std::process::id(),
             "up_seconds": self.scheduler.elapsed().as_secs(),
             "hosts": hosts.collect::<Vec<_>>(),
+            "fallbacks": fallbacks::to_json(&self.realtime.fallbacks_of_all(&self.processes)),
             "warnings": self.report.warnings(),
         })
     }
@@ -138,7 +140,12 @@ impl Engine {
                     "state": format!("{:?}", qp.state).to_uppercase(),
                 })
             });
-            json!({ "pid": process.pid(), "command": command_line(process.pid()), "queue_pairs": qps.collect::<Vec<_>>() })
+            json!({
+                "pid": process.pid(),
+                "command": command_line(process.pid()),
+                "queue_pairs": qps.collect::<Vec<_>>(),
+                "fallbacks": fallbacks::to_json(&fallbacks::of(process)),
+            })
         };
         attached.map(one).collect()
     }

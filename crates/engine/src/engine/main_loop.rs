@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::options::{Failure, Pace};
 use crate::process::launch::Program;
 use crate::process::record::{Process, ProcessState};
+use crate::realtime::fallbacks;
 use crate::report::{ProgramReport, RunReport};
 use crate::scheduler::agenda::Event;
 use crate::scheduler::time_limit::expire_after;
@@ -283,6 +284,7 @@ impl Engine {
             warnings: self.report.warnings().to_vec(),
             told: self.vain_polls.told().to_vec(),
             failure,
+            fallbacks: self.scheduler.is_wall().then(|| fallbacks::to_json(&self.realtime.fallbacks_of_all(&self.processes))),
         }
     }
 }

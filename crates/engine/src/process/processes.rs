@@ -134,6 +134,7 @@ impl Processes {
             memory_generation: AtomicU64::new(0),
             memory_file,
             is_welcomed: AtomicU32::new(0),
+            fallbacks: Default::default(),
         });
         shared.slot(0).clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         Ok(shared)

@@ -9,7 +9,8 @@ use softband_fabric::World;
 use softband_ipc::layout::QUEUES_OFFSET;
 use softband_model::verbs::api::QpSnapshot;
 use softband_shm_transport::cq_producers::CqProducers;
-use softband_shm_transport::tables::{KEYS, KeyEntry, QPS, QpEntry, Tables, key_index};
+use softband_shm_transport::fallback::FallbackCounts;
+use softband_shm_transport::tables::{KEYS, KeyEntry, PEER_BEHIND_FAULTS, QPS, QpEntry, Tables, key_index};
 use softband_types::{CqHandle, HcaId, MrHandle, ProcessId, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,6 +35,8 @@ pub(crate) struct DirectTables {
     next: u32,
     serial: AtomicU64,
     pub(super) cq_producers: CqProducers,
+    /// Fall-backs of processes that have ended.
+    pub(super) fallbacks_of_ended: FallbackCounts,
 }
 
 impl DirectTables {
@@ -58,6 +61,7 @@ impl DirectTables {
             next: 0,
             serial: AtomicU64::new(0),
             cq_producers: CqProducers::default(),
+            fallbacks_of_ended: FallbackCounts::default(),
         })
     }
 
@@ -123,14 +127,15 @@ impl DirectTables {
         }
     }
 
-    /// Links an entry to another entry (plus one) or to none (0). Returns whether that broke a
-    /// former link.
+    /// Links an entry to another entry (plus one) or to none (0 or [`PEER_BEHIND_FAULTS`]). Returns
+    /// whether that broke a former link.
     fn link(&mut self, from: u32, to: u32) -> bool {
         // The program of the other entry has done nothing, so that entry still has its link.
-        let displaces = to != 0 && self.links.insert(to - 1, from).is_some_and(|other| other != from && self.unlink(other, to));
+        let leads = |peer: u32| ![0, PEER_BEHIND_FAULTS].contains(&peer);
+        let displaces = leads(to) && self.links.insert(to - 1, from).is_some_and(|other| other != from && self.unlink(other, to));
         let former = self.qp(from).peer.swap(to, Ordering::SeqCst);
         self.note_changed(from);
-        displaces || former != 0 && former != to
+        displaces || leads(former) && former != to
     }
 
     /// Removes the link of an entry if it leads to `to`. Returns whether it did.
@@ -410,7 +415,7 @@ impl DataPlane<'_> {
     }
 
     /// Returns the entry (plus one) of the peer of `qp`. Returns 0 unless the peer is ready to
-    /// receive and `qp` to send. All facts that packets are checked for must fit: connection,
+    /// receive and `qp` to send, and [`PEER_BEHIND_FAULTS`] if only faults forbid the link. All facts that packets are checked for must fit: connection,
     /// sequence numbers, partitions, packet sizes.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
         let Some(to) = named_peer(self.world, name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
@@ -424,8 +429,11 @@ impl DataPlane<'_> {
         // suffice.
         let in_step = self.realtime.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
         let meets_faults = self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer);
-        if !connected || !fits || !in_step || meets_faults {
+        if !connected || !fits || !in_step {
             return 0;
+        }
+        if meets_faults {
+            return PEER_BEHIND_FAULTS;
         }
         self.realtime.direct.note_fitted(name, to);
         self.realtime.direct.entry_of(to.0, to.1)
@@ -446,6 +454,7 @@ impl DataPlane<'_> {
             return;
         }
         let own: Vec<(HcaId, Qpn)> = self.realtime.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
+        self.realtime.note_fallbacks_of_ended(self.processes, process);
         let mut around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
         let sends_datagrams = |(hca, qpn): &Name| self.world.find_qp(*hca, *qpn).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
         if own.iter().any(sends_datagrams) {

@@ -3,6 +3,7 @@
 pub(crate) mod channel_events;
 pub(crate) mod datagrams;
 pub(crate) mod direct;
+pub(crate) mod fallbacks;
 pub(crate) mod notifications;
 pub(crate) mod quiescence;
 pub(crate) mod receive_queues;

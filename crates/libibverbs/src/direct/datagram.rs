@@ -6,7 +6,7 @@
 use super::global_route::{GRH_BYTES, header};
 use super::send::{places_of_request, remote_cqe};
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{MkeyCache, PeerQueues, is_receiving, local_spans, span_here, tell};
+use super::{Direct, MkeyCache, PeerQueues, is_receiving, local_spans, span_here, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -15,6 +15,7 @@ use softband_client::direct::{TablesGuard, guard_tables};
 use softband_ipc::calls::{DatagramWay, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, kind, send_flags, split_path};
 use softband_ipc::ring::flags;
+use softband_shm_transport::fallback::FallbackReason;
 use softband_shm_transport::memory_spans::{MemorySpans, write};
 use softband_shm_transport::queues::Parties;
 use softband_shm_transport::tables::{QpEntry, shared_queue_of};
@@ -53,8 +54,8 @@ struct Receiver {
     is_starved: bool,
 }
 
-/// Sends a datagram. Returns its length in bytes, or `None` if the engine must handle it. `groups`
-/// is the version of all groups if the receiver is a group member. Without `may_wait`, the datagram
+/// Sends a datagram. Returns its length in bytes, or the reason why the engine must handle it.
+/// `groups` is the version of all groups if the receiver is a group member. Without `may_wait`, the datagram
 /// is lost at once if no receive request is present.
 pub(super) fn deliver(
     at: (&QpInner, u32),
@@ -62,15 +63,18 @@ pub(super) fn deliver(
     (groups, may_wait): (Option<u32>, bool),
     record: &PostRecord,
     data: &Data<'_>,
-) -> Option<u64> {
+) -> Direct<u64> {
     let to = (split_path(record.path).0, record.remote_qpn);
-    let receiver = receivers.find(at.0, to)?;
+    let receiver = receivers.find(at.0, to).ok_or(FallbackReason::UnknownDestination)?;
     receiver.has_no_request = false;
     receiver.is_starved |= !may_wait;
     let mut attempt = |is_waiting| {
-        let guard = guard_tables()?;
+        let guard = guard_tables().ok_or(FallbackReason::NotPublished)?;
         let is_member = groups.is_none_or(|version| guard.groups_version() == version);
-        is_member.then(|| step(&guard, at, to, receiver, record, data, is_waiting))?
+        if !is_member {
+            return Err(FallbackReason::Interrupted);
+        }
+        step(&guard, at, to, receiver, record, data, is_waiting)
     };
     let done = attempt(false).and_then(|first| PATIENCE.try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
@@ -81,7 +85,7 @@ pub(super) fn deliver(
     if outcome == Outcome::DoneWithEvent {
         tell(kind::NOTIFY_PEER, record);
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 /// Checks whether the receiver accepts a datagram, and accepts it from this thread.
@@ -145,7 +149,7 @@ impl Receiver {
     }
 }
 
-/// Tries once to send a datagram. Returns `None` in unusual cases, which the engine handles.
+/// Tries once to send a datagram. Fails in unusual cases, which the engine handles.
 fn step(
     guard: &TablesGuard,
     (qp, index): (&QpInner, u32),
@@ -154,64 +158,70 @@ fn step(
     record: &PostRecord,
     data: &Data<'_>,
     is_waiting: bool,
-) -> Option<Step> {
-    let own = guard.queue_pair(index, qp.qpn).filter(|own| own.state.load(Ordering::Acquire) == IBV_QPS_RTS)?;
-    let Some(to) = guard.datagram_receiver(receiver.entry.checked_sub(1)?, lid, qpn) else {
+) -> Direct<Step> {
+    let own = guard.queue_pair(index, qp.qpn).ok_or(FallbackReason::NotPublished)?;
+    if own.state.load(Ordering::Acquire) != IBV_QPS_RTS {
+        return Err(FallbackReason::PeerNotReady);
+    }
+    let found = receiver.entry.checked_sub(1).and_then(|entry| guard.datagram_receiver(entry, lid, qpn));
+    let Some(to) = found else {
         (receiver.entry, receiver.queues) = (0, None); // the receiver may now have another entry
-        return None;
+        return Err(FallbackReason::UnknownDestination);
     };
     let version = to.version.load(Ordering::SeqCst);
     if !accepts(to, own, record) {
-        return None;
+        let is_off = own.lid.load(Ordering::Relaxed) == 0;
+        return Err(if is_off { FallbackReason::FaultPlan } else { FallbackReason::ReceiverRefuses });
     }
-    let source = guard.receives_of(to)?;
-    receiver.queues_of(guard, to)?;
-    let PeerQueues { receives, remote_cqe_ring } = receiver.queues.as_ref()?;
+    let source = guard.receives_of(to).ok_or(FallbackReason::QueueNotMapped)?;
+    receiver.queues_of(guard, to).ok_or(FallbackReason::QueueNotMapped)?;
+    let PeerQueues { receives, remote_cqe_ring } = receiver.queues.as_ref().ok_or(FallbackReason::QueueNotMapped)?;
     let mode = receives.mode();
     match mode.is_shared() {
-        None => return Some(Step::LATER),
-        Some(false) => return None,
+        None => return Ok(Step::MOVING),
+        Some(false) => return Err(FallbackReason::QueueTakenOver),
         Some(true) => {}
     }
     let route; // must outlive the copy
     let mut local = MemorySpans::default();
     if record.path & HAS_ROUTE != 0 {
         route = header(own.port_guid.load(Ordering::Relaxed), record, data);
-        local.push(span_here(route.as_ptr() as u64, GRH_BYTES))?;
+        local.push(span_here(route.as_ptr() as u64, GRH_BYTES)).ok_or(FallbackReason::TooManySpans)?;
     }
     let free = GRH_BYTES - local.len_bytes(); // unused bytes before the data
     local_spans(guard, &mut receiver.mkeys.local, own, data, false, &mut local)?;
     let len_bytes = free + local.len_bytes() - GRH_BYTES;
     if len_bytes > u64::from(own.mtu_bytes.load(Ordering::Relaxed)) {
-        return None;
+        return Err(FallbackReason::TooLong);
     }
-    let Some(lock) = receives.try_lock_consumer(is_waiting) else { return Some(Step::BUSY) };
+    let Some(lock) = receives.try_lock_consumer(is_waiting) else { return Ok(Step::BUSY) };
     let front = receives.front(mode);
     receiver.has_no_request = front.is_none();
     let Some(request) = front else {
         // The datagram is lost (IBTA 9.8.3.2). The engine has handled the first loss.
-        return Some(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
+        return Ok(if receiver.is_starved { Step::done(len_bytes, false) } else { Step::EMPTY });
     };
     let wr_id = request.wr_id;
     let mut remote = MemorySpans::default();
-    places_of_request(guard, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)?;
+    places_of_request(guard, (source, &mut receiver.mkeys.remote), request, (free, local.len_bytes()), &mut remote)
+        .ok_or(FallbackReason::ReceiveTooShort)?;
     if !lock.is_valid() {
-        return Some(Step::LATER);
+        return Ok(Step::LATER);
     }
     if local.len_bytes() > 0 && !write(to.pid.load(Ordering::Relaxed), &local, &remote) {
-        return None;
+        return Err(FallbackReason::CopyFailed);
     }
     let mut remote_cqe = remote_cqe((to, parties((own, to, source), record)), record, wr_id, GRH_BYTES + len_bytes, receives.since_ps());
     remote_cqe.flags |= if free == 0 { flags::GRH } else { 0 };
-    let room = remote_cqe_ring.reserve(false)?;
+    let room = remote_cqe_ring.reserve(false).ok_or(FallbackReason::RingFull)?;
     room.write(remote_cqe);
     // Check again: this thread may have stopped for so long that the engine continued without it.
     if to.version.load(Ordering::SeqCst) != version || !lock.is_valid() || !lock.take_front() {
-        return None;
+        return Err(FallbackReason::Interrupted);
     }
     room.publish(); // at once: a process that ends in between takes the request with it
     receiver.is_new |= to.state.load(Ordering::Acquire) == IBV_QPS_RTR;
-    Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
+    Ok(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | lock.reaches_limit()))
 }
 
 /// Checks whether the receiver accepts a datagram of this sender: states, ports, partitions and

@@ -3,6 +3,7 @@
 //!
 //! If the engine must deliver to any member, it delivers to all of them, and this code to none.
 
+use super::Direct;
 use super::datagram::{self, Receivers};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -10,6 +11,7 @@ use softband_client::call_with_tail;
 use softband_client::direct::guard_tables;
 use softband_ipc::calls::{DatagramReceiver, Multicast, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, split_path};
+use softband_shm_transport::fallback::FallbackReason;
 use std::collections::BTreeMap;
 
 /// Most members of a group that this code serves. The engine serves larger groups.
@@ -45,12 +47,12 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
     Some((found.version, members.get(..found.count as usize).unwrap_or_default().to_vec()))
 }
 
-/// Sends a datagram to a group. Returns its length in bytes, or `None` if the engine must handle
-/// it.
-pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+/// Sends a datagram to a group. Returns its length in bytes, or the reason why the engine must
+/// handle it.
+pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
     let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
-    let (mut version, members) = groups.members(at.0, group)?;
+    let (mut version, members) = groups.members(at.0, group).ok_or(FallbackReason::UnknownDestination)?;
     let members = members.to_vec(); // the members at the time of sending
     let to = |member: &DatagramReceiver| PostRecord {
         path: path(member.lid as u16, service_level) | record.path & (HAS_ROUTE | ON_ETHERNET),
@@ -58,15 +60,15 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
         ..*record
     };
     if !members.iter().all(|member| datagram::is_within_reach(at, receivers, &to(member))) {
-        return None;
+        return Err(FallbackReason::ReceiverRefuses);
     }
-    let (first, others) = members.split_first()?;
+    let (first, others) = members.split_first().ok_or(FallbackReason::UnknownDestination)?;
     let len_bytes = datagram::deliver(at, receivers, (Some(version), true), &to(first), data)?;
     // After one vain wait, no other member gets a wait. A member that a datagram does not reach
     // loses it alone.
     let mut may_wait = true;
     for member in others {
-        while datagram::deliver(at, receivers, (Some(version), may_wait), &to(member), data).is_none() {
+        while datagram::deliver(at, receivers, (Some(version), may_wait), &to(member), data).is_err() {
             let Some((present, members)) = groups.members(at.0, group) else { break };
             if present == version || !members.iter().any(|present| (present.lid, present.qpn) == (member.lid, member.qpn)) {
                 may_wait = false;
@@ -75,5 +77,5 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
             version = present; // another member has joined or left
         }
     }
-    Some(len_bytes)
+    Ok(len_bytes)
 }

@@ -30,10 +30,20 @@ use softband_client::now_ps;
 use softband_ipc::post::{MULTICAST_LIDS, PostRecord, kind, opcode, send_flags, split_path};
 use softband_ipc::ring::{Cqe, flags};
 use softband_shm_transport::connection::Connection;
+use softband_shm_transport::fallback::{self, FallbackReason};
 use softband_shm_transport::memory_spans::{MemorySpan, MemorySpans, copy_one, read, write};
 use softband_shm_transport::mkey_cache::CachedMkey;
-use softband_shm_transport::tables::QpEntry;
+use softband_shm_transport::tables::{PEER_BEHIND_FAULTS, QpEntry};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Result of an attempt to do without the engine.
+pub(crate) type Direct<T> = Result<T, FallbackReason>;
+
+/// Counts a request that goes to the engine.
+#[cold]
+pub(crate) fn count_fallback(reason: FallbackReason) {
+    fallback::count(&softband_client::header().fallbacks, reason);
+}
 
 /// State of a queue pair for direct work.
 pub(crate) struct DirectState {
@@ -83,30 +93,44 @@ impl PeerQueues {
 }
 
 impl Sending {
-    /// Returns the connection, the peer's queues and the key cache. Returns `None` if no connection
-    /// allows direct use.
+    /// Returns the connection, the peer's queues and the key cache. Fails if no connection allows
+    /// direct use.
     #[inline(always)]
-    fn connect(&mut self, guard: &TablesGuard, (qp, index): (&QpInner, u32)) -> Option<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
+    fn connect(&mut self, guard: &TablesGuard, (qp, index): (&QpInner, u32)) -> Direct<(&Connection, &mut Option<PeerQueues>, &mut MkeyCache)> {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_valid(guard)) {
             self.connect_anew(guard, qp, index)?;
         }
-        Some((self.connection.as_ref()?, &mut self.queues, &mut self.mkeys))
+        let connection = self.connection.as_ref().ok_or(FallbackReason::PeerNotConnected)?;
+        Ok((connection, &mut self.queues, &mut self.mkeys))
     }
 
     #[cold]
-    fn connect_anew(&mut self, guard: &TablesGuard, qp: &QpInner, index: u32) -> Option<()> {
+    fn connect_anew(&mut self, guard: &TablesGuard, qp: &QpInner, index: u32) -> Direct<()> {
         let state = |entry: &QpEntry| entry.state.load(Ordering::SeqCst);
         let is_usable = |to: &Connection| state(to.own) == IBV_QPS_RTS && is_receiving(state(to.peer));
         let named = self.xrc.present();
         if named.is_none() && qp.qp_type == IBV_QPT_XRC_SEND {
-            return None;
+            return Err(FallbackReason::UnknownDestination);
         }
-        self.connection = Connection::of(guard, (index, qp.qpn), named).filter(is_usable);
-        let connection = self.connection.as_ref()?;
+        self.connection = None;
+        let found = Connection::of(guard, (index, qp.qpn), named).ok_or_else(|| reason_without_peer(guard, (index, qp.qpn)))?;
+        if !is_usable(&found) {
+            return Err(FallbackReason::PeerNotReady);
+        }
+        let connection = self.connection.insert(found);
         if self.queues.as_ref().is_some_and(|queues| !queues.are_of(connection.source, connection.keeper)) {
             self.queues = None;
         }
-        Some(())
+        Ok(())
+    }
+}
+
+/// Returns the reason why a queue pair has no connection.
+fn reason_without_peer(guard: &TablesGuard, (index, qpn): (u32, u32)) -> FallbackReason {
+    match guard.queue_pair(index, qpn) {
+        None => FallbackReason::NotPublished,
+        Some(own) if own.peer.load(Ordering::Acquire) == PEER_BEHIND_FAULTS => FallbackReason::FaultPlan,
+        Some(_) => FallbackReason::PeerNotConnected,
     }
 }
 
@@ -135,28 +159,30 @@ pub(crate) fn operations(qp_type: u32, has_atomic_write: bool) -> u32 {
     }
 }
 
-/// Executes a send request, if possible. The request already has its place in the send queue.
-pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> bool {
+/// Executes a send request, or returns the reason why the engine must. The request already has its
+/// place in the send queue.
+pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> Direct<()> {
     if qp.direct.operations & 1 << (record.opcode % u32::BITS) == 0 {
-        return false;
+        return Err(FallbackReason::UnsupportedOperation);
     }
-    let Some(index) = qp.direct_entry.checked_sub(1) else { return false };
-    let Some(cq) = qp.send_cq.get() else { return false };
+    let index = qp.direct_entry.checked_sub(1).ok_or(FallbackReason::NotPublished)?;
+    let cq = qp.send_cq.get().ok_or(FallbackReason::NotPublished)?;
     if !qp.send.is_settled() {
         guard = None; // other threads may have to continue during the wait
         let is_nowhere = qp.qp_type == IBV_QPT_UD && split_path(record.path).0 == 0;
-        if is_nowhere || !has_engine_finished(qp, index) {
-            return false;
+        if is_nowhere {
+            return Err(FallbackReason::UnknownDestination);
         }
+        await_engine(qp, index)?;
     }
     if qp.qp_type == IBV_QPT_XRC_SEND {
         guard = None;
         if !sending.turn_to(qp, record.xrc_srq) {
-            return false;
+            return Err(FallbackReason::UnknownDestination);
         }
     }
     let at = (qp, index);
-    let moved = match record.opcode {
+    let len_bytes = match record.opcode {
         opcode::RDMA_READ | opcode::RDMA_WRITE => move_all(at, (sending, guard), record, data),
         opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => atomic::change(at, (sending, guard), record, data),
         _ if qp.qp_type == IBV_QPT_UD => {
@@ -164,8 +190,7 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
             deliver_datagram(at, sending, record, data)
         }
         _ => send::deliver(at, (sending, guard), record, data),
-    };
-    let Some(len_bytes) = moved else { return false };
+    }?;
     let count = qp.send.note_carried_out();
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
     if signalled && !cq.push_own(completion(qp, cq, record, len_bytes, count)) {
@@ -175,14 +200,14 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
         notify(kind::NOTIFY_OWN, qp.hca, cq.handle);
     }
     tell_of_connection(qp, index);
-    true
+    Ok(())
 }
 
 /// Sends a datagram to a queue pair or a group.
 #[inline(never)]
-fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
     match split_path(record.path).0 {
-        0 => None, // the engine decides its fate
+        0 => Err(FallbackReason::UnknownDestination), // the engine decides its fate
         1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
         _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
     }
@@ -205,22 +230,24 @@ fn tell(kind: u32, record: &PostRecord) {
     let _ = softband_client::post::post(PostRecord { kind, ..*record }, &[], &[]);
 }
 
-/// Checks whether the engine has finished all work of the queue pair, so the poster overtakes none.
+/// Checks that the engine has finished all work of the queue pair, so the poster overtakes none.
 /// Waits a moment for a direct connection: a stream of requests would otherwise never find it
 /// finished.
 #[cold]
-fn has_engine_finished(qp: &QpInner, index: u32) -> bool {
+fn await_engine(qp: &QpInner, index: u32) -> Direct<()> {
     let mut wait = waiting::Wait::begin();
     loop {
-        let Some(guard) = guard_tables() else { return false };
-        let Some(own) = guard.queue_pair(index, qp.qpn) else { return false };
+        let guard = guard_tables().ok_or(FallbackReason::NotPublished)?;
+        let own = guard.queue_pair(index, qp.qpn).ok_or(FallbackReason::NotPublished)?;
         if qp.send.is_done(own.done.load(Ordering::Acquire)) {
-            return true;
+            return Ok(());
         }
-        let is_direct = qp.qp_type == IBV_QPT_UD || guard.peer(own).is_some();
+        if qp.qp_type != IBV_QPT_UD && guard.peer(own).is_none() {
+            return Err(reason_without_peer(&guard, (index, qp.qpn)));
+        }
         drop(guard);
-        if !is_direct || !waiting::PATIENCE.waits_for_engine(&wait) {
-            return false;
+        if !waiting::PATIENCE.waits_for_engine(&wait) {
+            return Err(FallbackReason::EngineHasWork);
         }
         wait.give_way();
     }
@@ -242,10 +269,10 @@ fn tell_of_connection(qp: &QpInner, index: u32) {
 
 /// Moves all data of an RDMA write or read. Returns their length in bytes.
 #[inline(never)]
-fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let guard = guard.or_else(guard_tables)?;
+fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesGuard>), record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
+    let guard = guard.or_else(guard_tables).ok_or(FallbackReason::NotPublished)?;
     match move_one(&guard, at, sending, record, data) {
-        Some(len_bytes) => Some(len_bytes),
+        Some(len_bytes) => Ok(len_bytes),
         None => move_pieces(guard, at, sending, record, data),
     }
 }
@@ -253,24 +280,25 @@ fn move_all(at: (&QpInner, u32), (sending, guard): (&mut Sending, Option<TablesG
 /// Moves a request with one local and one remote span, the common case. Returns `None` for others.
 #[inline(always)]
 fn move_one(guard: &TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
-    let (connection, _, mkeys) = sending.connect(guard, at)?;
+    let (connection, _, mkeys) = sending.connect(guard, at).ok()?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let local = only_span(guard, &mut mkeys.local, connection.own, data, is_read)?;
-    let remote = named_span(guard, &mut mkeys.remote, connection, record, local.len_bytes)?;
+    let remote = named_span(guard, &mut mkeys.remote, connection, record, local.len_bytes).ok()?;
     let (from, to) = if is_read { (&remote, &local) } else { (&local, &remote) };
     (local.len_bytes <= PIECE_BYTES && copy_one(from, to)).then_some(local.len_bytes)
 }
 
 #[inline(never)]
-fn move_pieces(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<u64> {
+fn move_pieces(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
     let (mut guard, mut moved) = (Some(guard), 0);
     loop {
         // Each piece looks its spans up anew, so withdrawn memory is not accessed. The engine
         // executes a request that stops here from its start, or fails it.
-        let (piece, len_bytes) = move_piece(&guard.take().or_else(guard_tables)?, at, sending, record, data, moved)?;
+        let present = guard.take().or_else(guard_tables).ok_or(FallbackReason::NotPublished)?;
+        let (piece, len_bytes) = move_piece(&present, at, sending, record, data, moved)?;
         moved += piece;
         if moved >= len_bytes {
-            return Some(len_bytes);
+            return Ok(len_bytes);
         }
     }
 }
@@ -283,7 +311,7 @@ fn is_receiving(state: u32) -> bool {
 const PIECE_BYTES: u64 = 2 << 20;
 
 /// Moves a piece of a request from byte `from` on. Returns the lengths of the piece and of the
-/// request, in bytes. Returns `None` in unusual cases.
+/// request, in bytes. Fails in unusual cases.
 fn move_piece(
     guard: &TablesGuard,
     at: (&QpInner, u32),
@@ -291,14 +319,14 @@ fn move_piece(
     record: &PostRecord,
     data: &Data<'_>,
     from: u64,
-) -> Option<(u64, u64)> {
+) -> Direct<(u64, u64)> {
     let (connection, _, mkeys) = sending.connect(guard, at)?;
     let is_read = record.opcode == opcode::RDMA_READ;
     let mut local = MemorySpans::default();
     local_spans(guard, &mut mkeys.local, connection.own, data, is_read, &mut local)?;
     let len_bytes = local.len_bytes();
     if len_bytes > i32::MAX as u64 {
-        return None;
+        return Err(FallbackReason::TooLong);
     }
     let remote = named_span(guard, &mut mkeys.remote, connection, record, len_bytes)?;
     let pid = connection.keeper.pid.load(Ordering::Relaxed);
@@ -308,22 +336,22 @@ fn move_piece(
     }
     let remote = MemorySpans::from(remote.part(from, len));
     let moved = if is_read { read(pid, &local, &remote) } else { write(pid, &local, &remote) };
-    moved.then_some((len, len_bytes))
+    moved.then_some((len, len_bytes)).ok_or(FallbackReason::CopyFailed)
 }
 
 /// Returns the peer's memory that a request names. Checks nothing for zero bytes (IBTA 9.4.3).
-/// Returns `None` if access is denied.
+/// Fails if access is denied.
 #[inline(always)]
-fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Option<MemorySpan> {
+fn named_span(guard: &TablesGuard, last: &mut CachedMkey, to: &Connection, record: &PostRecord, len_bytes: u64) -> Direct<MemorySpan> {
     let is_read = record.opcode == opcode::RDMA_READ;
     let right = if is_read { IBV_ACCESS_REMOTE_READ } else { IBV_ACCESS_REMOTE_WRITE };
     let is_refused = is_read && to.own.max_reads.load(Ordering::Relaxed) == 0;
     if is_refused || to.peer.access.load(Ordering::Relaxed) & right == 0 {
-        return None;
+        return Err(FallbackReason::AccessRefused);
     }
     match len_bytes {
-        0 => Some(MemorySpan::EMPTY),
-        _ => guard.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right),
+        0 => Ok(MemorySpan::EMPTY),
+        _ => guard.translate(last, to.keeper, record.rkey, (record.remote_address, len_bytes), right).ok_or(FallbackReason::KeyRefused),
     }
 }
 
@@ -342,16 +370,17 @@ fn only_span(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &D
     }
 }
 
-/// Adds the spans of a request's data in this process. Returns `None` if access is denied.
+/// Adds the spans of a request's data in this process. Fails if access is denied.
 #[inline(always)]
-fn local_spans(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Option<()> {
+fn local_spans(guard: &TablesGuard, last: &mut CachedMkey, own: &QpEntry, data: &Data<'_>, is_written: bool, found: &mut MemorySpans) -> Direct<()> {
+    let mut add = |span| found.push(span).ok_or(FallbackReason::TooManySpans);
     match *data {
-        Data::Copied(bytes) => found.push(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
-        Data::Here(list) => list.iter().try_for_each(|entry| found.push(span_here(entry.addr, u64::from(entry.length)))),
+        Data::Copied(bytes) => add(span_here(bytes.as_ptr() as u64, bytes.len() as u64)),
+        Data::Here(list) => list.iter().try_for_each(|entry| add(span_here(entry.addr, u64::from(entry.length)))),
         Data::Registered(list) => {
             let right = if is_written { IBV_ACCESS_LOCAL_WRITE } else { 0 };
             let mut translate = |entry: &ibv_sge| guard.translate(last, own, entry.lkey, (entry.addr, u64::from(entry.length)), right);
-            list.iter().try_for_each(|entry| found.push(translate(entry)?))
+            list.iter().try_for_each(|entry| add(translate(entry).ok_or(FallbackReason::KeyRefused)?))
         }
     }
 }

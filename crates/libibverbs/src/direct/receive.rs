@@ -1,9 +1,11 @@
 //! Posts of receive requests to a queue that peers consume themselves.
 
+use super::{Direct, count_fallback};
 use crate::spin_lock::{Held, SpinLock};
 use softband_client::direct::ReceiveQueue;
 use softband_client::direct::{TablesGuard, guard_tables};
 use softband_ipc::post::{PostRecord, PostSge};
+use softband_shm_transport::fallback::FallbackReason;
 use softband_shm_transport::receive_queue::Posted;
 use softband_shm_transport::tables::QpEntry;
 use std::sync::atomic::Ordering;
@@ -68,25 +70,31 @@ impl Known {
 }
 
 impl Posting<'_> {
-    /// Posts a request to the queue, or to the engine if the engine owns the queue at present.
-    /// Returns false if this queue never changes its owner.
+    /// Posts a request to the queue, or to the engine if the engine owns the queue at present. Fails
+    /// if this queue never changes its owner.
     #[inline(always)]
-    pub(crate) fn post(&mut self, list: &[PostSge], wr_id: u64, record: impl Fn() -> PostRecord) -> bool {
-        let Some(index) = self.of.entry.checked_sub(1) else { return false };
+    pub(crate) fn post(&mut self, list: &[PostSge], wr_id: u64, record: impl Fn() -> PostRecord) -> Direct<()> {
+        let Some(index) = self.of.entry.checked_sub(1) else { return Err(FallbackReason::NotPublished) };
         loop {
-            let Some(guard) = self.guard.take().or_else(guard_tables) else { return false };
-            let Some(own) = guard.queue_pair(index, self.of.name) else { return false };
+            let guard = self.guard.take().or_else(guard_tables).ok_or(FallbackReason::NotPublished)?;
+            let own = guard.queue_pair(index, self.of.name).ok_or(FallbackReason::NotPublished)?;
             self.known.look_at(own);
-            let Some(queue) = &self.known.queue else { return false };
+            let queue = self.known.queue.as_ref().ok_or(FallbackReason::QueueNotMapped)?;
             let is_posted = match queue.post(&guard, wr_id, list) {
                 Posted::Here => true,
                 // Still under the guard: the queue must not change its owner before the engine can
                 // find the request.
-                Posted::ForEngine => softband_client::post::try_post(record(), list),
+                Posted::ForEngine => {
+                    let is_posted = softband_client::post::try_post(record(), list);
+                    if is_posted {
+                        count_fallback(FallbackReason::QueueTakenOver);
+                    }
+                    is_posted
+                }
                 Posted::Later => false,
             };
             if is_posted {
-                return true;
+                return Ok(());
             }
             drop(guard);
             std::thread::yield_now();

@@ -2,7 +2,7 @@
 //! and moves the data. Then it adds the completion to the ring of the peer's CQ.
 
 use super::waiting::{Outcome, PATIENCE, Step};
-use super::{MkeyCache, PeerQueues, Sending, is_reliable, local_spans, named_span, only_span, tell};
+use super::{Direct, MkeyCache, PeerQueues, Sending, is_reliable, local_spans, named_span, only_span, tell};
 use crate::post::Data;
 use crate::qp::QpInner;
 use softband_abi::verbs::*;
@@ -11,6 +11,7 @@ use softband_client::direct::{TablesGuard, guard_tables};
 use softband_ipc::post::{PostRecord, PostSge, kind, opcode, send_flags};
 use softband_ipc::ring::flags;
 use softband_shm_transport::connection::Connection;
+use softband_shm_transport::fallback::FallbackReason;
 use softband_shm_transport::memory_spans::{MemorySpans, copy_one, write};
 use softband_shm_transport::mkey_cache::CachedMkey;
 use softband_shm_transport::queues::{Parties, RemoteCqe};
@@ -22,17 +23,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// transfers before it withdraws an entry.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Sends a message. Returns its length in bytes, or `None` if the engine must handle it.
+/// Sends a message. Returns its length in bytes, or the reason why the engine must handle it.
 #[inline(always)]
 pub(super) fn deliver(
     at: (&QpInner, u32),
     (sending, guard): (&mut Sending, Option<TablesGuard>),
     record: &PostRecord,
     data: &Data<'_>,
-) -> Option<u64> {
+) -> Direct<u64> {
     let guard = match guard {
         Some(guard) => guard,
-        None => guard_tables()?,
+        None => guard_tables().ok_or(FallbackReason::NotPublished)?,
     };
     let mut last = step(guard, at, sending, record, data, false)?;
     if !last.is_done() {
@@ -41,28 +42,28 @@ pub(super) fn deliver(
     if last.outcome == Outcome::DoneWithEvent {
         tell(kind::NOTIFY_PEER, record);
     }
-    Some(last.bytes)
+    Ok(last.bytes)
 }
 
 #[cold]
-fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Option<Step> {
-    PATIENCE.try_again(last, |is_waiting| step(guard_tables()?, at, sending, record, data, is_waiting))
+fn try_again(last: Step, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>) -> Direct<Step> {
+    PATIENCE.try_again(last, |is_waiting| step(guard_tables().ok_or(FallbackReason::NotPublished)?, at, sending, record, data, is_waiting))
 }
 
-/// Tries once to send a message. Returns `None` in unusual cases, which the engine handles.
+/// Tries once to send a message. Fails in unusual cases, which the engine handles.
 #[inline(always)]
-fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Option<Step> {
+fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: &PostRecord, data: &Data<'_>, is_waiting: bool) -> Direct<Step> {
     let guard = &guard;
     let (connection, queues, mkeys) = sending.connect(guard, at)?;
     let queues = match queues {
         Some(queues) => queues,
-        unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper)?),
+        unknown => unknown.insert(PeerQueues::of(connection.source, connection.keeper).ok_or(FallbackReason::QueueNotMapped)?),
     };
     queues.remote_cqe_ring.will_put();
     let mode = queues.receives.mode();
     match mode.is_shared() {
-        None => return Some(Step::LATER),
-        Some(false) => return None,
+        None => return Ok(Step::MOVING),
+        Some(false) => return Err(FallbackReason::QueueTakenOver),
         Some(true) => {}
     }
     let message = Message { guard, sender: at.0, connection, queues, mode, record, data };
@@ -71,7 +72,7 @@ fn step(guard: TablesGuard, at: (&QpInner, u32), sending: &mut Sending, record: 
     }
     match queues.receives.try_lock_consumer(is_waiting) {
         Some(lock) => message.deliver_locked(mkeys, &lock),
-        None => Some(Step::BUSY),
+        None => Ok(Step::BUSY),
     }
 }
 
@@ -133,35 +134,35 @@ struct Message<'a> {
 
 impl Message<'_> {
     #[inline(never)]
-    fn deliver_locked(&self, mkeys: &mut MkeyCache, lock: &RqConsumerLock<'_>) -> Option<Step> {
+    fn deliver_locked(&self, mkeys: &mut MkeyCache, lock: &RqConsumerLock<'_>) -> Direct<Step> {
         self.deliver(mkeys, lock)
     }
 
     #[inline(always)]
-    fn deliver(&self, mkeys: &mut MkeyCache, consumer: &impl Consumer) -> Option<Step> {
+    fn deliver(&self, mkeys: &mut MkeyCache, consumer: &impl Consumer) -> Direct<Step> {
         let Self { guard, connection, record, .. } = *self;
         let PeerQueues { receives, remote_cqe_ring } = self.queues;
         let Some(request) = receives.front(self.mode) else {
             let may_wait = is_reliable(self.sender) && connection.own.rnr_retry.load(Ordering::Relaxed) != 0;
-            return may_wait.then_some(Step::LATER);
+            return may_wait.then_some(Step::NO_REQUEST).ok_or(FallbackReason::NoReceiveRequest);
         };
         let wr_id = request.wr_id;
         let len_bytes = match self.move_one(mkeys, &request, consumer) {
             Some(len_bytes) => len_bytes,
             None => self.move_any(mkeys, request, consumer)?,
         };
-        let room = remote_cqe_ring.reserve(connection.is_sole_producer)?;
+        let room = remote_cqe_ring.reserve(connection.is_sole_producer).ok_or(FallbackReason::RingFull)?;
         // Check again: this thread may have stopped for so long that the engine continued without
         // it.
         if receives.mode() != self.mode || !connection.is_still_valid(guard) {
-            return Some(Step::LATER);
+            return Ok(Step::LATER);
         }
         room.write(remote_cqe((connection.peer, connection.parties), record, wr_id, len_bytes, receives.since_ps()));
         if !consumer.take_front() {
-            return Some(Step::LATER);
+            return Ok(Step::LATER);
         }
         room.publish(); // at once: a process that ends in between takes the request with it
-        Some(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
+        Ok(Step::done(len_bytes, remote_cqe_ring.raises_event(record.flags & send_flags::SOLICITED != 0) | consumer.reaches_limit()))
     }
 
     /// Moves a message with one local and one remote span, the common case. Returns `None` for
@@ -180,24 +181,27 @@ impl Message<'_> {
         (may_move && copy_one(&from, &place)).then_some(from.len_bytes)
     }
 
-    /// Moves any message. Returns `None` if the engine must handle it.
+    /// Moves any message. Fails if the engine must handle it.
     #[inline(never)]
-    fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, consumer: &impl Consumer) -> Option<u64> {
+    fn move_any(&self, mkeys: &mut MkeyCache, request: Front<'_>, consumer: &impl Consumer) -> Direct<u64> {
         let (guard, to) = (self.guard, self.connection);
         let mut local = MemorySpans::default();
         local_spans(guard, &mut mkeys.local, to.own, self.data, false, &mut local)?;
         let len_bytes = local.len_bytes();
         if len_bytes > BYTES_MAX {
-            return None;
+            return Err(FallbackReason::TooLong);
         }
         let mut remote = MemorySpans::default();
         if self.record.opcode == opcode::RDMA_WRITE_WITH_IMM {
-            remote.push(named_span(guard, &mut mkeys.remote, to, self.record, len_bytes)?)?;
+            remote.push(named_span(guard, &mut mkeys.remote, to, self.record, len_bytes)?).ok_or(FallbackReason::TooManySpans)?;
         } else {
-            places_of_request(guard, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote)?;
+            places_of_request(guard, (to.source, &mut mkeys.remote), request, (0, len_bytes), &mut remote).ok_or(FallbackReason::ReceiveTooShort)?;
         }
-        let is_moved = consumer.is_valid() && (len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote));
-        is_moved.then_some(len_bytes)
+        if !consumer.is_valid() {
+            return Err(FallbackReason::QueueTakenOver);
+        }
+        let is_moved = len_bytes == 0 || write(to.keeper.pid.load(Ordering::Relaxed), &local, &remote);
+        is_moved.then_some(len_bytes).ok_or(FallbackReason::CopyFailed)
     }
 }
 

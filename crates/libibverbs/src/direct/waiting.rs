@@ -1,6 +1,8 @@
 //! Waits of a poster in `ibv_post_send` until it can execute a request itself.
 
+use super::Direct;
 use softband_client::now_ps;
+use softband_shm_transport::fallback::FallbackReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Polls before it yields the processor.
@@ -34,13 +36,28 @@ pub(super) enum Outcome {
     Done,
     /// Done, and the receiver's CQ or its SRQ raises an event.
     DoneWithEvent,
-    /// No receive request is present, the queue changes its owner, or a change interrupted the
-    /// attempt.
+    /// A change interrupted the attempt.
     Later,
+    /// The queue changes its owner.
+    Moving,
+    /// No receive request is present.
+    NoRequest,
     /// Another consumer holds the queue.
     Busy,
     /// No receive request is present for a datagram.
     Empty,
+}
+
+impl Outcome {
+    /// Returns the reason why a poster stops to wait after this outcome.
+    fn reason(self) -> FallbackReason {
+        match self {
+            Self::Busy => FallbackReason::QueueBusy,
+            Self::Moving => FallbackReason::QueueTakenOver,
+            Self::NoRequest | Self::Empty => FallbackReason::NoReceiveRequest,
+            Self::Later | Self::Done | Self::DoneWithEvent => FallbackReason::Interrupted,
+        }
+    }
 }
 
 /// An outcome with the number of bytes moved. It fits into registers. A read from memory would wait
@@ -53,6 +70,8 @@ pub(super) struct Step {
 
 impl Step {
     pub(super) const LATER: Self = Self { outcome: Outcome::Later, bytes: 0 };
+    pub(super) const MOVING: Self = Self { outcome: Outcome::Moving, bytes: 0 };
+    pub(super) const NO_REQUEST: Self = Self { outcome: Outcome::NoRequest, bytes: 0 };
     pub(super) const BUSY: Self = Self { outcome: Outcome::Busy, bytes: 0 };
     pub(super) const EMPTY: Self = Self { outcome: Outcome::Empty, bytes: 0 };
 
@@ -109,10 +128,10 @@ impl Patience {
         Self { short_until_ps: AtomicU64::new(0), crowded_until_ps: AtomicU64::new(0) }
     }
 
-    /// Repeats an attempt after its first `step` until it is done. Returns `None` on timeout, or if
-    /// the engine must handle the request.
+    /// Repeats an attempt after its first `step` until it is done. Fails on timeout, or if the
+    /// engine must handle the request.
     #[inline(never)] // most are done at once
-    pub(super) fn try_again(&self, mut step: Step, mut attempt: impl FnMut(bool) -> Option<Step>) -> Option<Step> {
+    pub(super) fn try_again(&self, mut step: Step, mut attempt: impl FnMut(bool) -> Direct<Step>) -> Direct<Step> {
         let mut wait = None;
         let mut looks = 0;
         while !step.is_done() {
@@ -120,11 +139,11 @@ impl Patience {
             if looks < POLLS {
                 (0..PAUSES).for_each(|_| std::hint::spin_loop());
             } else if !self.goes_on(wait.get_or_insert_with(Wait::begin), step.outcome) {
-                return None;
+                return Err(step.outcome.reason());
             }
             step = attempt(looks >= POLLS)?;
         }
-        Some(step)
+        Ok(step)
     }
 
     #[cold]
@@ -191,9 +210,10 @@ mod tests {
         let mut left = 3;
         let done = Patience::new().try_again(Step::LATER, |_| {
             left -= 1;
-            Some(if left == 0 { Step::done(5, true) } else { Step::LATER })
+            Ok(if left == 0 { Step::done(5, true) } else { Step::LATER })
         });
-        assert_eq!((done, left), (Some(Step { outcome: Outcome::DoneWithEvent, bytes: 5 }), 0));
-        assert_eq!(Patience::new().try_again(Step::BUSY, |_| None), None);
+        assert_eq!((done, left), (Ok(Step { outcome: Outcome::DoneWithEvent, bytes: 5 }), 0));
+        let refused = Err(FallbackReason::QueueTakenOver);
+        assert_eq!(Patience::new().try_again(Step::BUSY, |_| refused), refused);
     }
 }
