@@ -3,7 +3,11 @@
  * Random work on queue pairs of all kinds against a model of both sides' memory and completions: data_path SEED ROUNDS [HOST].
  * Both sides (the one with HOST connects to the other) draw the same numbers, so each knows what the other does and what must come of
  * it: every completion with all that it says, and every byte of memory. A round is a batch of requests on each queue pair, one way or
- * both; at most one of them fails, and what comes after it is flushed. Then queue pairs are reset, or made anew, and connected again. */
+ * both; at most one of them fails, and what comes after it is flushed. Then queue pairs are reset, or made anew, and connected again.
+ *
+ * With DATA_PATH_TRACE=FILE in the environment, each side writes FILE.0 or FILE.1: a line for each completion, with all that the
+ * specification defines of it and a digest of its data, and one for the memory of each queue pair at the end. Lines of one queue pair
+ * and direction keep their order, so runs can be compared after a stable sort. */
 #include "data_path.h"
 
 struct side s;
@@ -18,6 +22,7 @@ static struct ibv_mr *good, *poor;
 static struct ibv_srq *srq;
 static struct ibv_cq *cqs[4];
 static struct ibv_comp_channel *channel;
+static FILE *trace;
 
 static const struct kind kinds[PAIRS] = {
 	{IBV_QPT_RC, 0, 0, 0}, {IBV_QPT_RC, 1, 0, 0}, {IBV_QPT_RC, 2, 0, 0}, {IBV_QPT_UC, 0, 0, 0}, {IBV_QPT_UC, 1, 0, 0},
@@ -162,6 +167,40 @@ static void post_batch(int q) {
 	}
 }
 
+/* The trace. */
+
+static uint64_t digest_of(const uint8_t *bytes, uint32_t count, uint64_t digest) {
+	for (uint32_t i = 0; i < count; i++) digest = (digest ^ bytes[i]) * 0x100000001b3u;
+	return digest;
+}
+
+/* Bytes that the specification leaves open: equal in all runs from now on. */
+static void forget(uint32_t place, uint32_t count) {
+	memset(arena + place, 0, count);
+	memset(model[me] + place, 0, count);
+}
+
+/* Which request of a shared queue a message takes depends on the order of messages, so it is not compared. */
+static void trace_completion(int q, const struct ibv_wc *wc, int is_receive, uint64_t digest) {
+	if (!trace) return;
+	int is_shared = is_receive && pairs[q].kind->has_srq;
+	fprintf(trace, "%d %s round %llu wr_id %llx: %s", q, is_receive ? "receive" : "send", (unsigned long long)done_rounds,
+		is_shared ? 0ull : (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
+	if (wc->status == IBV_WC_SUCCESS) {
+		fprintf(trace, ", opcode %d, flags %x", wc->opcode, wc->wc_flags);
+		if (is_receive || wc->opcode == IBV_WC_RDMA_READ || wc->opcode == IBV_WC_COMP_SWAP || wc->opcode == IBV_WC_FETCH_ADD) fprintf(trace, ", %u bytes", wc->byte_len);
+		if (wc->wc_flags & IBV_WC_WITH_IMM) fprintf(trace, ", immediate %x", ntohl(wc->imm_data));
+		if (is_receive) fprintf(trace, ", data %llx", (unsigned long long)digest);
+		if (is_receive && pairs[q].kind->type == IBV_QPT_UD) fprintf(trace, ", from %s", wc->src_qp == pairs[q].peer_qpn ? "the peer" : "another");
+	}
+	fprintf(trace, "\n");
+}
+
+static void trace_memory(void) {
+	for (int q = 0; trace && q < PAIRS; q++)
+		fprintf(trace, "%d memory %llx\n", q, (unsigned long long)digest_of(arena + q * PAIR_BYTES, PAIR_BYTES, 0xcbf29ce484222325u));
+}
+
 /* Completions. */
 
 static void sent(struct pair *p, const struct ibv_wc *wc) {
@@ -180,7 +219,8 @@ static void sent(struct pair *p, const struct ibv_wc *wc) {
 	if (r->opcode >= IBV_WR_RDMA_READ) CHECK(wc->byte_len == r->len);
 }
 
-static void received(struct pair *p, const struct ibv_wc *wc) {
+/* Returns a digest of the data that came. */
+static uint64_t received(struct pair *p, const struct ibv_wc *wc) {
 	struct half *h = &p->halves[!me];
 	struct expected_receive *e;
 	if (h->heard == h->announced) FAIL("a receive of %llx that nothing was sent for", (unsigned long long)wc->wr_id);
@@ -195,18 +235,24 @@ static void received(struct pair *p, const struct ibv_wc *wc) {
 	}
 	if (wc->wr_id != e->wr_id || wc->status != a->status)
 		FAIL("receive %llx ends with %s; %llx should, with %s", (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status), (unsigned long long)e->wr_id, ibv_wc_status_str(a->status));
-	if (a->status == IBV_WC_LOC_LEN_ERR) memcpy(model[me] + e->place, arena + e->place, SLOT_BYTES); /* some of it may have come */
-	if (a->status) return;
+	if (a->status == IBV_WC_LOC_LEN_ERR) forget(e->place, SLOT_BYTES); /* some of it may have come */
+	if (a->status) return 0;
 	int is_datagram = p->kind->type == IBV_QPT_UD;
 	CHECK(wc->opcode == (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV));
 	CHECK(wc->byte_len == a->len + (is_datagram ? GRH_BYTES : 0));
 	CHECK(wc->wc_flags == (a->opcode != IBV_WR_SEND ? IBV_WC_WITH_IMM : 0));
 	if (a->opcode != IBV_WR_SEND) CHECK(ntohl(wc->imm_data) == a->imm);
 	if (is_datagram) CHECK(wc->src_qp == p->peer_qpn);
-	if (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return;
-	if (is_datagram) memcpy(model[me] + e->place, arena + e->place, GRH_BYTES); /* without a GRH these are undefined */
+	if (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return 0;
+	if (is_datagram) forget(e->place, GRH_BYTES); /* without a GRH these are undefined */
+	uint64_t digest = 0xcbf29ce484222325u;
 	uint32_t at = is_datagram ? GRH_BYTES : 0;
-	for (uint32_t i = 0; i < a->len; i++, at++) model[me][e->place + (at < e->lens[0] ? at : SLOT_BYTES / 2 + at - e->lens[0])] = a->bytes[i];
+	for (uint32_t i = 0; i < a->len; i++, at++) {
+		uint32_t place = e->place + (at < e->lens[0] ? at : SLOT_BYTES / 2 + at - e->lens[0]);
+		model[me][place] = a->bytes[i];
+		digest = digest_of(&arena[place], 1, digest);
+	}
+	return digest;
 }
 
 static int poll_one(struct ibv_cq *cq) {
@@ -220,8 +266,10 @@ static int poll_one(struct ibv_cq *cq) {
 		int is_receive = wc[i].wr_id >> 63;
 		looked_at = q;
 		CHECK(cq == cqs[pairs[q].own_cqs[is_receive]]);
-		if (is_receive) received(&pairs[q], &wc[i]);
+		uint64_t digest = 0;
+		if (is_receive) digest = received(&pairs[q], &wc[i]);
 		else sent(&pairs[q], &wc[i]);
+		trace_completion(q, &wc[i], is_receive, digest);
 		completions++;
 		failures += wc[i].status != IBV_WC_SUCCESS;
 		looked_at = -1;
@@ -351,6 +399,12 @@ int main(int count, char **words) {
 	rounds = strtoull(words[2], NULL, 0);
 	me = count > 3;
 	apart = ~seed + me;
+	const char *path = getenv("DATA_PATH_TRACE");
+	char name[4096];
+	if (path) {
+		snprintf(name, sizeof name, "%s.%d", path, me);
+		CHECK((trace = fopen(name, "w")) != NULL);
+	}
 	atexit(tell);
 	open_side(words[3]);
 	for (uint32_t i = 0; i < ARENA; i++) model[0][i] = model[1][i] = (uint8_t)(i * 7 + i / 251);
@@ -366,6 +420,8 @@ int main(int count, char **words) {
 	}
 	for (; done_rounds < rounds; done_rounds++) round_of_work();
 	meet(&s, 9);
+	trace_memory();
+	if (trace) CHECK(fclose(trace) == 0);
 	is_over = 1;
 	printf("data_path: seed %llu, %llu rounds, %llu completions (%llu failed), all as the model says\n", (unsigned long long)seed, (unsigned long long)rounds,
 	       (unsigned long long)completions, (unsigned long long)failures);

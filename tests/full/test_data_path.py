@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import differential
+
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 PROGRAMS = ROOT / "conformance" / "c"
 ROUNDS = 2000
@@ -36,3 +40,8 @@ def test_random_work_completes_and_changes_memory_as_the_model_says(program: Pat
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, f"SOFTBAND_DATA_PATH_SEED={seed}\n{done.stdout}\n{done.stderr}"
     assert done.stdout.count("all as the model says") == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_direct_path_and_the_engine_complete_a_random_plan_alike(program: Path, tmp_path: Path, seed: int) -> None:
+    differential.compare(SOFTBAND, program, tmp_path, seed, rounds=400)
