@@ -415,8 +415,8 @@ impl DataPlane<'_> {
     }
 
     /// Returns the entry (plus one) of the peer of `qp`. Returns 0 unless the peer is ready to
-    /// receive and `qp` to send, and [`PEER_BEHIND_FAULTS`] if only faults forbid the link. All facts that packets are checked for must fit: connection,
-    /// sequence numbers, partitions, packet sizes.
+    /// receive and `qp` to send, and [`PEER_BEHIND_FAULTS`] if only faults forbid the link. All facts
+    /// that packets are checked for must fit: connection, sequence numbers, partitions, packet sizes.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
         let Some(to) = named_peer(self.world, name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
