@@ -10,11 +10,11 @@
 //! rustix.
 //!
 //! **Safety.** The exported functions are C functions. Their callers must pass the arguments that
-//! the manual pages require, and every dereference of an argument below relies on that. A block
-//! that relies on anything else states it.
+//! the manual pages require. [`clib::args`] and [`clib::buffers`] state that contract in types, so a
+//! function that takes them is safe. A function that takes a pointer and a length apart, a stream,
+//! a timer or a thread is `unsafe`, and its documentation states the contract.
 
 #![allow(clippy::disallowed_methods)] // program side: the bans of the model do not apply here
-#![allow(clippy::missing_safety_doc, unsafe_op_in_unsafe_fn)] // see "Safety" above
 #![allow(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[macro_use]

@@ -3,6 +3,8 @@
 #[macro_use]
 pub mod real;
 
+pub mod args;
+pub mod buffers;
 pub mod missing;
 pub mod raw;
 pub mod symbols;

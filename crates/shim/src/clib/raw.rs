@@ -2,10 +2,11 @@
 //! of OpenMP and C++). Calls about time, processes and randomness go to the functions of their
 //! names. All others pass through.
 
+use crate::clib::args::{In, Out, Text, Texts};
 use crate::clib::real;
 use crate::fd::descriptors::{close, close_range};
 use crate::fd::random::getrandom;
-use crate::process::exec::{Strings, execve, execveat};
+use crate::process::exec::{execve, execveat};
 use crate::process::pid::{gettid, kill, own_number, system_thread, tgkill};
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
 use crate::spin;
@@ -20,6 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Takes six arguments without variadic parameters. They travel in the same places whether present
 /// or not (System V ABI).
+///
+/// # Safety
+/// The arguments are those of the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     match number {
@@ -27,41 +31,86 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_close_range => return close_range(a as c_uint, b as c_uint, c as c_int).into(),
         libc::SYS_close => return close(a as c_int).into(),
         // The new image needs a ticket and the machine's own time-stamp counter.
-        libc::SYS_execve => return execve(a as *const c_char, b as Strings, c as Strings).into(),
-        libc::SYS_execveat => return execveat(a as c_int, b as *const c_char, c as Strings, d as Strings, e as c_int).into(),
+        // SAFETY: `execve` takes a path and two lists of strings.
+        libc::SYS_execve => return unsafe { execve(text(a), texts(b), texts(c)).into() },
+        // SAFETY: `execveat` takes the path second and the lists behind it.
+        libc::SYS_execveat => return unsafe { execveat(a as c_int, text(b), texts(c), texts(d), e as c_int).into() },
         _ => {}
     }
     // A thread that waits for the token may call this in a signal handler or in our own code.
     if !active() || is_parked() || is_away() {
-        return real::syscall(number, a, b, c, d, e, f);
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::syscall(number, a, b, c, d, e, f) };
     }
-    match number {
-        libc::SYS_futex => {
-            if let Some(result) = futex(a as *const AtomicU32, b as c_int, c as u32, d) {
-                return result;
-            }
-        }
-        libc::SYS_nanosleep => return nanosleep(a as *const timespec, b as *mut timespec).into(),
-        libc::SYS_clock_nanosleep => {
-            return match clock_nanosleep(a as clockid_t, b as c_int, c as *const timespec, d as *mut timespec) {
-                0 => 0,
-                error => fail(error),
-            };
-        }
-        libc::SYS_clock_gettime => return clock_gettime(a as clockid_t, b as *mut timespec).into(),
-        libc::SYS_gettimeofday => return gettimeofday(a as *mut libc::timeval, b as *mut libc::timezone).into(),
-        libc::SYS_sched_yield => return sched_yield().into(),
-        libc::SYS_getpid => return own_number().into(),
-        libc::SYS_gettid => return gettid().into(),
-        libc::SYS_tgkill => return tgkill(a as c_int, b as c_int, c as c_int).into(),
-        libc::SYS_tkill => return kernel!(libc::SYS_tkill, system_thread(a as c_int), b),
-        libc::SYS_kill => return kill(a as c_int, b as c_int).into(),
-        libc::SYS_getrandom => return getrandom(a as *mut libc::c_void, b as usize, c as c_uint) as c_long,
-        _ => {}
+    // SAFETY: each argument goes where the kernel would take it.
+    if let Some(result) = unsafe { in_simulated_time(number, a, b, c, d) } {
+        return result;
     }
     spin::before_native();
     let a = if names_thread(number) { system_thread(a as c_int).into() } else { a };
-    real::syscall(number, a, b, c, d, e, f)
+    // SAFETY: a thread's real number stands for the program's; the other arguments are as given.
+    unsafe { real::syscall(number, a, b, c, d, e, f) }
+}
+
+/// Answers the calls about time, processes and randomness. Returns `None` for a call left to the
+/// kernel.
+///
+/// # Safety
+/// The arguments are the first four of the system call.
+unsafe fn in_simulated_time(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) -> Option<c_long> {
+    Some(match number {
+        // SAFETY: the first argument of a futex call is a word, the fourth its time limit.
+        libc::SYS_futex => return unsafe { futex(a as *const AtomicU32, b as c_int, c as u32, d) },
+        // SAFETY: `nanosleep` takes a duration, and room for the rest.
+        libc::SYS_nanosleep => unsafe { nanosleep(time(a), room(b)).into() },
+        // SAFETY: the third argument is a time, the fourth room for the rest.
+        libc::SYS_clock_nanosleep => match unsafe { clock_nanosleep(a as clockid_t, b as c_int, time(c), room(d)) } {
+            0 => 0,
+            error => fail(error),
+        },
+        // SAFETY: the second argument is room for a time.
+        libc::SYS_clock_gettime => unsafe { clock_gettime(a as clockid_t, room(b)).into() },
+        // SAFETY: both arguments are room for a structure, or null.
+        libc::SYS_gettimeofday => unsafe { gettimeofday(room(a), room(b)).into() },
+        libc::SYS_sched_yield => sched_yield().into(),
+        libc::SYS_getpid => own_number().into(),
+        libc::SYS_gettid => gettid().into(),
+        libc::SYS_tgkill => tgkill(a as c_int, b as c_int, c as c_int).into(),
+        // SAFETY: the call takes a thread and a signal, both numbers.
+        libc::SYS_tkill => unsafe { kernel!(libc::SYS_tkill, system_thread(a as c_int), b) },
+        libc::SYS_kill => kill(a as c_int, b as c_int).into(),
+        // SAFETY: the first argument has room for the second's number of bytes.
+        libc::SYS_getrandom => unsafe { getrandom(a as *mut libc::c_void, b as usize, c as c_uint) as c_long },
+        _ => return None,
+    })
+}
+
+/// # Safety
+/// The argument is null or a C string that lives during the call.
+unsafe fn text<'a>(argument: c_long) -> Text<'a> {
+    // SAFETY: the argument is a C string.
+    unsafe { Text::from_raw(argument as *const c_char) }
+}
+
+/// # Safety
+/// The argument is null or a list of C strings that lives during the call.
+unsafe fn texts<'a>(argument: c_long) -> Texts<'a> {
+    // SAFETY: a null pointer ends the list.
+    unsafe { Texts::from_raw(argument as *const *const c_char) }
+}
+
+/// # Safety
+/// The argument is null or a time that lives during the call.
+unsafe fn time<'a>(argument: c_long) -> In<'a, timespec> {
+    // SAFETY: the argument is a `timespec`, if any.
+    unsafe { In::from_raw(argument as *const timespec) }
+}
+
+/// # Safety
+/// The argument is null or has room for a `T` during the call.
+unsafe fn room<'a, T: Copy>(argument: c_long) -> Out<'a, T> {
+    // SAFETY: the caller has room for this type.
+    unsafe { Out::from_raw(argument as *mut T) }
 }
 
 /// Returns whether the first argument of a call is a thread.
@@ -74,24 +123,32 @@ fn names_thread(number: c_long) -> bool {
 }
 
 /// Handles waits and wake-ups. Returns `None` for operations left to the kernel.
+///
+/// # Safety
+/// `word` lives during the call. For a wait, `timeout` is null or the address of a time.
 unsafe fn futex(word: *const AtomicU32, operation: c_int, value: u32, timeout: c_long) -> Option<c_long> {
     let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
-    let until = timeout as *const timespec;
+    // SAFETY: the match below calls this for waits alone.
+    let until = || unsafe { time(timeout) }.get();
     match operation & !flags {
         libc::FUTEX_WAIT => {
-            let deadline = if until.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*until)) };
-            Some(wait(&*word, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
+            let deadline = until().map_or(u64::MAX, |until| deadline_after(timespec_picos(&until)));
+            // SAFETY: the thread waits on the word, so the program keeps it.
+            Some(wait(unsafe { &*word }, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
         }
         libc::FUTEX_WAIT_BITSET => {
             let clock = if operation & libc::FUTEX_CLOCK_REALTIME == 0 { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME };
-            let deadline = if until.is_null() { u64::MAX } else { from_clock(clock, &*until) };
-            Some(wait(&*word, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
+            let deadline = until().map_or(u64::MAX, |until| from_clock(clock, &until));
+            // SAFETY: a word on which a thread waits outlives the wait.
+            Some(wait(unsafe { &*word }, operation & libc::FUTEX_PRIVATE_FLAG != 0, value, deadline))
         }
         // Too many of the threads that wait for certain bits may wake; they check again.
         libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET if doorbell::is_awaited(word as usize) => {
             let woken = keeping_errno(|| doorbell::wake(word as usize, value as usize)) as c_long;
             let left = c_long::from(value) - woken;
-            let natively = if left > 0 { kernel!(libc::SYS_futex, word, libc::FUTEX_WAKE | operation & libc::FUTEX_PRIVATE_FLAG, left) } else { 0 };
+            let wake = libc::FUTEX_WAKE | operation & libc::FUTEX_PRIVATE_FLAG;
+            // SAFETY: the kernel uses the word's address alone.
+            let natively = if left > 0 { unsafe { kernel!(libc::SYS_futex, word, wake, left) } } else { 0 };
             Some(woken + natively.max(0))
         }
         _ => None,

@@ -41,7 +41,7 @@ fn c_library() -> *const LinkMap {
     map.cast()
 }
 
-/// The tables of a loaded library.
+/// The tables of a library that stays loaded.
 struct Tables {
     base: usize,
     strings: *const c_char,
@@ -54,16 +54,22 @@ impl Tables {
     /// Returns the tables of a library.
     ///
     /// # Safety
-    /// `map` belongs to a loaded library.
+    /// `map` belongs to a library that stays loaded, and its tables follow the ABI.
     unsafe fn of(map: *const LinkMap) -> Self {
-        let base = (*map).base;
+        // SAFETY: the loader keeps the map as long as the library.
+        let (base, dynamic) = unsafe { ((*map).base, (*map).dynamic) };
         let value_of = |tag: i64| {
-            let mut entry = (*map).dynamic;
-            while (*entry)[0] != 0 && (*entry)[0] != tag {
-                entry = entry.add(1);
-            }
+            let mut entry = dynamic;
             // The loader turns values into addresses, unless the section is read-only.
-            let value = (*entry)[1] as usize;
+            let value = loop {
+                // SAFETY: an entry with tag 0 ends the section, and `entry` does not move beyond it.
+                let [found, value] = unsafe { entry.read() };
+                if found == 0 || found == tag {
+                    break value as usize;
+                }
+                // SAFETY: the entry is not the last.
+                entry = unsafe { entry.add(1) };
+            };
             if value != 0 && value < base { base + value } else { value }
         };
         Self {
@@ -75,22 +81,39 @@ impl Tables {
         }
     }
 
-    /// Finds a symbol in the hash table (bucket count, first symbol, filter words, shift; filter of
-    /// 64-bit words; buckets; chains). Returns null if it is missing.
-    unsafe fn find(&self, name: &CStr) -> *mut c_void {
-        let [buckets, first, filter_words, _] = *self.hash.cast::<[u32; 4]>();
-        let bucket = self.hash.add(4 + 2 * filter_words as usize);
-        let chain = bucket.add(buckets as usize);
+    /// Returns a word of the hash table: bucket count, first symbol, filter words, shift; filter of
+    /// 64-bit words; buckets; chains.
+    fn hash_word(&self, index: usize) -> u32 {
+        // SAFETY: `find` follows the counts that the table states itself.
+        unsafe { *self.hash.add(index) }
+    }
+
+    /// Returns a symbol of the hash table, or `None` for an older version of it.
+    fn symbol(&self, index: usize) -> Option<&libc::Elf64_Sym> {
+        // SAFETY: the hash table names only symbols that exist. A version for each follows the ABI.
+        let is_current = self.versions.is_null() || unsafe { *self.versions.add(index) } & HIDDEN == 0;
+        // SAFETY: the index comes from a bucket or its chain, which lie within the symbols.
+        is_current.then(|| unsafe { &*self.symbols.add(index) })
+    }
+
+    fn name(&self, symbol: &libc::Elf64_Sym) -> &CStr {
+        // SAFETY: a symbol's name is the offset of a string in the string table.
+        unsafe { CStr::from_ptr(self.strings.add(symbol.st_name as usize)) }
+    }
+
+    /// Finds a symbol. Returns null if it is missing.
+    fn find(&self, name: &CStr) -> *mut c_void {
+        let (buckets, first, filter_words) = (self.hash_word(0), self.hash_word(1), self.hash_word(2));
+        let bucket = 4 + 2 * filter_words as usize;
+        let chain = bucket + buckets as usize;
         let hash = name.to_bytes().iter().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
-        let mut index = *bucket.add((hash % buckets) as usize);
+        let mut index = self.hash_word(bucket + (hash % buckets) as usize);
         while index >= first {
-            let link = *chain.add((index - first) as usize);
-            let symbol = &*self.symbols.add(index as usize);
-            let is_current = self.versions.is_null() || *self.versions.add(index as usize) & HIDDEN == 0;
+            let link = self.hash_word(chain + (index - first) as usize);
             if (link ^ hash) >> 1 == 0
-                && is_current
+                && let Some(symbol) = self.symbol(index as usize)
                 && symbol.st_shndx != SHN_UNDEF
-                && CStr::from_ptr(self.strings.add(symbol.st_name as usize)) == name
+                && self.name(symbol) == name
             {
                 return self.address(symbol);
             }
@@ -102,10 +125,11 @@ impl Tables {
         std::ptr::null_mut()
     }
 
-    unsafe fn address(&self, symbol: &libc::Elf64_Sym) -> *mut c_void {
+    fn address(&self, symbol: &libc::Elf64_Sym) -> *mut c_void {
         let address = self.base + symbol.st_value as usize;
         if symbol.st_info & 0xf == STT_GNU_IFUNC {
-            let choose: extern "C" fn() -> *mut c_void = std::mem::transmute(address);
+            // SAFETY: the value of an indirect function is a function that returns the address.
+            let choose: extern "C" fn() -> *mut c_void = unsafe { std::mem::transmute(address) };
             return choose();
         }
         address as *mut c_void
@@ -114,15 +138,14 @@ impl Tables {
 
 /// Returns the C library's function with this name, or null if it has none.
 pub fn find(name: &CStr) -> *mut c_void {
+    let map = c_library();
+    if map.is_null() {
+        // SAFETY: the name is a string. RTLD_NEXT needs no library to be opened.
+        return unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    }
     // SAFETY: the C library stays loaded for the life of the process, and its tables follow the
     // ABI.
-    unsafe {
-        let map = c_library();
-        if map.is_null() {
-            return libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
-        }
-        Tables::of(map).find(name)
-    }
+    unsafe { Tables::of(map) }.find(name)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Descriptors: ownership by the engine, close, copy, and wait.
 
+use crate::clib::args::Out;
 use crate::clib::real;
+use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno};
 use crate::time::pace::{Patience, empty_poll};
 use libc::{c_int, c_uint, c_ulong, pollfd};
@@ -51,11 +53,15 @@ pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) ->
     wait_object(object, interest, deadline_ps)
 }
 
+/// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit.
+pub fn poll_natively(set: &mut [pollfd], millis: c_int) -> c_int {
+    // SAFETY: the pointer and the count are those of a slice.
+    unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) }
+}
+
 /// Returns whether the kernel has something for these events now.
 pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
-    let mut set = [pollfd { fd, events, revents: 0 }];
-    // SAFETY: one element, as the count states.
-    unsafe { real::poll(set.as_mut_ptr(), 1, 0) != 0 }
+    poll_natively(&mut [pollfd { fd, events, revents: 0 }], 0) != 0
 }
 
 /// Runs `call`, which may block in the kernel on `fd`. Data may come from another program of the
@@ -86,7 +92,7 @@ fn is_outside(fd: c_int) -> bool {
 
 /// Returns the file type (`S_IFMT`), or 0 for an unused number.
 pub fn kind_of(fd: c_int) -> libc::mode_t {
-    // SAFETY: the number is only queried.
+    // SAFETY: the number is not -1. `fstat` fails if it is unused.
     let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
     rustix::fs::fstat(borrowed).map_or(0, |stat| stat.st_mode & libc::S_IFMT)
 }
@@ -123,7 +129,7 @@ fn is_reserved(fd: c_int) -> bool {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub extern "C" fn close(fd: c_int) -> c_int {
     if is_reserved(fd) {
         return fail(libc::EBADF);
     }
@@ -132,7 +138,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOSE_RANGE_CLOEXEC: c_int = 4;
     if !crate::runtime::attach::attached() || flags & CLOSE_RANGE_CLOEXEC != 0 {
         return close_range_natively(first, last, flags);
@@ -154,22 +160,23 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     if start <= last { close_range_natively(start, last, flags) } else { 0 }
 }
 
-unsafe fn close_range_natively(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    kernel!(libc::SYS_close_range, first, last, flags) as c_int
+fn close_range_natively(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the call changes descriptors, and no memory.
+    unsafe { kernel!(libc::SYS_close_range, first, last, flags) as c_int }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub extern "C" fn closefrom(first: c_int) {
     close_range(first.max(0) as c_uint, c_uint::MAX, 0);
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub extern "C" fn dup(fd: c_int) -> c_int {
     also(fd, real::dup(fd))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+pub extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     if is_reserved(to) {
         return fail(libc::EBADF);
     }
@@ -181,7 +188,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+pub extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     if is_reserved(to) {
         return fail(libc::EBADF);
     }
@@ -193,20 +200,26 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
 
 /// Takes the third argument without variadic parameters. It travels in the same register whether it
 /// is a number, a pointer or absent (System V ABI).
+///
+/// # Safety
+/// The argument is what the command takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    // SAFETY: the argument is what `command` takes.
+    let original = |command, argument| unsafe { real::fcntl(fd, command, argument) };
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => also(fd, real::fcntl(fd, command, argument)),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => also(fd, original(command, argument)),
         libc::F_SETLKW | libc::F_OFD_SETLKW if active() => {
-            // Another program of the run may hold the lock: poll it in simulated time.
+            // Another program of the run may hold the lock: poll it in simulated time. The polling
+            // commands take the same structure.
             let once = if command == libc::F_SETLKW { libc::F_SETLK } else { libc::F_OFD_SETLK };
             let patience = Patience::of(reason::LOCK);
-            while real::fcntl(fd, once, argument) != 0 {
+            while original(once, argument) != 0 {
                 if !matches!(errno(), libc::EAGAIN | libc::EACCES) {
                     return -1;
                 }
                 if patience.is_over() {
-                    return crate::runtime::world::away(|| real::fcntl(fd, command, argument));
+                    return crate::runtime::world::away(|| original(command, argument));
                 }
                 if let Err(Errno(error)) = patience.step(u64::MAX) {
                     return fail(error);
@@ -214,23 +227,32 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
             }
             0
         }
-        libc::F_SETOWN => real::fcntl(fd, command, crate::process::pid::group_or_process(argument as libc::pid_t) as usize),
-        libc::F_GETOWN => crate::process::pid::known_number(real::fcntl(fd, command, argument)),
+        libc::F_SETOWN => original(command, group_or_process(argument as libc::pid_t) as usize),
+        libc::F_GETOWN => known_number(original(command, argument)),
         F_SETOWN_EX if argument != 0 => {
-            // Kind and number, four bytes each.
-            let [kind, pid] = *(argument as *const [c_int; 2]);
-            let owner = [kind, crate::process::pid::group_or_process(pid)];
-            real::fcntl(fd, command, owner.as_ptr() as usize)
+            // SAFETY: kind and number of the owner, four bytes each (fcntl(2)).
+            let [kind, pid] = unsafe { *(argument as *const [c_int; 2]) };
+            let owner = [kind, group_or_process(pid)];
+            original(command, owner.as_ptr() as usize)
         }
-        _ => real::fcntl(fd, command, argument),
+        _ => original(command, argument),
     }
 }
 
+/// Implements the name of `fcntl` for large files.
+///
+/// # Safety
+/// The argument is what the command takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-    fcntl(fd, command, argument)
+    // SAFETY: all files are large on this machine, so both names have one contract.
+    unsafe { fcntl(fd, command, argument) }
 }
 
+/// Implements `ioctl`, whose third argument is a number, a pointer or absent.
+///
+/// # Safety
+/// The argument is what the request takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     if request == libc::FIONREAD as c_ulong
@@ -238,8 +260,10 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     {
         let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
         let waiting = client::call_with_tail::<op::SocketReceive>(&peek, &[], &mut []).map_or(0, |(count, _)| count.count);
-        (argument as *mut c_int).write(waiting as c_int);
+        // SAFETY: FIONREAD takes the address of an `int`.
+        unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);
         return 0;
     }
-    real::ioctl(fd, request, argument)
+    // SAFETY: a driver gets the argument that the program has for it.
+    unsafe { real::ioctl(fd, request, argument) }
 }

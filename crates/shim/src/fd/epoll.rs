@@ -5,13 +5,16 @@
 //! for edges reads until nothing is left, so the result is the same. Interest in writing reports
 //! once, and again after a call found no room.
 
+use crate::clib::args::{In, slice_mut};
 use crate::clib::real;
+use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native};
 use crate::fd::poll::{millis_deadline, with_mask};
 use crate::runtime::world::{active, deadline_after, fail, timespec_picos};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use softband_client::{Errno, fds};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
+use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -158,11 +161,11 @@ pub fn found_full(fd: c_int) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+pub extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In<epoll_event>) -> c_int {
     if !active() {
         return real::epoll_ctl(epoll, operation, fd, event);
     }
-    let given = if event.is_null() { None } else { Some(event.read_unaligned()) };
+    let given = event.get();
     if let Some(entry) = fds::lookup(fd) {
         return match with_table(|table| table.control(epoll, operation, fd, Some(entry.object), given)) {
             Ok(()) => 0,
@@ -177,77 +180,107 @@ pub unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, ev
 }
 
 /// The kernel's side of a wait.
-struct Kernel {
+struct Kernel<'a> {
     epoll: c_int,
-    events: *mut epoll_event,
-    room: c_int,
+    room: &'a mut [MaybeUninit<epoll_event>],
     found: usize,
 }
 
-impl Native for Kernel {
+impl Native for Kernel<'_> {
     fn poll(&mut self) -> Result<usize, Errno> {
-        // SAFETY: the caller of epoll_wait gave room for `room` events.
-        let count = unsafe { real::epoll_wait(self.epoll, self.events, self.room, 0) };
+        // SAFETY: the pointer and the length are those of the slice.
+        let count = unsafe { real::epoll_wait(self.epoll, self.room.as_mut_ptr().cast(), self.room.len() as c_int, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(crate::runtime::world::errno()))?;
         Ok(self.found)
     }
     fn block(&mut self) {
-        let mut set = libc::pollfd { fd: self.epoll, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one element. This call only waits; the next poll takes the events.
-        unsafe { real::poll(&raw mut set, 1, -1) };
+        // This call only waits; the next poll takes the events.
+        poll_natively(&mut [libc::pollfd { fd: self.epoll, events: libc::POLLIN, revents: 0 }], -1);
     }
 }
 
-unsafe fn wait_for(epoll: c_int, events: *mut epoll_event, room: c_int, deadline: u64) -> c_int {
-    if room <= 0 {
+/// Returns the room of a caller. A count that is not positive means no room.
+///
+/// # Safety
+/// `events` has room for `room` events.
+unsafe fn room_of<'a>(events: *mut epoll_event, room: c_int) -> &'a mut [MaybeUninit<epoll_event>] {
+    // SAFETY: the caller's array has this many elements, which need not be initialised.
+    unsafe { slice_mut(events.cast(), usize::try_from(room).unwrap_or(0)) }
+}
+
+fn wait_for(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64) -> c_int {
+    if room.is_empty() {
         return fail(libc::EINVAL);
     }
     let items = with_table(|table| table.watched(epoll));
     let only_engine = !items.is_empty() && with_table(|table| table.items.iter().all(|item| item.epoll != epoll || item.object.is_some()));
     let mut entries: Vec<_> = items.iter().filter_map(|item| Some(interest::entry(item.object?, item.interest()))).collect();
-    let mut kernel = Kernel { epoll, events, room, found: 0 };
+    let mut kernel = Kernel { epoll, room, found: 0 };
     let native: Option<&mut dyn Native> = if only_engine { None } else { Some(&mut kernel) };
     if let Err(Errno(errno)) = interest::wait(&mut entries, native, deadline) {
         return fail(errno);
     }
     let mut count = kernel.found;
     for (item, entry) in items.iter().zip(&entries).filter(|(_, entry)| entry.ready != 0) {
-        if count >= room as usize {
+        if count >= kernel.room.len() {
             break;
         }
         let told = with_table(|table| table.position(epoll, item.fd).map(|index| table.items[index].tell(entry.ready)));
         if let Some(told) = told.filter(|told| *told != 0) {
-            events.add(count).write_unaligned(epoll_event { events: told, u64: item.data });
+            kernel.room[count].write(epoll_event { events: told, u64: item.data });
             count += 1;
         }
     }
     count as c_int
 }
 
+/// Implements `epoll_wait`.
+///
+/// # Safety
+/// `events` has room for `room` events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int) -> c_int {
     if !active() {
-        return real::epoll_wait(epoll, events, room, timeout);
+        // SAFETY: the kernel writes at most `room` events.
+        return unsafe { real::epoll_wait(epoll, events, room, timeout) };
     }
-    wait_for(epoll, events, room, millis_deadline(timeout))
+    // SAFETY: the caller lends the array until the call returns.
+    let room = unsafe { room_of(events, room) };
+    wait_for(epoll, room, millis_deadline(timeout))
 }
 
+/// Implements `epoll_pwait`.
+///
+/// # Safety
+/// `events` has room for `room` events.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+pub unsafe extern "C" fn epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: c_int, mask: In<sigset_t>) -> c_int {
     if !active() {
-        return real::epoll_pwait(epoll, events, room, timeout, mask);
+        // SAFETY: the C library passes the caller's room to the kernel, which respects its length.
+        return unsafe { real::epoll_pwait(epoll, events, room, timeout, mask) };
     }
-    with_mask(mask, || wait_for(epoll, events, room, millis_deadline(timeout)))
+    // SAFETY: signal handlers that run meanwhile leave the caller's array alone.
+    let room = unsafe { room_of(events, room) };
+    with_mask(mask, || wait_for(epoll, room, millis_deadline(timeout)))
 }
 
+/// Implements `epoll_pwait2`.
+///
+/// # Safety
+/// `events` has room for `room` events.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, timeout: In<timespec>, mask: In<sigset_t>) -> c_int {
     if !active() {
         const SIGSET_BYTES: usize = 8;
-        return kernel!(libc::SYS_epoll_pwait2, epoll, events, room, timeout, mask, SIGSET_BYTES) as c_int;
+        let (timeout, mask) = (timeout.address(), mask.address());
+        // SAFETY: the kernel writes at most `room` events, and reads a `timespec` and eight bytes
+        // of the mask unless they are null.
+        return unsafe { kernel!(libc::SYS_epoll_pwait2, epoll, events, room, timeout, mask, SIGSET_BYTES) as c_int };
     }
-    let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*timeout)) };
-    with_mask(mask, || wait_for(epoll, events, room, deadline))
+    let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
+    // SAFETY: the array belongs to this call, which ends before the caller reads it.
+    let room = unsafe { room_of(events, room) };
+    with_mask(mask, || wait_for(epoll, room, deadline))
 }
 
 #[cfg(test)]

@@ -3,14 +3,15 @@
 //! functions that take paths lead there. A path to the system's random numbers leads to a file of
 //! such numbers.
 
+use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::missing;
 use crate::clib::real;
 use crate::fd::random_files;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
-use libc::{DIR, FILE, c_char, c_int, c_uint, mode_t, size_t, ssize_t};
+use libc::{DIR, FILE, c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use rustix::fd::{AsRawFd, OwnedFd};
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
@@ -37,13 +38,17 @@ fn is_about_hcas(path: &[u8]) -> bool {
 }
 
 /// The replacement of `path`, and the owner of its text and file.
-struct Led {
-    path: *const c_char,
-    _held: Option<CString>,
+struct Led<'a> {
+    path: Text<'a>,
+    held: Option<CString>,
     file: Option<OwnedFd>,
 }
 
-impl Led {
+impl Led<'_> {
+    fn path(&self) -> Text<'_> {
+        self.held.as_deref().map_or(self.path, Text::of)
+    }
+
     /// Returns the flags for `open`. Our random files open through a link, which the program may
     /// not want to follow.
     fn flags(&self, flags: c_int) -> c_int {
@@ -52,30 +57,24 @@ impl Led {
 }
 
 /// Returns the replacement of `path`.
-///
-/// # Safety
-/// `path` is NULL or a C string.
-unsafe fn led(path: *const c_char) -> Led {
-    let held = if path.is_null() { None } else { inside(CStr::from_ptr(path).to_bytes()) };
-    Led { path: held.as_ref().map_or(path, |held| held.as_ptr()), _held: held, file: None }
+fn led(path: Text<'_>) -> Led<'_> {
+    Led { path, held: path.bytes().and_then(inside), file: None }
 }
 
 /// Returns the replacement of a path that the program opens or lists. Warns about interfaces that
 /// Softband lacks.
-unsafe fn led_to_look_into(path: *const c_char) -> Led {
-    if !path.is_null() {
-        missing::note(CStr::from_ptr(path).to_bytes());
+fn led_to_look_into(path: Text<'_>) -> Led<'_> {
+    if let Some(path) = path.bytes() {
+        missing::note(path);
     }
     led(path)
 }
 
 /// Returns the replacement of a path that the program opens. A file of random numbers starts with
 /// `blocks` blocks.
-unsafe fn led_to_open(path: *const c_char, blocks: usize) -> Led {
-    let file = if path.is_null() { None } else { random_files::instead_of(CStr::from_ptr(path).to_bytes(), blocks) };
-    let Some(file) = file else { return led_to_look_into(path) };
-    let held = random_files::path_of(file.as_raw_fd());
-    Led { path: held.as_ptr(), _held: Some(held), file: Some(file) }
+fn led_to_open(path: Text<'_>, blocks: usize) -> Led<'_> {
+    let Some(file) = path.bytes().and_then(|path| random_files::instead_of(path, blocks)) else { return led_to_look_into(path) };
+    Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
 }
 
 fn inside(path: &[u8]) -> Option<CString> {
@@ -114,11 +113,11 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
 
 /// Runs `open`. The open of a named pipe waits in the kernel for the other end. Both ends must wait
 /// at once, so neither may have the token.
-unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
+fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
     let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
-        let mut about: libc::stat = std::mem::zeroed();
+        let mut about = libc::stat::zeroed();
         let saved = errno();
-        let is_there = kernel!(libc::SYS_newfstatat, folder, led.path, &raw mut about, 0) == 0;
+        let is_there = native_status(folder, led, Out::of(&mut about), 0) == 0;
         set_errno(saved);
         is_there && about.st_mode & libc::S_IFMT == libc::S_IFIFO
     };
@@ -128,113 +127,129 @@ unsafe fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce()
 /// Implements `open`. The mode travels in the same register whether it is present or not (System V
 /// ABI); its relatives rely on that too.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub extern "C" fn open(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path, led.flags(flags), mode))
+    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub extern "C" fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path, led.flags(flags), mode))
+    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub extern "C" fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(folder, &led, flags, || real::openat(folder, led.path, led.flags(flags), mode))
+    opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub extern "C" fn openat64(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(folder, &led, flags, || real::openat64(folder, led.path, led.flags(flags), mode))
+    opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+pub extern "C" fn __open_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__open_2(led.path, led.flags(flags))
+    real::__open_2(led.path(), led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+pub extern "C" fn __open64_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__open64_2(led.path, led.flags(flags))
+    real::__open64_2(led.path(), led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+pub extern "C" fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__openat_2(folder, led.path, led.flags(flags))
+    real::__openat_2(folder, led.path(), led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+pub extern "C" fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__openat64_2(folder, led.path, led.flags(flags))
+    real::__openat64_2(folder, led.path(), led.flags(flags))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+pub extern "C" fn fopen(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
-    opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path, mode))
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
-    opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path, mode))
+    opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    real::opendir(led_to_look_into(path).path)
+pub extern "C" fn opendir(path: Text) -> *mut DIR {
+    real::opendir(led_to_look_into(path).path())
 }
 
+/// Implements `scandir`.
+///
+/// # Safety
+/// `list` has room for a pointer. `filter` and `order` are null or functions of entries.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scandir(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
-    real::scandir(led_to_look_into(path).path, list, filter, order)
+pub unsafe extern "C" fn scandir(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int {
+    // SAFETY: the program answers for its functions; the path is a string.
+    unsafe { real::scandir(led_to_look_into(path).path(), list, filter, order) }
 }
 
+/// Implements `scandir64`.
+///
+/// # Safety
+/// `list` has room for a pointer. `filter` and `order` are null or functions of entries.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scandir64(path: *const c_char, list: *mut libc::c_void, filter: *mut libc::c_void, order: *mut libc::c_void) -> c_int {
-    real::scandir(led_to_look_into(path).path, list, filter, order)
+pub unsafe extern "C" fn scandir64(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int {
+    // SAFETY: an entry of `scandir` is one of `scandir64` on this machine; the functions are the caller's.
+    unsafe { real::scandir(led_to_look_into(path).path(), list, filter, order) }
 }
 
 /// Uses the system call, whose structure equals the C library's on this machine. C libraries before
 /// 2.33 have no `stat` to call.
-unsafe fn status_of(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
-    kernel!(libc::SYS_newfstatat, folder, led(path).path, out, flags) as c_int
+fn native_status(folder: c_int, led: &Led, out: Out<libc::stat>, flags: c_int) -> c_int {
+    // SAFETY: the kernel reads a string and writes a `stat`, for which an `Out` has room. It
+    // refuses null.
+    unsafe { kernel!(libc::SYS_newfstatat, folder, led.path().as_ptr(), out.address(), flags) as c_int }
+}
+
+fn status_of(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
+    native_status(folder, &led(path), out, flags)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn stat(path: Text, out: Out<libc::stat>) -> c_int {
     status_of(libc::AT_FDCWD, path, out, 0)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn stat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn stat64(path: Text, out: Out<libc::stat>) -> c_int {
     status_of(libc::AT_FDCWD, path, out, 0)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn lstat(path: Text, out: Out<libc::stat>) -> c_int {
     status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lstat64(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn lstat64(path: Text, out: Out<libc::stat>) -> c_int {
     status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstatat(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+pub extern "C" fn fstatat(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
     status_of(folder, path, out, flags)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstatat64(folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+pub extern "C" fn fstatat64(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
     status_of(folder, path, out, flags)
 }
 
@@ -245,88 +260,113 @@ fn is_version(version: c_int) -> bool {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __xstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn __xstat(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
     if is_version(version) { status_of(libc::AT_FDCWD, path, out, 0) } else { fail(libc::EINVAL) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __xstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn __xstat64(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
     __xstat(version, path, out)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __lxstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn __lxstat(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
     if is_version(version) { status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW) } else { fail(libc::EINVAL) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __lxstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub extern "C" fn __lxstat64(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
     __lxstat(version, path, out)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+pub extern "C" fn __fxstatat(version: c_int, folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
     if is_version(version) { status_of(folder, path, out, flags) } else { fail(libc::EINVAL) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __fxstatat64(version: c_int, folder: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+pub extern "C" fn __fxstatat64(version: c_int, folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
     __fxstatat(version, folder, path, out, flags)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int {
-    real::statx(folder, led(path).path, flags, mask, out)
+pub extern "C" fn statx(folder: c_int, path: Text, flags: c_int, mask: c_uint, out: Out<libc::statx>) -> c_int {
+    real::statx(folder, led(path).path(), flags, mask, out)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
-    real::access(led(path).path, mode)
+pub extern "C" fn access(path: Text, mode: c_int) -> c_int {
+    real::access(led(path).path(), mode)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-    real::faccessat(folder, led(path).path, mode, flags)
+pub extern "C" fn faccessat(folder: c_int, path: Text, mode: c_int, flags: c_int) -> c_int {
+    real::faccessat(folder, led(path).path(), mode, flags)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
-    real::euidaccess(led(path).path, mode)
+pub extern "C" fn euidaccess(path: Text, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path(), mode)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn eaccess(path: *const c_char, mode: c_int) -> c_int {
-    real::euidaccess(led(path).path, mode)
+pub extern "C" fn eaccess(path: Text, mode: c_int) -> c_int {
+    real::euidaccess(led(path).path(), mode)
+}
+
+/// Implements `readlink`.
+///
+/// # Safety
+/// `out` has room for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlink(path: Text, out: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: the C library writes at most `len` bytes, for which there is room.
+    unsafe { real::readlink(led(path).path(), out, len) }
+}
+
+/// Implements `__readlink_chk`.
+///
+/// # Safety
+/// `out` has room for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __readlink_chk(path: Text, out: *mut c_char, len: size_t, room: size_t) -> ssize_t {
+    // SAFETY: the C library checks `len` against the room.
+    unsafe { real::__readlink_chk(led(path).path(), out, len, room) }
+}
+
+/// Implements `readlinkat`.
+///
+/// # Safety
+/// `out` has room for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readlinkat(folder: c_int, path: Text, out: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: the kernel writes no more than the `len` bytes that the caller has.
+    unsafe { real::readlinkat(folder, led(path).path(), out, len) }
+}
+
+/// Implements `realpath`.
+///
+/// # Safety
+/// `out` is null or has room for `PATH_MAX` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realpath(path: Text, out: *mut c_char) -> *mut c_char {
+    // SAFETY: the result is at most as long as the room, or in new memory.
+    unsafe { real::realpath(led(path).path(), out) }
+}
+
+/// Implements `__realpath_chk`.
+///
+/// # Safety
+/// `out` is null or has room for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __realpath_chk(path: Text, out: *mut c_char, room: size_t) -> *mut c_char {
+    // SAFETY: the C library ends the process if the room is shorter than `PATH_MAX`.
+    unsafe { real::__realpath_chk(led(path).path(), out, room) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlink(path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
-    real::readlink(led(path).path, out, len)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __readlink_chk(path: *const c_char, out: *mut c_char, len: size_t, room: size_t) -> ssize_t {
-    real::__readlink_chk(led(path).path, out, len, room)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlinkat(folder: c_int, path: *const c_char, out: *mut c_char, len: size_t) -> ssize_t {
-    real::readlinkat(folder, led(path).path, out, len)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
-    real::realpath(led(path).path, out)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __realpath_chk(path: *const c_char, out: *mut c_char, room: size_t) -> *mut c_char {
-    real::__realpath_chk(led(path).path, out, room)
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
-    real::canonicalize_file_name(led(path).path)
+pub extern "C" fn canonicalize_file_name(path: Text) -> *mut c_char {
+    real::canonicalize_file_name(led(path).path())
 }
 
 #[cfg(test)]
@@ -351,16 +391,12 @@ mod tests {
 
     #[test]
     fn outside_a_fabric_files_are_the_systems() {
-        // SAFETY: `stat` consists of numbers, for which all zero is valid.
-        let mut out: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: a C string, and a writable structure.
-        assert_eq!(unsafe { stat(c"/dev/null".as_ptr(), &raw mut out) }, 0);
+        let mut out = libc::stat::zeroed();
+        let null = Text::of(c"/dev/null");
+        assert_eq!(stat(null, Out::of(&mut out)), 0);
         assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
-        // SAFETY: a C string.
-        assert_eq!(unsafe { access(c"/dev/infiniband-is-not-here".as_ptr(), libc::F_OK) }, -1);
-        // SAFETY: a C string, and a writable structure.
-        assert_eq!(unsafe { __xstat(1, c"/dev/null".as_ptr(), &raw mut out) }, 0);
-        // SAFETY: a C string, and a writable structure.
-        assert_eq!(unsafe { __xstat(7, c"/dev/null".as_ptr(), &raw mut out) }, -1);
+        assert_eq!(access(Text::of(c"/dev/infiniband-is-not-here"), libc::F_OK), -1);
+        assert_eq!(__xstat(1, null, Out::of(&mut out)), 0);
+        assert_eq!(__xstat(7, null, Out::of(&mut out)), -1);
     }
 }

@@ -1,10 +1,11 @@
 //! `read` and `write`.
 
+use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::fd::random_files;
 use crate::runtime::world::{active, errno, fail};
-use crate::socket::message::parts;
+use crate::socket::open::socket_option;
 use crate::socket::stream;
 use crate::spin;
 use crate::time::timerfd;
@@ -16,8 +17,7 @@ use softband_client::fds::{Entry, Kind};
 pub fn check_room(len: size_t, room: size_t) {
     if len > room {
         softband_client::warn::always("buffer overflow detected");
-        // SAFETY: ends the process.
-        unsafe { libc::abort() }
+        std::process::abort();
     }
 }
 
@@ -30,10 +30,10 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
 
 /// Reads from an object of the engine. Returns `None` for event channels: the verbs library reads
 /// them, and their placeholder never becomes readable. The kernel's answer is right for them.
-unsafe fn read_object(fd: c_int, entry: Entry, list: &[iovec]) -> Option<ssize_t> {
+fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
     match entry.kind {
         Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
-        Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part.iov_base, part.iov_len))),
+        Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part))),
         Kind::DatagramSocket | Kind::CompletionChannel | Kind::AsyncChannel => None,
     }
 }
@@ -44,35 +44,30 @@ fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
 }
 
 /// Returns whether a native socket may accept a part of the data. Messages go whole.
-unsafe fn is_stream(fd: c_int) -> bool {
-    let (mut kind, mut len) = (0, size_of::<c_int>() as libc::socklen_t);
-    let status = real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut len);
-    status == 0 && kind == libc::SOCK_STREAM
+fn is_stream(fd: c_int) -> bool {
+    socket_option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
 }
 
 /// Writes more than a pipe or a native socket may have room for, in parts that do not block. Each
 /// part waits for room in simulated time, because the reader needs the token to make room. Returns
 /// `None` if the data needs no parts.
-unsafe fn write_in_parts(fd: c_int, list: &[iovec]) -> Option<ssize_t> {
-    let whole: usize = list.iter().map(|part| part.iov_len).sum();
+fn write_in_parts(fd: c_int, list: &[Readable]) -> Option<ssize_t> {
+    let whole: usize = list.iter().map(Readable::len).sum();
     if whole <= libc::PIPE_BUF || !active() || is_nonblocking(fd) {
         return None;
     }
-    let send: unsafe fn(c_int, *const c_void, size_t) -> ssize_t = match kind_of(fd) {
+    let send: fn(c_int, Readable) -> ssize_t = match kind_of(fd) {
         // If poll reports room, the pipe accepts this many bytes at once.
-        // SAFETY: called below with a part of an `iovec` that `write` or `writev` got: readable for
-        // its length.
-        libc::S_IFIFO => |fd, data, len| unsafe { real::write(fd, data, len.min(libc::PIPE_BUF)) },
-        // SAFETY: called below with a part of an `iovec`, too.
-        libc::S_IFSOCK if is_stream(fd) => |fd, data, len| unsafe { real::send(fd, data, len, libc::MSG_DONTWAIT) },
+        libc::S_IFIFO => |fd, part| write_natively(fd, part.part(0, libc::PIPE_BUF)),
+        // SAFETY: the kernel reads the bytes of the part.
+        libc::S_IFSOCK if is_stream(fd) => |fd, part| unsafe { real::send(fd, part.as_ptr(), part.len(), libc::MSG_DONTWAIT) },
         _ => return None,
     };
     let mut written = 0;
     for part in list {
         let mut done = 0;
-        while done < part.iov_len {
-            let (from, left) = (part.iov_base.cast::<u8>().add(done).cast::<c_void>(), part.iov_len - done);
-            let count = native(fd, libc::POLLOUT, || send(fd, from, left));
+        while done < part.len() {
+            let count = native(fd, libc::POLLOUT, || send(fd, part.part(done, usize::MAX)));
             if count < 0 && errno() == libc::EAGAIN {
                 continue;
             }
@@ -86,56 +81,88 @@ unsafe fn write_in_parts(fd: c_int, list: &[iovec]) -> Option<ssize_t> {
     Some(written)
 }
 
+fn write_natively(fd: c_int, part: Readable) -> ssize_t {
+    // SAFETY: a `Readable` has its bytes during the call.
+    unsafe { real::write(fd, part.as_ptr(), part.len()) }
+}
+
+/// Implements `read`.
+///
+/// # Safety
+/// `data` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
-    let list = [iovec { iov_base: data, iov_len: len }];
     if let Some(entry) = ours(fd)
-        && let Some(count) = read_object(fd, entry, &list)
+        // SAFETY: the room is the caller's, for this call.
+        && let Some(count) = read_object(fd, entry, &[unsafe { Writable::new(data, len) }])
     {
         return count;
     }
-    let count = native(fd, libc::POLLIN, || real::read(fd, data, len));
-    random_files::read_on(fd, data, len, count)
+    // SAFETY: the kernel writes at most `len` bytes to `data`.
+    let count = native(fd, libc::POLLIN, || unsafe { real::read(fd, data, len) });
+    // SAFETY: the kernel filled `count` bytes of the room; the rest is free.
+    unsafe { random_files::read_on(fd, data, len, count) }
 }
 
+/// Implements `read` with a known size of the buffer.
+///
+/// # Safety
+/// `data` has room for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t) -> ssize_t {
     check_room(len, room);
-    read(fd, data, len)
+    // SAFETY: `len` is at most `room`, or the check ended the process.
+    unsafe { read(fd, data, len) }
 }
 
+/// Implements `readv`.
+///
+/// # Safety
+/// `list` has `count` elements, and each has its room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     if let Some(entry) = ours(fd)
-        && let Some(result) = read_object(fd, entry, parts(list, count.max(0) as usize))
+        // SAFETY: the caller's list and its room stay until the call returns.
+        && let Some(result) = read_object(fd, entry, unsafe { Writable::list(list, count.max(0) as usize) })
     {
         return result;
     }
-    let done = native(fd, libc::POLLIN, || real::readv(fd, list, count));
-    random_files::read_parts_on(fd, list, count, done)
+    // SAFETY: the kernel checks the count, and fills the room of the list.
+    let done = native(fd, libc::POLLIN, || unsafe { real::readv(fd, list, count) });
+    // SAFETY: the list is still the caller's.
+    unsafe { random_files::read_parts_on(fd, list, count, done) }
 }
 
+/// Implements `write`.
+///
+/// # Safety
+/// `data` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
+    // SAFETY: the caller's bytes do not change during the call.
+    let part = unsafe { Readable::new(data, len) };
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
-        return counted(stream::send(fd, object, &[iovec { iov_base: data.cast_mut(), iov_len: len }], 0));
+        return counted(stream::send(fd, object, &[part], 0));
     }
-    let list = [iovec { iov_base: data.cast_mut(), iov_len: len }];
-    if let Some(count) = write_in_parts(fd, &list) {
-        return count;
-    }
-    native(fd, libc::POLLOUT, || real::write(fd, data, len))
+    write_in_parts(fd, &[part]).unwrap_or_else(|| native(fd, libc::POLLOUT, || write_natively(fd, part)))
 }
 
+/// Implements `writev`.
+///
+/// # Safety
+/// `list` has `count` elements, and each has its bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+    // SAFETY: the caller's list and its bytes do not change during the call.
+    let parts = unsafe { Readable::list(list, count.max(0) as usize) };
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
-        return counted(stream::send(fd, object, parts(list, count.max(0) as usize), 0));
+        return counted(stream::send(fd, object, parts, 0));
     }
-    if let Some(written) = write_in_parts(fd, parts(list, count.max(0) as usize)) {
+    if let Some(written) = write_in_parts(fd, parts) {
         return written;
     }
-    native(fd, libc::POLLOUT, || real::writev(fd, list, count))
+    // SAFETY: the kernel checks the count, and reads the bytes of the list.
+    native(fd, libc::POLLOUT, || unsafe { real::writev(fd, list, count) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `poll` and `ppoll`.
 
+use crate::clib::args::{In, Out, Zeroed, slice_mut};
 use crate::clib::real;
+use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native, from_poll, to_poll};
 use crate::runtime::world::{PICOS_PER_MICRO, active, deadline_after, fail, timespec_picos};
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
@@ -19,13 +21,10 @@ struct Kernel {
 
 impl Native for Kernel {
     fn poll(&mut self) -> Result<usize, Errno> {
-        // SAFETY: the vector has the given length.
-        let count = unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, 0) };
-        usize::try_from(count).map_err(|_| Errno(crate::runtime::world::errno()))
+        usize::try_from(poll_natively(&mut self.set, 0)).map_err(|_| Errno(crate::runtime::world::errno()))
     }
     fn block(&mut self) {
-        // SAFETY: the pointer and the length belong to one vector, which only this call borrows.
-        unsafe { real::poll(self.set.as_mut_ptr(), self.set.len() as nfds_t, -1) };
+        poll_natively(&mut self.set, -1);
     }
 }
 
@@ -72,47 +71,67 @@ fn outcome(result: Result<usize, Errno>) -> c_int {
     }
 }
 
-unsafe fn set_of<'a>(set: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if set.is_null() || count == 0 { &mut [] } else { std::slice::from_raw_parts_mut(set, count as usize) }
-}
-
+/// Implements `poll`.
+///
+/// # Safety
+/// `set` has `count` elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn poll(set: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     if !active() {
-        return real::poll(set, count, timeout);
+        // SAFETY: the kernel uses the caller's `count` elements alone.
+        return unsafe { real::poll(set, count, timeout) };
     }
-    outcome(wait(set_of(set, count), millis_deadline(timeout)))
+    // SAFETY: the caller's array has `count` elements, which nothing else uses during the call.
+    let set = unsafe { slice_mut(set, count as usize) };
+    outcome(wait(set, millis_deadline(timeout)))
 }
 
+/// Implements `ppoll`.
+///
+/// # Safety
+/// `set` has `count` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ppoll(set: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+pub unsafe extern "C" fn ppoll(set: *mut pollfd, count: nfds_t, timeout: In<timespec>, mask: In<sigset_t>) -> c_int {
     if !active() {
-        return real::ppoll(set, count, timeout, mask);
+        // SAFETY: the C library gets the caller's array with its own length.
+        return unsafe { real::ppoll(set, count, timeout, mask) };
     }
-    let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*timeout)) };
-    with_mask(mask, || outcome(wait(set_of(set, count), deadline)))
+    let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
+    // SAFETY: the caller's array has `count` elements, which the program leaves alone meanwhile.
+    let set = unsafe { slice_mut(set, count as usize) };
+    with_mask(mask, || outcome(wait(set, deadline)))
 }
 
 /// Runs `body` under another signal mask.
-pub unsafe fn with_mask(mask: *const sigset_t, body: impl FnOnce() -> c_int) -> c_int {
+pub fn with_mask(mask: In<sigset_t>, body: impl FnOnce() -> c_int) -> c_int {
     if mask.is_null() {
         return body();
     }
-    let mut old: sigset_t = std::mem::zeroed();
-    crate::signal::actions::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut old);
+    let mut old = sigset_t::zeroed();
+    crate::signal::actions::pthread_sigmask(libc::SIG_SETMASK, mask, Out::of(&mut old));
     let result = body();
-    crate::runtime::world::keeping_errno(|| real::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()));
+    crate::runtime::world::keeping_errno(|| real::pthread_sigmask(libc::SIG_SETMASK, In::of(&old), Out::NULL));
     result
 }
 
+/// Implements `poll` with a known size of the array, in bytes.
+///
+/// # Safety
+/// `set` has `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __poll_chk(set: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
     crate::fd::io::check_room(count as usize * size_of::<pollfd>(), room);
-    poll(set, count, timeout)
+    // SAFETY: the check ends the process unless `count` elements fit into the array.
+    unsafe { poll(set, count, timeout) }
 }
 
+/// Implements `ppoll` with a known size of the array, in bytes.
+///
+/// # Safety
+/// `set` has `room` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __ppoll_chk(set: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int {
+pub unsafe extern "C" fn __ppoll_chk(set: *mut pollfd, count: nfds_t, timeout: In<timespec>, mask: In<sigset_t>, room: size_t) -> c_int {
     crate::fd::io::check_room(count as usize * size_of::<pollfd>(), room);
-    ppoll(set, count, timeout, mask)
+    // SAFETY: the array holds `count` elements, or the check above ended the process.
+    unsafe { ppoll(set, count, timeout, mask) }
 }

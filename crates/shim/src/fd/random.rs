@@ -1,5 +1,7 @@
 //! Random numbers of the system, as a stream that depends only on the run's seed and the process.
 
+use crate::clib::args::slice_mut;
+use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail};
 use libc::{c_int, c_uint, c_void, size_t, ssize_t};
@@ -21,57 +23,83 @@ pub fn next() -> u64 {
     number(client::header().seed, DRAWN.fetch_add(1, Ordering::Relaxed))
 }
 
-unsafe fn fill(data: *mut c_void, len: size_t) {
-    for chunk in std::slice::from_raw_parts_mut(data.cast::<u8>(), len).chunks_mut(8) {
-        chunk.copy_from_slice(&next().to_le_bytes()[..chunk.len()]);
+fn fill(room: Writable) {
+    let mut at = 0;
+    while at < room.len() {
+        let word = next().to_le_bytes();
+        let len = word.len().min(room.len() - at);
+        room.put_at(at, &word[..len]);
+        at += len;
     }
 }
 
+/// Implements `getrandom`.
+///
+/// # Safety
+/// `data` is null or has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t {
     if !active() || data.is_null() {
-        return real::getrandom(data, len, flags);
+        // SAFETY: the kernel writes at most `len` bytes, and refuses null.
+        return unsafe { real::getrandom(data, len, flags) };
     }
-    fill(data, len);
+    // SAFETY: the caller has room for `len` bytes, since `data` is not null.
+    fill(unsafe { Writable::new(data, len) });
     len as ssize_t
 }
 
+/// Implements `getentropy`.
+///
+/// # Safety
+/// `data` is null or has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getentropy(data: *mut c_void, len: size_t) -> c_int {
     if !active() || data.is_null() {
-        return real::getentropy(data, len);
+        // SAFETY: the C library fills no more than the caller's `len` bytes.
+        return unsafe { real::getentropy(data, len) };
     }
     if len > 256 {
         return fail(libc::EIO);
     }
-    fill(data, len);
+    // SAFETY: the pointer is not null, so it has room for `len` bytes.
+    fill(unsafe { Writable::new(data, len) });
     0
 }
 
 /// Implements `std::random_device::operator()` of the C++ library, which asks the processor instead
 /// of the system.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ZNSt13random_device9_M_getvalEv(_this: *mut c_void) -> u32 {
+pub extern "C" fn _ZNSt13random_device9_M_getvalEv(_this: *mut c_void) -> u32 {
     arc4random()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn arc4random() -> u32 {
+pub extern "C" fn arc4random() -> u32 {
     let mut value = [0u8; 4];
-    getrandom(value.as_mut_ptr().cast(), value.len(), 0);
+    random_bytes(&mut value);
     u32::from_ne_bytes(value)
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn arc4random_buf(data: *mut c_void, len: size_t) {
-    // The system provides 256 bytes at once without failure.
-    for chunk in std::slice::from_raw_parts_mut(data.cast::<u8>(), len).chunks_mut(256) {
-        getrandom(chunk.as_mut_ptr().cast(), chunk.len(), 0);
+/// Fills `bytes`, in pieces of 256, which the system provides at once without failure.
+fn random_bytes(bytes: &mut [u8]) {
+    for chunk in bytes.chunks_mut(256) {
+        // SAFETY: the pointer and the length are those of a slice.
+        unsafe { getrandom(chunk.as_mut_ptr().cast(), chunk.len(), 0) };
     }
 }
 
+/// Implements `arc4random_buf`.
+///
+/// # Safety
+/// `data` has room for `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn arc4random_uniform(bound: u32) -> u32 {
+pub unsafe extern "C" fn arc4random_buf(data: *mut c_void, len: size_t) {
+    // SAFETY: nobody else uses the caller's room during the call.
+    random_bytes(unsafe { slice_mut(data.cast(), len) });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn arc4random_uniform(bound: u32) -> u32 {
     // Multiplies 64 random bits by the bound (32 bits). The bias is below 2^-32.
     let wide = u64::from(arc4random()) << 32 | u64::from(arc4random());
     if bound < 2 { 0 } else { ((u128::from(wide) * u128::from(bound)) >> 64) as u32 }
@@ -89,7 +117,6 @@ mod tests {
 
     #[test]
     fn a_bounded_number_is_below_its_bound() {
-        // SAFETY: no pointers.
-        unsafe { assert!((0..100).all(|_| arc4random_uniform(10) < 10)) };
+        assert!((0..100).all(|_| arc4random_uniform(10) < 10));
     }
 }

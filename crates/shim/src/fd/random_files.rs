@@ -40,11 +40,10 @@ fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
         return None;
     }
     let file = memfd_create(name, MemfdFlags::CLOEXEC).ok()?;
-    // SAFETY: plain calls on a descriptor of this library.
-    let (count, high) = unsafe {
-        let count = kernel!(libc::SYS_write, file.as_raw_fd(), bytes.as_ptr(), bytes.len());
-        (count, kernel!(libc::SYS_fcntl, file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) as c_int)
-    };
+    // SAFETY: the kernel reads the bytes of the slice.
+    let count = unsafe { kernel!(libc::SYS_write, file.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
+    // SAFETY: F_DUPFD_CLOEXEC takes a number.
+    let high = unsafe { kernel!(libc::SYS_fcntl, file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) as c_int };
     IS_USED.store(true, Ordering::Relaxed);
     // SAFETY: nothing else owns the copy.
     let file = if high >= 0 { unsafe { OwnedFd::from_raw_fd(high) } } else { file };
@@ -54,7 +53,7 @@ fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
 /// Returns whether the limit on file sizes allows `len` bytes. A longer file would end the program.
 fn is_allowed(len: usize) -> bool {
     let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is ours.
+    // SAFETY: the kernel writes the current limit to `limit`, and reads no new limit.
     unsafe { kernel!(libc::SYS_prlimit64, 0, libc::RLIMIT_FSIZE, std::ptr::null::<rlimit>(), &raw mut limit) == 0 && limit.rlim_cur >= len as u64 }
 }
 
@@ -133,7 +132,8 @@ fn grow(fd: c_int) -> bool {
 pub unsafe fn read_on(fd: c_int, data: *mut c_void, len: size_t, mut count: ssize_t) -> ssize_t {
     let may_be_ours = |count: ssize_t| count == 0 || count > 0 && IS_USED.load(Ordering::Relaxed);
     while may_be_ours(count) && (count as usize) < len && active() && grow(fd) {
-        match real::read(fd, data.cast::<u8>().add(count as usize).cast(), len - count as usize) {
+        // SAFETY: `count` is less than `len`, so the rest of the room begins within it.
+        match unsafe { real::read(fd, data.cast::<u8>().add(count as usize).cast(), len - count as usize) } {
             more @ 1.. => count += more,
             _ => break,
         }
@@ -144,9 +144,10 @@ pub unsafe fn read_on(fd: c_int, data: *mut c_void, len: size_t, mut count: ssiz
 /// Continues a read of several parts. A short result is enough, but an empty result is not.
 ///
 /// # Safety
-/// As for `readv`.
+/// `list` has `parts` elements, and each has its room.
 pub unsafe fn read_parts_on(fd: c_int, list: *const iovec, parts: c_int, count: ssize_t) -> ssize_t {
-    if count == 0 && active() && grow(fd) { real::readv(fd, list, parts) } else { count }
+    // SAFETY: the first read left the room of the list unused.
+    if count == 0 && active() && grow(fd) { unsafe { real::readv(fd, list, parts) } } else { count }
 }
 
 #[cfg(test)]

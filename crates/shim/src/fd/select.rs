@@ -1,39 +1,58 @@
 //! Implements `select` and `pselect` by `poll`.
 
+use crate::clib::args::{In, InOut, slice};
 use crate::clib::real;
 use crate::fd::poll::{wait, with_mask};
 use crate::runtime::world::{active, deadline_after, fail, timespec_picos, timeval_picos, to_timeval};
 use libc::{c_int, fd_set, pollfd, sigset_t, timespec, timeval};
 use softband_client::{self as client, Errno};
+use std::cell::Cell;
 
 const READ: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLHUP | libc::POLLERR;
 const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLERR;
 const EXCEPT: i16 = libc::POLLPRI;
 
+/// The words of a set. An absent set has none. A program may pass a set twice.
+type Words<'a> = &'a [Cell<u64>];
+
 /// The three sets of a call.
-struct Sets {
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
+struct Sets<'a> {
+    read: Words<'a>,
+    write: Words<'a>,
+    except: Words<'a>,
 }
 
-unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-    // Programs use sets larger than FD_SETSIZE, so this code computes the word itself.
-    !set.is_null() && *set.cast::<u64>().add(fd as usize / 64) & 1 << (fd % 64) != 0
+/// Returns the words of a set for `count` descriptors. Programs use sets larger than FD_SETSIZE.
+///
+/// # Safety
+/// `set` is null or has room for `count` descriptors, in whole words.
+unsafe fn words<'a>(set: *mut fd_set, count: c_int) -> Words<'a> {
+    // SAFETY: the kernel, too, reads and writes a set in whole words (select(2)).
+    unsafe { slice(set.cast(), (count.max(0) as usize).div_ceil(64)) }
 }
 
-unsafe fn put(set: *mut fd_set, fd: c_int, on: bool) -> usize {
-    if set.is_null() {
-        return 0;
-    }
-    let word = &mut *set.cast::<u64>().add(fd as usize / 64);
+fn has(set: Words, fd: c_int) -> bool {
+    set.get(fd as usize / 64).is_some_and(|word| word.get() & 1 << (fd % 64) != 0)
+}
+
+fn put(set: Words, fd: c_int, on: bool) -> usize {
+    let Some(word) = set.get(fd as usize / 64) else { return 0 };
     let bit = 1u64 << (fd % 64);
-    *word = if on { *word | bit } else { *word & !bit };
+    word.set(if on { word.get() | bit } else { word.get() & !bit });
     usize::from(on)
 }
 
-impl Sets {
-    unsafe fn to_poll(&self, count: c_int) -> Vec<pollfd> {
+impl<'a> Sets<'a> {
+    /// Takes the sets of a caller.
+    ///
+    /// # Safety
+    /// Each set is null or has room for `count` descriptors.
+    unsafe fn new(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Self {
+        // SAFETY: each set has the words of `count` descriptors.
+        unsafe { Self { read: words(read, count), write: words(write, count), except: words(except, count) } }
+    }
+
+    fn to_poll(&self, count: c_int) -> Vec<pollfd> {
         let mut list = Vec::new();
         for fd in 0..count {
             let mut events = 0;
@@ -50,7 +69,7 @@ impl Sets {
     }
 
     /// Writes the result back into the sets. Returns the number of set bits.
-    unsafe fn fill(&self, list: &[pollfd]) -> usize {
+    fn fill(&self, list: &[pollfd]) -> usize {
         let mut count = 0;
         for element in list {
             for (set, asked, means) in [(self.read, libc::POLLIN, READ), (self.write, libc::POLLOUT, WRITE), (self.except, libc::POLLPRI, EXCEPT)] {
@@ -63,7 +82,7 @@ impl Sets {
     }
 }
 
-unsafe fn wait_sets(count: c_int, sets: &Sets, deadline: u64) -> c_int {
+fn wait_sets(count: c_int, sets: &Sets, deadline: u64) -> c_int {
     if count < 0 {
         return fail(libc::EINVAL);
     }
@@ -77,33 +96,45 @@ unsafe fn wait_sets(count: c_int, sets: &Sets, deadline: u64) -> c_int {
     sets.fill(&list) as c_int
 }
 
+/// Implements `select`.
+///
+/// # Safety
+/// Each set is null or has room for `count` descriptors.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
+pub unsafe extern "C" fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: InOut<timeval>) -> c_int {
     if !active() {
-        return real::select(count, read, write, except, timeout);
+        // SAFETY: the sets have room for `count` descriptors, which is all that the kernel uses.
+        return unsafe { real::select(count, read, write, except, timeout) };
     }
-    let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timeval_picos(&*timeout)) };
-    let result = wait_sets(count, &Sets { read, write, except }, deadline);
-    if !timeout.is_null() {
-        *timeout = to_timeval(deadline.saturating_sub(client::now_ps())); // Linux returns the remaining time
-    }
+    let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timeval_picos(&timeout)));
+    // SAFETY: the caller's sets have room for `count` descriptors.
+    let sets = unsafe { Sets::new(count, read, write, except) };
+    let result = wait_sets(count, &sets, deadline);
+    timeout.set(to_timeval(deadline.saturating_sub(client::now_ps()))); // Linux returns the remaining time
     result
 }
 
+/// Implements `pselect`.
+///
+/// # Safety
+/// Each set is null or has room for `count` descriptors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
     except: *mut fd_set,
-    timeout: *const timespec,
-    mask: *const sigset_t,
+    timeout: In<timespec>,
+    mask: In<sigset_t>,
 ) -> c_int {
     if !active() {
-        return real::pselect(count, read, write, except, timeout, mask);
+        // SAFETY: the kernel uses no more of a set than the words of `count` descriptors.
+        return unsafe { real::pselect(count, read, write, except, timeout, mask) };
     }
-    let deadline = if timeout.is_null() { u64::MAX } else { deadline_after(timespec_picos(&*timeout)) };
-    with_mask(mask, || wait_sets(count, &Sets { read, write, except }, deadline))
+    let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
+    // SAFETY: three sets, each null or with room for `count` descriptors.
+    let sets = unsafe { Sets::new(count, read, write, except) };
+    with_mask(mask, || wait_sets(count, &sets, deadline))
 }
 
 #[cfg(test)]
@@ -119,7 +150,7 @@ mod tests {
             libc::FD_SET(3, &raw mut read);
             libc::FD_SET(3, &raw mut write);
             libc::FD_SET(70, &raw mut write);
-            let sets = Sets { read: &raw mut read, write: &raw mut write, except: std::ptr::null_mut() };
+            let sets = Sets::new(71, &raw mut read, &raw mut write, std::ptr::null_mut());
             let mut list = sets.to_poll(71);
             assert_eq!(
                 list.iter().map(|element| (element.fd, element.events)).collect::<Vec<_>>(),

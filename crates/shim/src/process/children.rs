@@ -5,6 +5,7 @@
 //! end therefore does not depend on the host.
 
 use crate::clib::real;
+use crate::fd::descriptors::poll_natively;
 use crate::process::environment::Inherited;
 use libc::{c_int, pid_t, pollfd};
 use rustix::fd::{IntoRawFd, OwnedFd};
@@ -89,8 +90,7 @@ pub fn set_cloexec(fd: c_int, on: bool) {
 
 pub fn close_native(fd: c_int) {
     if fd >= 0 {
-        // SAFETY: the caller owns the descriptor.
-        unsafe { real::close(fd) };
+        real::close(fd);
     }
 }
 
@@ -145,8 +145,7 @@ pub fn any(real: pid_t) -> bool {
 impl Child {
     fn has_ended(&self) -> bool {
         let mut set = [pollfd { fd: self.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
-        // SAFETY: one element, as the count states.
-        unsafe { real::poll(set.as_mut_ptr(), 1, 0) > 0 && set[0].revents & (libc::POLLHUP | libc::POLLNVAL) != 0 }
+        poll_natively(&mut set, 0) > 0 && set[0].revents & (libc::POLLHUP | libc::POLLNVAL) != 0
     }
 }
 
@@ -175,8 +174,7 @@ pub fn tell_end(real: pid_t) {
 pub fn await_killed(real: pid_t, millis: c_int) {
     for child in known().filter(|child| child.real.load(Ordering::Relaxed) == real) {
         let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
-        // SAFETY: one element, as the count states.
-        unsafe { real::poll(set.as_mut_ptr(), 1, millis) };
+        poll_natively(&mut set, millis);
     }
 }
 

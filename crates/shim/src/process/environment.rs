@@ -1,6 +1,7 @@
 //! The environment of new images. It keeps children in the fabric, even if a program changes its
 //! environment.
 
+use crate::clib::args::{Texts, Zeroed};
 use softband_client::fds;
 use softband_ipc::environment::{TICKET, ticket_text};
 use std::ffi::{CStr, CString, OsString};
@@ -43,16 +44,14 @@ pub fn remember() {
 
 /// Returns the path of this library, or `None` if the code is not in a library (tests).
 fn own_path() -> Option<Vec<u8>> {
-    // SAFETY: dladdr fills the structure if it returns nonzero; its strings live as long as the
-    // library.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(own_path as *const () as *const _, &raw mut info) == 0 || info.dli_fname.is_null() {
-            return None;
-        }
-        let path = CStr::from_ptr(info.dli_fname).to_bytes().to_vec();
-        path.windows(3).any(|part| part == b".so").then_some(path)
+    let mut info = libc::Dl_info::zeroed();
+    // SAFETY: dladdr only compares the address, and fills the structure.
+    if unsafe { libc::dladdr(own_path as *const () as *const _, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
     }
+    // SAFETY: the name is a string that lives as long as the library.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes().to_vec();
+    path.windows(3).any(|part| part == b".so").then_some(path)
 }
 
 /// State that the parent image left for this image.
@@ -88,8 +87,9 @@ pub struct NewEnvironment {
 }
 
 impl NewEnvironment {
-    pub fn as_ptr(&self) -> *const *const libc::c_char {
-        self.pointers.as_ptr()
+    pub fn texts(&self) -> Texts<'_> {
+        // SAFETY: `for_image` ends the list with a null pointer; `_owned` holds the strings.
+        unsafe { Texts::from_raw(self.pointers.as_ptr()) }
     }
 }
 
@@ -102,16 +102,8 @@ pub struct ForImage {
 }
 
 /// Returns the program's `environment` with the variables that its new image needs.
-///
-/// # Safety
-/// `environment` is null or a list of C strings that ends with a null pointer.
-pub unsafe fn for_image(environment: *const *const libc::c_char, image: ForImage) -> NewEnvironment {
-    let mut theirs = Vec::new();
-    let mut at = environment;
-    while !at.is_null() && !(*at).is_null() {
-        theirs.push(CStr::from_ptr(*at).to_owned());
-        at = at.add(1);
-    }
+pub fn for_image(environment: Texts, image: ForImage) -> NewEnvironment {
+    let theirs = environment.iter().map(CStr::to_owned).collect();
     let remembered = REMEMBERED.get();
     let library = remembered.and_then(|remembered| remembered.library.as_deref());
     let mut owned = merge(theirs, remembered.map_or(&[], |remembered| &remembered.variables), library);
@@ -152,7 +144,7 @@ fn merge(theirs: Vec<CString>, ours: &[CString], library: Option<&[u8]>) -> Vec<
 
 fn objects_text() -> String {
     let item = |(fd, entry): (i32, fds::Entry)| {
-        // SAFETY: the number is only queried.
+        // SAFETY: F_GETFD has no argument.
         let kept = unsafe { crate::clib::real::fcntl(fd, libc::F_GETFD, 0) } & libc::FD_CLOEXEC == 0;
         format!("{}:{}:{}", if kept { fd } else { -1 }, entry.kind as u8, entry.object)
     };
@@ -160,12 +152,12 @@ fn objects_text() -> String {
 }
 
 /// Returns the variable list of this process.
-pub fn current() -> *const *const libc::c_char {
+pub fn current() -> Texts<'static> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: the C library maintains this word.
-    unsafe { environ }
+    // SAFETY: the C library keeps `environ` null or at a list of strings that a null pointer ends.
+    unsafe { Texts::from_raw(environ) }
 }
 
 #[cfg(test)]

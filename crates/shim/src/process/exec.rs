@@ -1,6 +1,7 @@
 //! New images. They find the engine by a ticket in their environment. They start with a readable
 //! time stamp counter, because they have no handler yet.
 
+use crate::clib::args::{Text, Texts};
 use crate::clib::real;
 use crate::process::children;
 use crate::process::environment::{self, ForImage};
@@ -10,14 +11,12 @@ use crate::runtime::world::{active, errno, fail, set_errno};
 use crate::signal::actions;
 use crate::spin;
 use crate::tsc;
-use libc::{c_char, c_int};
+use libc::c_int;
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::op;
 
-pub(crate) type Strings = *const *const c_char;
-
 /// Runs `exec` with the environment of a new image. Returns only if `exec` fails.
-unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
+fn replace(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
     if !active() {
         return exec(envp);
     }
@@ -33,7 +32,7 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
     }
     spin::before_native();
     actions::hold_engine_back(libc::SIG_BLOCK);
-    let status = tsc::released(|| exec(new.as_ptr()));
+    let status = tsc::released(|| exec(new.texts()));
     let saved = errno();
     actions::hold_engine_back(libc::SIG_UNBLOCK);
     if let Some(fd) = lifeline {
@@ -46,38 +45,41 @@ unsafe fn replace(envp: Strings, exec: impl FnOnce(Strings) -> c_int) -> c_int {
 
 /// Implements the variadic functions. `search` selects a search along PATH.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_shim_exec(path: *const c_char, argv: Strings, envp: Strings, search: c_int) -> c_int {
+pub extern "C" fn softband_shim_exec(path: Text, argv: Texts, envp: Texts, search: c_int) -> c_int {
     replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
+pub extern "C" fn execve(path: Text, argv: Texts, envp: Texts) -> c_int {
     softband_shim_exec(path, argv, envp, 0)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: *const c_char, argv: Strings) -> c_int {
+pub extern "C" fn execv(path: Text, argv: Texts) -> c_int {
     softband_shim_exec(path, argv, environment::current(), 0)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, argv: Strings) -> c_int {
+pub extern "C" fn execvp(file: Text, argv: Texts) -> c_int {
     softband_shim_exec(file, argv, environment::current(), 1)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
+pub extern "C" fn execvpe(file: Text, argv: Texts, envp: Texts) -> c_int {
     softband_shim_exec(file, argv, envp, 1)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
+pub extern "C" fn fexecve(fd: c_int, argv: Texts, envp: Texts) -> c_int {
     replace(envp, |envp| real::fexecve(fd, argv, envp))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execveat(directory: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
-    replace(envp, |envp| kernel!(libc::SYS_execveat, directory, path, argv, envp, flags) as c_int)
+pub extern "C" fn execveat(directory: c_int, path: Text, argv: Texts, envp: Texts, flags: c_int) -> c_int {
+    replace(envp, |envp| {
+        // SAFETY: the kernel reads a string and two lists of strings, and refuses null.
+        unsafe { kernel!(libc::SYS_execveat, directory, path.as_ptr(), argv.as_ptr(), envp.as_ptr(), flags) as c_int }
+    })
 }
 
 /// Returns the real and simulated numbers of this process, for the processes that it starts.

@@ -58,10 +58,16 @@ pub fn cancel(ticket: u64) {
     set_errno(saved);
 }
 
+/// Implements `fork`.
+///
+/// # Safety
+/// Until it executes a new image, the child of a process with several threads calls only functions
+/// that are safe in signal handlers (fork(2)).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> pid_t {
     if !active() {
-        return real::fork();
+        // SAFETY: the caller answers for the child.
+        return unsafe { real::fork() };
     }
     let announced = match announce_child() {
         Ok(announced) => announced,
@@ -73,7 +79,9 @@ pub unsafe extern "C" fn fork() -> pid_t {
     // Fork handlers in the child must not use the parent's slot, so they run outside simulated
     // time.
     client::forget_thread();
-    let child = real::fork();
+    // SAFETY: the caller answers for the child. Code of this library in the child takes no lock of
+    // the parent's other threads: the allocator's fork handlers hold its own.
+    let child = unsafe { real::fork() };
     if child == 0 {
         become_child(&announced, parent);
         return 0;
@@ -106,9 +114,13 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
 
 /// Implements `vfork` by `fork`. The child of vfork may only exec or end, and a forked child can do
 /// both.
+///
+/// # Safety
+/// The child only executes a new image or ends (vfork(2)).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vfork() -> pid_t {
-    fork()
+    // SAFETY: executing an image and ending are safe in a forked child.
+    unsafe { fork() }
 }
 
 /// Reports the end of this process to the engine and the parent, once. Any later code runs outside
@@ -124,14 +136,15 @@ pub fn tell_exit(status: c_int) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+pub extern "C" fn _exit(status: c_int) -> ! {
     tell_exit(status);
     loop {
-        kernel!(libc::SYS_exit_group, status);
+        // SAFETY: the call ends the process. No code of it runs afterwards.
+        unsafe { kernel!(libc::SYS_exit_group, status) };
     }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+pub extern "C" fn _Exit(status: c_int) -> ! {
     _exit(status)
 }

@@ -1,5 +1,6 @@
 //! The machine that a program sees: one processor, and simulated times instead of the system's.
 
+use crate::clib::args::{Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{active, fail, to_timeval};
 use crate::time::clock::read_clock;
@@ -8,7 +9,7 @@ use libc::{c_int, c_long, rusage};
 const PROCESSORS: c_long = 1;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
+pub extern "C" fn sysconf(name: c_int) -> c_long {
     match name {
         libc::_SC_NPROCESSORS_ONLN | libc::_SC_NPROCESSORS_CONF if active() => PROCESSORS,
         _ => real::sysconf(name),
@@ -16,19 +17,19 @@ pub unsafe extern "C" fn sysconf(name: c_int) -> c_long {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn get_nprocs() -> c_int {
+pub extern "C" fn get_nprocs() -> c_int {
     sysconf(libc::_SC_NPROCESSORS_ONLN) as c_int
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn get_nprocs_conf() -> c_int {
+pub extern "C" fn get_nprocs_conf() -> c_int {
     sysconf(libc::_SC_NPROCESSORS_CONF) as c_int
 }
 
 /// Implements `getrusage`. A program computes during all simulated time; the usage of its children
 /// is unknown.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrusage(who: c_int, out: *mut rusage) -> c_int {
+pub extern "C" fn getrusage(who: c_int, out: Out<rusage>) -> c_int {
     if !active() {
         return real::getrusage(who, out);
     }
@@ -38,15 +39,10 @@ pub unsafe extern "C" fn getrusage(who: c_int, out: *mut rusage) -> c_int {
     if !(libc::RUSAGE_CHILDREN..=libc::RUSAGE_THREAD).contains(&who) {
         return fail(libc::EINVAL);
     }
-    out.write(no_usage());
+    let mut usage = rusage::zeroed();
     if who != libc::RUSAGE_CHILDREN {
-        (*out).ru_utime = to_timeval(read_clock());
+        usage.ru_utime = to_timeval(read_clock());
     }
+    out.set(usage);
     0
-}
-
-/// Returns a usage of all zeros, for unknown usage.
-pub fn no_usage() -> rusage {
-    // SAFETY: all zero is a valid value.
-    unsafe { std::mem::zeroed() }
 }

@@ -1,7 +1,9 @@
 //! Process numbers. They are simulated, so that values that a program derives from its own number
 //! (names, seeds) are the same in each run.
 
+use crate::clib::args::{In, Out};
 use crate::clib::real;
+use crate::fd::descriptors::poll_natively;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
@@ -50,21 +52,22 @@ pub fn translated(pid: pid_t) -> pid_t {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpid() -> pid_t {
+pub extern "C" fn getpid() -> pid_t {
     own_number()
 }
 
 /// Implements `gettid`. The first thread has the number of its process, as in the system. Others
 /// have the real number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gettid() -> pid_t {
+pub extern "C" fn gettid() -> pid_t {
     let real = rustix::thread::gettid().as_raw_nonzero().get();
     if real == rustix::process::getpid().as_raw_nonzero().get() { own_number() } else { real }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
-    kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int
+pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
+    // SAFETY: the three arguments are numbers, and the kernel refuses those that mean nothing.
+    unsafe { kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int }
 }
 
 /// Returns the real number for a thread. Only the first thread has another number.
@@ -73,7 +76,7 @@ pub fn system_thread(thread: pid_t) -> pid_t {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getppid() -> pid_t {
+pub extern "C" fn getppid() -> pid_t {
     let real = real::getppid();
     // A parent outside the run has no number that is the same in each run.
     match parent_number(real) {
@@ -84,7 +87,7 @@ pub unsafe extern "C" fn getppid() -> pid_t {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
+pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
     let status = real::kill(group, signal);
     if status == 0 && group > 0 && active() {
@@ -95,12 +98,15 @@ pub unsafe extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
 
 /// Waits for the end of a process that is not a child. Its end also belongs to this moment of
 /// simulated time.
-unsafe fn await_end(process: pid_t, millis: c_int) {
+fn await_end(process: pid_t, millis: c_int) {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let fd = if millis == 0 || process == own { -1 } else { kernel!(libc::SYS_pidfd_open, process) as c_int };
+    if millis == 0 || process == own {
+        return;
+    }
+    // SAFETY: the kernel only looks up the number; no flags follow it.
+    let fd = unsafe { kernel!(libc::SYS_pidfd_open, process) as c_int };
     if fd >= 0 {
-        let mut set = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
-        real::poll(set.as_mut_ptr(), 1, millis);
+        poll_natively(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], millis);
         real::close(fd);
     }
 }
@@ -116,50 +122,54 @@ fn end_millis(signal: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setpgid(pid: pid_t, group: pid_t) -> c_int {
+pub extern "C" fn setpgid(pid: pid_t, group: pid_t) -> c_int {
     real::setpgid(translated(pid), translated(group))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpgid(pid: pid_t) -> pid_t {
+pub extern "C" fn getpgid(pid: pid_t) -> pid_t {
     known_number(real::getpgid(translated(pid)))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getsid(pid: pid_t) -> pid_t {
+pub extern "C" fn getsid(pid: pid_t) -> pid_t {
     real::getsid(translated(pid))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpgrp() -> pid_t {
+pub extern "C" fn getpgrp() -> pid_t {
     known_number(real::getpgrp())
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
+pub extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
     real::sigqueue(translated(pid), signal, value)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpriority(which: c_uint, who: libc::id_t) -> c_int {
+pub extern "C" fn getpriority(which: c_uint, who: libc::id_t) -> c_int {
     real::getpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setpriority(which: c_uint, who: libc::id_t, priority: c_int) -> c_int {
+pub extern "C" fn setpriority(which: c_uint, who: libc::id_t, priority: c_int) -> c_int {
     real::setpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who }, priority)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getparam(pid: pid_t, parameters: *mut sched_param) -> c_int {
+pub extern "C" fn sched_getparam(pid: pid_t, parameters: Out<sched_param>) -> c_int {
     real::sched_getparam(translated(pid), parameters)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_setparam(pid: pid_t, parameters: *const sched_param) -> c_int {
+pub extern "C" fn sched_setparam(pid: pid_t, parameters: In<sched_param>) -> c_int {
     real::sched_setparam(translated(pid), parameters)
 }
 
+/// Implements `process_vm_readv`.
+///
+/// # Safety
+/// The local list has `locals` parts and the remote list `remotes`. The local parts are memory of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_vm_readv(
     pid: pid_t,
@@ -169,9 +179,14 @@ pub unsafe extern "C" fn process_vm_readv(
     remotes: c_ulong,
     flags: c_ulong,
 ) -> libc::ssize_t {
-    real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags)
+    // SAFETY: the kernel checks the remote parts. The local parts are the caller's own.
+    unsafe { real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags) }
 }
 
+/// Implements `process_vm_writev`.
+///
+/// # Safety
+/// The local list has `locals` parts and the remote list `remotes`. The local parts are memory of the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_vm_writev(
     pid: pid_t,
@@ -181,48 +196,60 @@ pub unsafe extern "C" fn process_vm_writev(
     remotes: c_ulong,
     flags: c_ulong,
 ) -> libc::ssize_t {
-    real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags)
+    // SAFETY: the kernel reads the local parts, which the caller provides, and checks the remote ones.
+    unsafe { real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags) }
 }
 
+/// Implements `sched_setaffinity`.
+///
+/// # Safety
+/// `set` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int {
-    real::sched_setaffinity(translated(pid), len, set)
+    // SAFETY: the kernel reads `len` bytes of the set.
+    unsafe { real::sched_setaffinity(translated(pid), len, set) }
 }
 
+/// Implements `sched_getaffinity`.
+///
+/// # Safety
+/// `set` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, len: size_t, set: *mut cpu_set_t) -> c_int {
-    real::sched_getaffinity(translated(pid), len, set)
+    // SAFETY: the kernel writes at most `len` bytes of the set.
+    unsafe { real::sched_getaffinity(translated(pid), len, set) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_setscheduler(pid: pid_t, policy: c_int, parameters: *const sched_param) -> c_int {
+pub extern "C" fn sched_setscheduler(pid: pid_t, policy: c_int, parameters: In<sched_param>) -> c_int {
     real::sched_setscheduler(translated(pid), policy, parameters)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getscheduler(pid: pid_t) -> c_int {
+pub extern "C" fn sched_getscheduler(pid: pid_t) -> c_int {
     real::sched_getscheduler(translated(pid))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
+pub extern "C" fn prlimit(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int {
     real::prlimit(translated(pid), resource, new, old)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: *const rlimit, old: *mut rlimit) -> c_int {
+pub extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int {
     real::prlimit(translated(pid), resource, new, old)
 }
 
 /// Returns the processor of the calling thread. The answer is always processor 0, so that nothing
 /// depends on the host's scheduler.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getcpu() -> c_int {
+pub extern "C" fn sched_getcpu() -> c_int {
     if active() {
         return 0;
     }
     let mut cpu: c_uint = 0;
-    if kernel!(libc::SYS_getcpu, &raw mut cpu) != 0 {
+    // SAFETY: the kernel writes the processor's number to `cpu`, and no node to null.
+    if unsafe { kernel!(libc::SYS_getcpu, &raw mut cpu) } != 0 {
         return -1;
     }
     cpu as c_int

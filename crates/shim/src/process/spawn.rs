@@ -1,5 +1,6 @@
 //! Implements `posix_spawn`, which creates a child and a new image at once.
 
+use crate::clib::args::{Managed, Out, Text, Texts};
 use crate::clib::real;
 use crate::process::children;
 use crate::process::environment::{self, ForImage};
@@ -8,12 +9,10 @@ use crate::process::fork::announce_child;
 use crate::runtime::world::active;
 use crate::spin;
 use crate::tsc;
-use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use softband_client::Errno;
 
-type Arguments = *const *mut c_char;
-
-unsafe fn spawn(pid: *mut pid_t, envp: Arguments, call: impl FnOnce(*mut pid_t, Arguments) -> c_int) -> c_int {
+fn spawn(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c_int) -> c_int {
     if !active() {
         return call(pid, envp);
     }
@@ -21,44 +20,41 @@ unsafe fn spawn(pid: *mut pid_t, envp: Arguments, call: impl FnOnce(*mut pid_t, 
         Ok(announced) => announced,
         Err(Errno(errno)) => return errno,
     };
-    let envp = if envp.is_null() { environment::current() } else { envp.cast() };
+    let envp = if envp.is_null() { environment::current() } else { envp };
     let image = ForImage { ticket: announced.reply.ticket, lifeline: Some(announced.write), parent: as_parent() };
     let new = environment::for_image(envp, image);
     children::set_cloexec(announced.write, false);
     spin::before_native();
     let mut real_pid: pid_t = 0;
-    let status = tsc::released(|| call(&raw mut real_pid, new.as_ptr().cast()));
+    let status = tsc::released(|| call(Out::of(&mut real_pid), new.texts()));
     if status != 0 {
         announced.unborn();
         return status;
     }
-    let simulated = announced.born(real_pid);
-    if !pid.is_null() {
-        *pid = simulated;
-    }
+    pid.set(announced.born(real_pid));
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawn(
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const posix_spawn_file_actions_t,
-    attributes: *const posix_spawnattr_t,
-    argv: Arguments,
-    envp: Arguments,
+pub extern "C" fn posix_spawn(
+    pid: Out<pid_t>,
+    path: Text,
+    actions: Managed<posix_spawn_file_actions_t>,
+    attributes: Managed<posix_spawnattr_t>,
+    argv: Texts,
+    envp: Texts,
 ) -> c_int {
     spawn(pid, envp, |pid, envp| real::posix_spawn(pid, path, actions, attributes, argv, envp))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawnp(
-    pid: *mut pid_t,
-    file: *const c_char,
-    actions: *const posix_spawn_file_actions_t,
-    attributes: *const posix_spawnattr_t,
-    argv: Arguments,
-    envp: Arguments,
+pub extern "C" fn posix_spawnp(
+    pid: Out<pid_t>,
+    file: Text,
+    actions: Managed<posix_spawn_file_actions_t>,
+    attributes: Managed<posix_spawnattr_t>,
+    argv: Texts,
+    envp: Texts,
 ) -> c_int {
     spawn(pid, envp, |pid, envp| real::posix_spawnp(pid, file, actions, attributes, argv, envp))
 }

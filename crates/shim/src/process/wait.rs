@@ -1,8 +1,8 @@
 //! Waits for children in simulated time.
 
+use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
-use crate::process::machine::no_usage;
 use crate::process::pid::system_number;
 use crate::runtime::world::{active, fail, keeping_errno};
 use crate::time::pace::{Patience, empty_poll};
@@ -44,7 +44,7 @@ fn wait_for<T>(which: pid_t, no_wait: bool, mut poll: impl FnMut(bool) -> T, fou
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+pub extern "C" fn wait4(pid: pid_t, status: InOut<c_int>, options: c_int, usage: Out<rusage>) -> pid_t {
     if !active() {
         return real::wait4(pid, status, options, usage);
     }
@@ -58,13 +58,11 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
         Ok(Poll::Done(found) | Poll::Nothing(found)) if found <= 0 => found,
         Ok(Poll::Done(found) | Poll::Nothing(found)) => {
             let simulated = children::to_simulated(found);
-            let ended = status.is_null() || libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
+            let ended = status.get().is_none_or(|status| libc::WIFEXITED(status) || libc::WIFSIGNALED(status));
             if ended {
                 keeping_errno(|| children::reaped(found));
             }
-            if !usage.is_null() {
-                *usage = no_usage();
-            }
+            usage.set(rusage::zeroed());
             simulated
         }
         Err(Errno(errno)) => fail(errno),
@@ -72,51 +70,54 @@ pub unsafe extern "C" fn wait4(pid: pid_t, status: *mut c_int, options: c_int, u
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn waitpid(pid: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+pub extern "C" fn waitpid(pid: pid_t, status: InOut<c_int>, options: c_int) -> pid_t {
     let mut own = 0;
-    let status = if status.is_null() { &raw mut own } else { status };
-    wait4(pid, status, options, std::ptr::null_mut())
+    let status = if status.is_null() { InOut::of(&mut own) } else { status };
+    wait4(pid, status, options, Out::NULL)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait(status: *mut c_int) -> pid_t {
+pub extern "C" fn wait(status: InOut<c_int>) -> pid_t {
     waitpid(-1, status, 0)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wait3(status: *mut c_int, options: c_int, usage: *mut rusage) -> pid_t {
+pub extern "C" fn wait3(status: InOut<c_int>, options: c_int, usage: Out<rusage>) -> pid_t {
     wait4(-1, status, options, usage)
 }
 
+/// Returns the child that `waitid` found; 0 for none.
+pub fn child_of(found: &siginfo_t) -> pid_t {
+    // SAFETY: the structure began as zeros, and the kernel fills it for a child.
+    unsafe { found.si_pid() }
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn waitid(kind: idtype_t, id: id_t, info: *mut siginfo_t, options: c_int) -> c_int {
+pub extern "C" fn waitid(kind: idtype_t, id: id_t, info: Out<siginfo_t>, options: c_int) -> c_int {
     if !active() {
         return real::waitid(kind, id, info, options);
     }
     let which = if kind == libc::P_PID { system_number(id as pid_t) } else { -1 };
     let id = if kind == libc::P_PID { which as id_t } else { id };
-    let mut own: siginfo_t = std::mem::zeroed();
     let poll = |no_wait: bool| {
-        own = std::mem::zeroed();
-        let status = real::waitid(kind, id, &raw mut own, options | if no_wait { libc::WNOHANG } else { 0 });
+        let mut own = siginfo_t::zeroed();
+        let status = real::waitid(kind, id, Out::of(&mut own), options | if no_wait { libc::WNOHANG } else { 0 });
         (status, own)
     };
-    // SAFETY of si_pid: the kernel fills it; zero means that no child was found.
-    match wait_for(which, options & libc::WNOHANG != 0, poll, |(status, own)| *status != 0 || own.si_pid() != 0) {
+    match wait_for(which, options & libc::WNOHANG != 0, poll, |(status, own)| *status != 0 || child_of(own) != 0) {
         Ok(Poll::Done((status, mut found)) | Poll::Nothing((status, mut found))) => {
-            let real_pid = found.si_pid();
+            let real_pid = child_of(&found);
             if status == 0 && real_pid != 0 {
                 let simulated = children::to_simulated(real_pid);
                 let ended = matches!(found.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
                 if ended && options & libc::WNOWAIT == 0 {
                     keeping_errno(|| children::reaped(real_pid));
                 }
-                // The process number follows signal, errno, code and padding.
-                (&raw mut found).cast::<c_int>().add(4).write(simulated);
+                // SAFETY: the process number follows signal, errno, code and padding, within the
+                // structure.
+                unsafe { (&raw mut found).cast::<c_int>().add(4).write(simulated) };
             }
-            if !info.is_null() {
-                *info = found;
-            }
+            info.set(found);
             status
         }
         Err(Errno(errno)) => fail(errno),

@@ -2,27 +2,50 @@
 //! waits for the token. A handler that called this library then would run without the token. The
 //! library therefore keeps that signal, and runs its handler after the interrupted call returns.
 
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
-use crate::signal::actions::{in_handler, without_ours};
+use crate::signal::actions::{in_handler, is_blocked, without_ours};
 use crate::spin;
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
 use std::cell::{Cell, UnsafeCell};
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{mem, ptr};
 
 const SIGNALS: usize = 65;
 
-struct Table<T>(UnsafeCell<[T; SIGNALS]>);
+/// A value for each signal.
+pub struct Table<T>(UnsafeCell<[T; SIGNALS]>);
 // SAFETY: a program that changes the action of a signal while another thread takes the signal has a
-// race natively, too.
-unsafe impl<T> Sync for Table<T> {}
-// SAFETY: all zero is a valid value of both types.
-static WANTED: Table<libc::sigaction> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
+// race natively, too. The values are plain, and `get` and `set` copy them.
+unsafe impl<T: Copy> Sync for Table<T> {}
+
+impl<T: Copy> Table<T> {
+    pub const fn new(value: T) -> Self {
+        Self(UnsafeCell::new([value; SIGNALS]))
+    }
+
+    /// Returns the value of a signal.
+    pub fn get(&self, signal: c_int) -> T {
+        assert!((signal as usize) < SIGNALS);
+        // SAFETY: the element exists, and no reference to it does.
+        unsafe { self.0.get().cast::<T>().add(signal as usize).read() }
+    }
+
+    /// Replaces the value of a signal.
+    pub fn set(&self, signal: c_int, value: T) {
+        assert!((signal as usize) < SIGNALS);
+        // SAFETY: the element exists, and no reference to it does.
+        unsafe { self.0.get().cast::<T>().add(signal as usize).write(value) }
+    }
+}
+
+// SAFETY: a `sigaction` of zeros is SIG_DFL.
+static WANTED: Table<libc::sigaction> = Table::new(unsafe { mem::zeroed() });
 // SAFETY: `siginfo_t` consists of numbers and pointers, for which all zero is valid.
-static KEPT: Table<siginfo_t> = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
+static KEPT: Table<siginfo_t> = Table::new(unsafe { mem::zeroed() });
 /// Bit mask of the signals whose system handler is ours.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
 /// Bit mask of the signals whose system description [`KEPT`] holds.
@@ -42,55 +65,49 @@ pub fn hears_children() -> bool {
     if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
         return false;
     }
-    // SAFETY: the set is ours. Without a new set, the call only writes the former set. `sigset_t`
-    // consists of numbers.
-    unsafe {
-        let mut blocked: libc::sigset_t = mem::zeroed();
-        real::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut blocked) == 0 && libc::sigismember(&raw const blocked, libc::SIGCHLD) == 0
-    }
+    !is_blocked(libc::SIGCHLD)
 }
 
 fn bit(signal: c_int) -> u64 {
     1 << (signal as u32 % 64)
 }
 
-unsafe fn wanted(signal: c_int) -> &'static mut libc::sigaction {
-    &mut (&mut (*WANTED.0.get()))[signal as usize]
-}
-
 /// Implements `sigaction` for a signal that this library does not use.
-pub unsafe fn set(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+///
+/// # Safety
+/// A handler in `new` has the type that its flags say.
+pub unsafe fn set(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigaction>) -> c_int {
     if !(1..SIGNALS as c_int).contains(&signal) {
-        return real::sigaction(signal, new, old);
+        // SAFETY: the C library refuses a number that is no signal, and sets nothing.
+        return unsafe { real::sigaction(signal, new, old) };
     }
     let was_wrapped = WRAPPED.load(Ordering::Acquire) & bit(signal) != 0;
-    let former = *wanted(signal);
-    let mut native: libc::sigaction = mem::zeroed();
-    let is_function = !new.is_null() && !matches!((*new).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-    let status = if is_function {
-        *wanted(signal) = *new;
-        let mut action = *new;
+    let former = WANTED.get(signal);
+    let mut native = libc::sigaction::zeroed();
+    let function = new.get().filter(|new| !matches!(new.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN));
+    let status = if let Some(mut action) = function {
+        WANTED.set(signal, action);
         let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
         action.sa_sigaction = handler as sighandler_t;
         // A kept signal comes twice, so the handler must remain after the first.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
-        action.sa_mask = without_ours(&raw const (*new).sa_mask);
-        real::sigaction(signal, &raw const action, &raw mut native)
+        action.sa_mask = without_ours(action.sa_mask);
+        // SAFETY: our handler has three parameters, and the flags say so.
+        unsafe { real::sigaction(signal, In::of(&action), Out::of(&mut native)) }
     } else {
-        real::sigaction(signal, new, &raw mut native)
+        // SAFETY: the new action is none, or no function.
+        unsafe { real::sigaction(signal, new, Out::of(&mut native)) }
     };
     if status != 0 {
-        *wanted(signal) = former;
+        WANTED.set(signal, former);
         return status;
     }
-    if is_function {
+    if function.is_some() {
         WRAPPED.fetch_or(bit(signal), Ordering::AcqRel);
     } else if !new.is_null() {
         WRAPPED.fetch_and(!bit(signal), Ordering::AcqRel);
     }
-    if !old.is_null() {
-        *old = if was_wrapped { former } else { native };
-    }
+    old.set(if was_wrapped { former } else { native });
     0
 }
 
@@ -99,23 +116,24 @@ extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 }
 
 fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes both; they live during the handler.
-    unsafe {
-        if !active() {
-            run(signal, info, context);
-        } else if is_away() {
-            outside_time(|| run(signal, info, context));
-        } else if is_parked() || spin::is_in_library(&*context.cast()) {
-            keeping_errno(|| keep(signal, info));
-        } else {
-            run(signal, info, context);
-        }
+    // SAFETY: the kernel passes both to a handler with SA_SIGINFO; they live during the handler.
+    let (description, machine) = unsafe { (*info, &*context.cast::<libc::ucontext_t>()) };
+    // SAFETY: `set` made this handler the system's for a signal whose action is a function.
+    let run = || unsafe { run(signal, description, context) };
+    if !active() {
+        run();
+    } else if is_away() {
+        outside_time(run);
+    } else if is_parked() || spin::is_in_library(machine) {
+        keeping_errno(|| keep(signal, description));
+    } else {
+        run();
     }
 }
 
 /// Keeps the signal, and lets its handler run after the call in progress returns.
-unsafe fn keep(signal: c_int, info: *const siginfo_t) {
-    (&mut (*KEPT.0.get()))[signal as usize] = *info;
+fn keep(signal: c_int, info: siginfo_t) {
+    KEPT.set(signal, info);
     HAS_KEPT.fetch_or(bit(signal), Ordering::AcqRel);
     client::note_signals(bit(signal));
 }
@@ -129,30 +147,44 @@ fn outside_time(body: impl FnOnce()) {
     client::bind_thread(slot);
 }
 
-unsafe fn run(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let action = *wanted(signal);
-    let mut kept = (&(*KEPT.0.get()))[signal as usize];
+/// Runs the program's handler of a signal.
+///
+/// # Safety
+/// The program's action for the signal is a function, and the kernel passed `context` to a handler
+/// that still runs.
+unsafe fn run(signal: c_int, info: siginfo_t, context: *mut c_void) {
+    let action = WANTED.get(signal);
+    let kept = KEPT.get(signal);
     let is_kept = HAS_KEPT.fetch_and(!bit(signal), Ordering::AcqRel) & bit(signal) != 0;
-    let info = if is_kept { &raw mut kept } else { info };
+    let mut info = if is_kept { kept } else { info };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        let mut default: libc::sigaction = mem::zeroed();
+        let mut default = libc::sigaction::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
-        set(signal, &raw const default, ptr::null_mut());
+        // SAFETY: the default action is no function.
+        unsafe { set(signal, In::of(&default), Out::NULL) };
     }
     if signal == libc::SIGCHLD {
-        children::tell_end((*info).si_pid());
+        // SAFETY: the kernel describes SIGCHLD by the child's number.
+        children::tell_end(unsafe { info.si_pid() });
     }
     RUNS.set(RUNS.get() + 1);
-    call(&action, signal, info, context);
+    // SAFETY: `action` is the program's function for this signal; its arguments live here.
+    unsafe { call(&action, signal, &raw mut info, context) };
 }
 
 /// Calls the program's handler named by `action`, as the kernel would.
+///
+/// # Safety
+/// The program set `action`, which is a function, for this signal. The kernel passed `context` to a
+/// handler that still runs, and `info` describes the signal.
 pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if action.sa_flags & libc::SA_SIGINFO != 0 {
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = mem::transmute(action.sa_sigaction);
+        // SAFETY: SA_SIGINFO states that the handler takes three arguments.
+        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { mem::transmute(action.sa_sigaction) };
         handler(signal, info, context);
     } else {
-        let handler: extern "C" fn(c_int) = mem::transmute(action.sa_sigaction);
+        // SAFETY: without SA_SIGINFO, the handler takes the number alone.
+        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action.sa_sigaction) };
         handler(signal);
     }
 }

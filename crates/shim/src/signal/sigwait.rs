@@ -1,5 +1,6 @@
 //! Waits for blocked signals in simulated time, by polls of the kernel.
 
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
 use crate::runtime::world::{active, away, deadline_after, errno, fail, is_valid, keeping_errno, set_errno, timespec_picos};
@@ -14,12 +15,12 @@ use std::sync::atomic::Ordering;
 static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Implements `sigtimedwait` until `deadline`.
-unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) -> c_int {
+fn wait_for(set: sigset_t, info: Out<siginfo_t>, deadline: u64) -> c_int {
     let set = actions::without_ours(set);
     let known = handlers::runs();
     let patience = pace::Patience::of(reason::SIGNAL);
     loop {
-        let found = real::sigtimedwait(&raw const set, info, &raw const AT_ONCE);
+        let found = real::sigtimedwait(In::of(&set), info, In::of(&AT_ONCE));
         if found >= 0 || errno() != libc::EAGAIN {
             return found;
         }
@@ -31,7 +32,7 @@ unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) ->
         }
         let awaits_alarm = client::header().deadline_ps.load(Ordering::Relaxed) != u64::MAX;
         if deadline == u64::MAX && patience.is_over() && !awaits_alarm {
-            return away(|| real::sigtimedwait(&raw const set, info, std::ptr::null()));
+            return away(|| real::sigtimedwait(In::of(&set), info, In::NULL));
         }
         // The next poll sees the cause of an interruption: an awaited signal, or a handler that
         // ran.
@@ -40,17 +41,16 @@ unsafe fn wait_for(set: *const sigset_t, info: *mut siginfo_t, deadline: u64) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t, timeout: *const timespec) -> c_int {
-    if !active() || set.is_null() {
-        return real::sigtimedwait(set, info, timeout);
-    }
-    if !timeout.is_null() && !is_valid(&*timeout) {
+pub extern "C" fn sigtimedwait(set: In<sigset_t>, info: Out<siginfo_t>, timeout: In<timespec>) -> c_int {
+    let Some(awaited) = set.get().filter(|_| active()) else { return real::sigtimedwait(set, info, timeout) };
+    let timeout = timeout.get();
+    if timeout.is_some_and(|timeout| !is_valid(&timeout)) {
         return fail(libc::EINVAL);
     }
-    let limit = if timeout.is_null() { u64::MAX } else { timespec_picos(&*timeout) };
-    let mut own: siginfo_t = std::mem::zeroed();
+    let limit = timeout.map_or(u64::MAX, |timeout| timespec_picos(&timeout));
+    let mut own = siginfo_t::zeroed();
     let saved = errno();
-    let found = wait_for(set, &raw mut own, deadline_after(limit));
+    let found = wait_for(awaited, Out::of(&mut own), deadline_after(limit));
     if found < 0 {
         if limit == 0 {
             keeping_errno(|| {
@@ -61,30 +61,29 @@ pub unsafe extern "C" fn sigtimedwait(set: *const sigset_t, info: *mut siginfo_t
         return found;
     }
     if found == libc::SIGCHLD {
-        children::tell_end(own.si_pid());
+        // SAFETY: the kernel describes SIGCHLD by the child's number.
+        children::tell_end(unsafe { own.si_pid() });
     }
-    if !info.is_null() {
-        *info = own;
-    }
+    info.set(own);
     set_errno(saved);
     found
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigwaitinfo(set: *const sigset_t, info: *mut siginfo_t) -> c_int {
-    sigtimedwait(set, info, std::ptr::null())
+pub extern "C" fn sigwaitinfo(set: In<sigset_t>, info: Out<siginfo_t>) -> c_int {
+    sigtimedwait(set, info, In::NULL)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigwait(set: *const sigset_t, signal: *mut c_int) -> c_int {
+pub extern "C" fn sigwait(set: In<sigset_t>, signal: Out<c_int>) -> c_int {
     if !active() || set.is_null() || signal.is_null() {
         return real::sigwait(set, signal);
     }
     let saved = errno();
     loop {
-        let found = sigwaitinfo(set, std::ptr::null_mut());
+        let found = sigwaitinfo(set, Out::NULL);
         if found >= 0 {
-            *signal = found;
+            signal.set(found);
             return 0;
         }
         // Handlers do not end this call.

@@ -1,34 +1,86 @@
 //! Socket addresses. The fabric has only IPv4; IPv6 sockets reach it through mapped addresses.
 
-use libc::{c_int, in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use crate::clib::args::{InOut, slice};
+use crate::clib::real;
+use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use std::marker::PhantomData;
 
 pub const LOOPBACK: u32 = 0x7f00_0001;
 const SIZE_V4: usize = size_of::<sockaddr_in>();
-const SIZE_V6: usize = size_of::<sockaddr_in6>();
+pub const SIZE_V6: usize = size_of::<sockaddr_in6>();
 
-/// Reads an IPv4 address (as a big-endian number) and a port from a socket address. Returns `None`
-/// if the address does not represent an IPv4 address.
-///
-/// # Safety
-/// `address` is null or points at `len` bytes.
-pub unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<(u32, u16)> {
-    if address.is_null() || (len as usize) < SIZE_V4 {
-        return None;
+/// A socket address that a caller passes with its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    at: *const sockaddr,
+    len: socklen_t,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Given<'a> {
+    /// Takes an address of a caller.
+    ///
+    /// # Safety
+    /// `at` is null or has `len` bytes, which live for `'a`.
+    pub unsafe fn new(at: *const sockaddr, len: socklen_t) -> Self {
+        Self { at, len, bytes: PhantomData }
     }
-    match c_int::from(address.cast::<u16>().read_unaligned()) {
-        libc::AF_INET => {
-            let inet = address.cast::<sockaddr_in>().read_unaligned();
-            Some((u32::from_be(inet.sin_addr.s_addr), u16::from_be(inet.sin_port)))
+
+    /// Takes the address in the first `len` bytes of a buffer.
+    pub fn of(bytes: &'a [u8], len: socklen_t) -> Self {
+        Self { at: bytes.as_ptr().cast(), len: len.min(bytes.len() as socklen_t), bytes: PhantomData }
+    }
+
+    pub fn as_ptr(self) -> *const sockaddr {
+        self.at
+    }
+
+    pub fn len(self) -> socklen_t {
+        self.len
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    fn bytes(self) -> &'a [u8] {
+        // SAFETY: the address has its length, unless it is null.
+        unsafe { slice(self.at.cast(), self.len as usize) }
+    }
+
+    /// Returns the address family, or 0 if the address is too short for it.
+    pub fn family(self) -> c_int {
+        self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family)))
+    }
+
+    /// Reads an IPv4 address (as a big-endian number) and a port. Returns `None` if the address
+    /// does not represent an IPv4 address.
+    pub fn read(self) -> Option<(u32, u16)> {
+        let bytes = self.bytes();
+        if bytes.len() < SIZE_V4 {
+            return None;
         }
-        libc::AF_INET6 if len as usize >= SIZE_V6 - 4 => {
+        // The port and the address of both families are big-endian (ip(7), ipv6(7)).
+        let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+        match self.family() {
+            libc::AF_INET => Some((u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]), port)),
             // The scope is the last field and may be missing (RFC 2133 had none).
-            let mut bytes = [0u8; SIZE_V6];
-            std::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), SIZE_V6.min(len as usize));
-            let inet6: sockaddr_in6 = bytes.as_ptr().cast::<sockaddr_in6>().read_unaligned();
-            to_v4(inet6.sin6_addr.s6_addr).map(|v4| (v4, u16::from_be(inet6.sin6_port)))
+            libc::AF_INET6 if bytes.len() >= SIZE_V6 - 4 => to_v4(*bytes[8..].first_chunk()?).map(|v4| (v4, port)),
+            _ => None,
         }
-        _ => None,
     }
+}
+
+/// Calls the C library's `bind`.
+pub fn bind_natively(fd: c_int, at: Given) -> c_int {
+    // SAFETY: the kernel reads the bytes of the address, and refuses null.
+    unsafe { real::bind(fd, at.at, at.len) }
+}
+
+/// Calls the C library's `connect`.
+pub fn connect_natively(fd: c_int, to: Given) -> c_int {
+    // SAFETY: the length that goes to the kernel is that of the address.
+    unsafe { real::connect(fd, to.at, to.len) }
 }
 
 /// Returns the IPv4 address that an IPv6 address represents: mapped, unspecified or loopback.
@@ -55,26 +107,27 @@ fn to_v6(v4: u32) -> [u8; 16] {
 /// `len` to the whole length in bytes.
 ///
 /// # Safety
-/// `out` and `len` are null or valid, and `out` has room for `*len` bytes.
-pub unsafe fn write(family: c_int, v4: u32, port: u16, out: *mut sockaddr, len: *mut socklen_t) {
-    if out.is_null() || len.is_null() {
-        return;
-    }
-    let room = *len as usize;
+/// `out` is null or has room for `*len` bytes.
+pub unsafe fn write(family: c_int, v4: u32, port: u16, out: *mut sockaddr, len: InOut<socklen_t>) {
+    let Some(room) = len.get().filter(|_| !out.is_null()) else { return };
+    let (whole, size) = encode(family, v4, port);
+    // SAFETY: `out` has room for `room` bytes; the array is longer than `size`.
+    unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr(), out.cast::<u8>(), size.min(room as usize)) };
+    len.set(size as socklen_t);
+}
+
+/// Returns an address in the form of a socket of `family`, and its length in bytes.
+pub fn encode(family: c_int, v4: u32, port: u16) -> ([u8; SIZE_V6], usize) {
+    let mut whole = [0; SIZE_V6];
+    whole[2..4].copy_from_slice(&port.to_be_bytes());
     if family == libc::AF_INET6 {
-        let whole = sockaddr_in6 {
-            sin6_family: libc::AF_INET6 as u16,
-            sin6_port: port.to_be(),
-            sin6_flowinfo: 0,
-            sin6_addr: in6_addr { s6_addr: to_v6(v4) },
-            sin6_scope_id: 0,
-        };
-        std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), out.cast::<u8>(), room.min(SIZE_V6));
-        *len = SIZE_V6 as socklen_t;
+        whole[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        whole[8..24].copy_from_slice(&to_v6(v4));
+        (whole, SIZE_V6)
     } else {
-        let whole = inet(v4, port);
-        std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), out.cast::<u8>(), room.min(SIZE_V4));
-        *len = SIZE_V4 as socklen_t;
+        whole[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        whole[4..8].copy_from_slice(&v4.to_be_bytes());
+        (whole, SIZE_V4)
     }
 }
 
@@ -91,10 +144,8 @@ mod tests {
         let mut buffer = [0u8; 64];
         let mut len = buffer.len() as socklen_t;
         // SAFETY: the buffer has `len` bytes.
-        unsafe {
-            write(family, v4, port, buffer.as_mut_ptr().cast(), &raw mut len);
-            read(buffer.as_ptr().cast(), len)
-        }
+        unsafe { write(family, v4, port, buffer.as_mut_ptr().cast(), InOut::of(&mut len)) };
+        Given::of(&buffer, len).read()
     }
 
     #[test]
@@ -103,6 +154,21 @@ mod tests {
             assert_eq!(round_trip(family, 0x7f4d_0001, 18_515), Some((0x7f4d_0001, 18_515)));
             assert_eq!(round_trip(family, 0, 80), Some((0, 80)));
         }
+    }
+
+    #[test]
+    fn addresses_are_encoded_as_the_c_library_declares_them() {
+        let (bytes, len) = encode(libc::AF_INET6, 0x7f4d_0001, 18_515);
+        // SAFETY: the bytes are those of a `sockaddr_in6`, which consists of numbers.
+        let inet6: sockaddr_in6 = unsafe { bytes.as_ptr().cast::<sockaddr_in6>().read_unaligned() };
+        assert_eq!((len, c_int::from(inet6.sin6_family), u16::from_be(inet6.sin6_port)), (SIZE_V6, libc::AF_INET6, 18_515));
+        assert_eq!(to_v4(inet6.sin6_addr.s6_addr), Some(0x7f4d_0001));
+        let (bytes, len) = encode(libc::AF_INET, 0x7f4d_0001, 18_515);
+        // SAFETY: the first bytes are those of a `sockaddr_in`.
+        let inet4: sockaddr_in = unsafe { bytes.as_ptr().cast::<sockaddr_in>().read_unaligned() };
+        let expected = inet(0x7f4d_0001, 18_515);
+        assert_eq!((len, inet4.sin_family, inet4.sin_port), (SIZE_V4, expected.sin_family, expected.sin_port));
+        assert_eq!(inet4.sin_addr.s_addr, expected.sin_addr.s_addr);
     }
 
     #[test]
@@ -120,7 +186,7 @@ mod tests {
         let mut buffer = [0xaau8; 4];
         let mut len = 2;
         // SAFETY: the buffer has room for `len` bytes.
-        unsafe { write(libc::AF_INET, 1, 2, buffer.as_mut_ptr().cast(), &raw mut len) };
+        unsafe { write(libc::AF_INET, 1, 2, buffer.as_mut_ptr().cast(), InOut::of(&mut len)) };
         assert_eq!((len, buffer), (16, [2, 0, 0xaa, 0xaa]));
     }
 }

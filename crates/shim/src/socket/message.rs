@@ -1,13 +1,16 @@
 //! `send` and `recv` in all their forms.
 
+use super::address::Given;
 use super::native::fabric_address;
 use super::open::stream;
 use super::stream::{receive, send as send_parts};
+use crate::clib::args::{In, InOut};
+use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::blocking_natively;
 use crate::runtime::world::{active, fail, walled};
 use crate::spin;
-use libc::{c_int, c_void, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use softband_client::Errno;
 
 fn counted(outcome: Result<usize, Errno>) -> ssize_t {
@@ -17,15 +20,6 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
-fn part(data: *const c_void, len: size_t) -> [iovec; 1] {
-    [iovec { iov_base: data.cast_mut(), iov_len: len }]
-}
-
-/// Returns the parts of a message.
-pub unsafe fn parts<'a>(list: *const iovec, count: usize) -> &'a [iovec] {
-    if list.is_null() || count == 0 { &[] } else { std::slice::from_raw_parts(list, count) }
-}
-
 /// Makes a native call on a socket of the kernel. Makes watched memory accessible first, because
 /// the kernel does not deliver faults to this library.
 fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
@@ -33,80 +27,135 @@ fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce()
     if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
 }
 
+/// Implements `send`.
+///
+/// # Safety
+/// `data` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     match stream(fd) {
-        Some(object) => counted(send_parts(fd, object, &part(data, len), flags)),
-        None => native(fd, libc::POLLOUT, flags, || real::send(fd, data, len, flags)),
+        // SAFETY: the caller's bytes do not change during the call.
+        Some(object) => counted(send_parts(fd, object, &[unsafe { Readable::new(data, len) }], flags)),
+        // SAFETY: the kernel reads the caller's `len` bytes.
+        None => native(fd, libc::POLLOUT, flags, || unsafe { real::send(fd, data, len, flags) }),
     }
 }
 
+/// Implements `sendto`.
+///
+/// # Safety
+/// `data` has `len` bytes. `to` is null or has `to_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t {
-    match stream(fd) {
+    if stream(fd).is_some() {
         // A connected stream ignores the address, as the kernel does.
-        Some(object) => counted(send_parts(fd, object, &part(data, len), flags)),
-        None => fabric_address(fd, to, to_len, |to, to_len| native(fd, libc::POLLOUT, flags, || real::sendto(fd, data, len, flags, to, to_len))),
+        // SAFETY: without the address, the bytes alone are left.
+        return unsafe { send(fd, data, len, flags) };
     }
+    // SAFETY: the caller's address stays in place during the call.
+    let to = unsafe { Given::new(to, to_len) };
+    fabric_address(fd, to, |to| {
+        // SAFETY: the kernel reads the caller's bytes, and an address with its own length.
+        native(fd, libc::POLLOUT, flags, || unsafe { real::sendto(fd, data, len, flags, to.as_ptr(), to.len()) })
+    })
 }
 
+/// Implements `sendmsg`.
+///
+/// # Safety
+/// The address and the parts of the message have the lengths that the message states.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    match stream(fd) {
-        Some(object) => counted(send_parts(fd, object, parts((*message).msg_iov, (*message).msg_iovlen), flags)),
-        None if walled() => {
-            let mut copy = *message;
-            fabric_address(fd, copy.msg_name.cast(), copy.msg_namelen, |to, to_len| {
-                copy.msg_name = to.cast_mut().cast();
-                copy.msg_namelen = to_len;
-                real::sendmsg(fd, &raw const copy, flags)
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -> ssize_t {
+    let given = message.get();
+    match (stream(fd), given) {
+        // SAFETY: the message states the number of its parts, and each part its length.
+        (Some(object), Some(given)) => counted(send_parts(fd, object, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, flags)),
+        (None, Some(mut copy)) if walled() => {
+            // SAFETY: the message states the length of its address.
+            let to = unsafe { Given::new(copy.msg_name.cast(), copy.msg_namelen) };
+            fabric_address(fd, to, |to| {
+                copy.msg_name = to.as_ptr().cast_mut().cast();
+                copy.msg_namelen = to.len();
+                // SAFETY: the copy differs from the caller's message in the address alone.
+                unsafe { real::sendmsg(fd, In::of(&copy), flags) }
             })
         }
-        None => native(fd, libc::POLLOUT, flags, || real::sendmsg(fd, message, flags)),
+        // SAFETY: the kernel reads what the caller's message describes.
+        _ => native(fd, libc::POLLOUT, flags, || unsafe { real::sendmsg(fd, message, flags) }),
     }
 }
 
+/// Implements `recv`.
+///
+/// # Safety
+/// `data` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     match stream(fd) {
-        Some(object) => counted(receive(fd, object, &part(data, len), flags)),
-        None => native(fd, libc::POLLIN, flags, || real::recv(fd, data, len, flags)),
+        // SAFETY: nobody else uses the caller's room during the call.
+        Some(object) => counted(receive(fd, object, &[unsafe { Writable::new(data, len) }], flags)),
+        // SAFETY: the kernel writes at most `len` bytes to the caller's room.
+        None => native(fd, libc::POLLIN, flags, || unsafe { real::recv(fd, data, len, flags) }),
     }
 }
 
+/// Implements `recvfrom`.
+///
+/// # Safety
+/// `data` has room for `len` bytes. `from` is null or has room for `*from_len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvfrom(fd: c_int, data: *mut c_void, len: size_t, flags: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> ssize_t {
-    match stream(fd) {
-        Some(object) => {
-            if !from_len.is_null() {
-                *from_len = 0; // TCP reports no sender here
-            }
-            counted(receive(fd, object, &part(data, len), flags))
-        }
-        None => native(fd, libc::POLLIN, flags, || real::recvfrom(fd, data, len, flags, from, from_len)),
+pub unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    data: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    from: *mut sockaddr,
+    from_len: InOut<socklen_t>,
+) -> ssize_t {
+    if stream(fd).is_some() {
+        from_len.set(0); // TCP reports no sender here
+        // SAFETY: without the sender, the room for the bytes alone is left.
+        return unsafe { recv(fd, data, len, flags) };
     }
+    // SAFETY: the kernel respects the length of both rooms.
+    native(fd, libc::POLLIN, flags, || unsafe { real::recvfrom(fd, data, len, flags, from, from_len) })
 }
 
+/// Implements `recvmsg`.
+///
+/// # Safety
+/// The room for the address and the parts has the lengths that the message states.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    match stream(fd) {
-        Some(object) => {
-            let message = &mut *message;
-            message.msg_namelen = 0;
-            message.msg_controllen = 0;
-            message.msg_flags = 0;
-            counted(receive(fd, object, parts(message.msg_iov, message.msg_iovlen), flags))
+pub unsafe extern "C" fn recvmsg(fd: c_int, message: InOut<msghdr>, flags: c_int) -> ssize_t {
+    match (stream(fd), message.get()) {
+        (Some(object), Some(mut given)) => {
+            given.msg_namelen = 0;
+            given.msg_controllen = 0;
+            given.msg_flags = 0;
+            message.set(given);
+            // SAFETY: the message states the number of its parts, and each part its room.
+            counted(receive(fd, object, unsafe { Writable::list(given.msg_iov, given.msg_iovlen) }, flags))
         }
-        None => native(fd, libc::POLLIN, flags, || real::recvmsg(fd, message, flags)),
+        // SAFETY: the kernel writes into the room that the caller's message describes.
+        _ => native(fd, libc::POLLIN, flags, || unsafe { real::recvmsg(fd, message, flags) }),
     }
 }
 
+/// Implements `recv` with a known size of the buffer.
+///
+/// # Safety
+/// `data` has room for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, room: size_t, flags: c_int) -> ssize_t {
     crate::fd::io::check_room(len, room);
-    recv(fd, data, len, flags)
+    // SAFETY: the check ends the process unless `len` bytes fit.
+    unsafe { recv(fd, data, len, flags) }
 }
 
+/// Implements `recvfrom` with a known size of the buffer.
+///
+/// # Safety
+/// `data` has room for `room` bytes. `from` is null or has room for `*from_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __recvfrom_chk(
     fd: c_int,
@@ -115,8 +164,9 @@ pub unsafe extern "C" fn __recvfrom_chk(
     room: size_t,
     flags: c_int,
     from: *mut sockaddr,
-    from_len: *mut socklen_t,
+    from_len: InOut<socklen_t>,
 ) -> ssize_t {
     crate::fd::io::check_room(len, room);
-    recvfrom(fd, data, len, flags, from, from_len)
+    // SAFETY: `len` bytes fit, since the check returned; the rest is the caller's.
+    unsafe { recvfrom(fd, data, len, flags, from, from_len) }
 }

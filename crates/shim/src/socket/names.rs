@@ -2,6 +2,7 @@
 
 use super::address;
 use super::open::{family, stream};
+use crate::clib::args::InOut;
 use crate::clib::real;
 use crate::runtime::world::fail;
 use libc::{c_int, c_void, sockaddr, socklen_t};
@@ -12,24 +13,40 @@ fn names(object: u32) -> Result<SocketNames, Errno> {
     client::call::<op::SocketNames>(&Object { object, reserved: 0 })
 }
 
+/// Implements `getsockname`.
+///
+/// # Safety
+/// `out` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    let Some(object) = stream(fd) else { return real::getsockname(fd, out, len) };
+pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
+    let Some(object) = stream(fd) else {
+        // SAFETY: the kernel writes at most `*len` bytes to `out`.
+        return unsafe { real::getsockname(fd, out, len) };
+    };
     match names(object) {
         Ok(names) => {
-            address::write(family(fd), names.local_address, names.local_port as u16, out, len);
+            // SAFETY: `out` has room for `*len` bytes, or is null.
+            unsafe { address::write(family(fd), names.local_address, names.local_port as u16, out, len) };
             0
         }
         Err(Errno(errno)) => fail(errno),
     }
 }
 
+/// Implements `getpeername`.
+///
+/// # Safety
+/// `out` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    let Some(object) = stream(fd) else { return real::getpeername(fd, out, len) };
+pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
+    let Some(object) = stream(fd) else {
+        // SAFETY: the kernel truncates the peer's address to the room of the caller.
+        return unsafe { real::getpeername(fd, out, len) };
+    };
     match names(object) {
         Ok(names) if names.connected != 0 => {
-            address::write(family(fd), names.peer_address, names.peer_port as u16, out, len);
+            // SAFETY: the caller's room is `*len` bytes long, unless it is null.
+            unsafe { address::write(family(fd), names.peer_address, names.peer_port as u16, out, len) };
             0
         }
         Ok(_) => fail(libc::ENOTCONN),
@@ -37,28 +54,33 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: *mut so
     }
 }
 
+/// Implements `getsockopt`.
+///
+/// # Safety
+/// `value` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
-    let Some(object) = stream(fd).filter(|_| level == libc::SOL_SOCKET) else { return real::getsockopt(fd, level, name, value, len) };
+pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int {
+    // SAFETY: the kernel respects the length of the caller's room.
+    let original = || unsafe { real::getsockopt(fd, level, name, value, len) };
+    let Some(object) = stream(fd).filter(|_| level == libc::SOL_SOCKET) else { return original() };
     let answer = match name {
         libc::SO_ERROR => match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) | Err(Errno(libc::EINPROGRESS | libc::ENOTCONN)) => 0,
             Err(Errno(errno)) => errno,
         },
         libc::SO_ACCEPTCONN => names(object).map_or(0, |names| c_int::from(names.listening != 0)),
-        _ => return real::getsockopt(fd, level, name, value, len),
+        _ => return original(),
     };
-    if value.is_null() || len.is_null() {
-        return fail(libc::EFAULT);
-    }
-    let count = (*len as usize).min(size_of::<c_int>());
-    std::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast::<u8>(), count);
-    *len = count as socklen_t;
+    let Some(room) = len.get().filter(|_| !value.is_null()) else { return fail(libc::EFAULT) };
+    let count = (room as usize).min(size_of::<c_int>());
+    // SAFETY: `value` has room for `room` bytes, and `answer` has `count` bytes.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast::<u8>(), count) };
+    len.set(count as socklen_t);
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let Some(object) = stream(fd) else { return real::shutdown(fd, how) };
     if !(0..=2).contains(&how) {
         return fail(libc::EINVAL);

@@ -1,6 +1,8 @@
 //! Creates sockets and connections.
 
-use super::{address, native};
+use super::address::{self, Given, bind_natively, connect_natively};
+use super::native;
+use crate::clib::args::{InOut, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
 use crate::runtime::world::{active, deadline_after, fail, timeval_picos, walled};
@@ -13,7 +15,7 @@ use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNew, op};
 const TYPE_MASK: c_int = 0xf;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let fd = real::socket(domain, kind, protocol);
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
@@ -44,42 +46,50 @@ pub fn stream(fd: c_int) -> Option<u32> {
 }
 
 /// Hands `fd` to the kernel from now on, because its peer is not part of this fabric.
-pub unsafe fn leave_to_kernel(fd: c_int) {
+fn leave_to_kernel(fd: c_int) {
     if let Some(entry) = fds::remove(fd) {
         let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
     }
 }
 
+/// Returns an option of a socket of the kernel.
+pub fn socket_option<T: Zeroed>(fd: c_int, name: c_int) -> Option<T> {
+    let mut value = T::zeroed();
+    let mut len = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`.
+    let status = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), InOut::of(&mut len)) };
+    (status == 0).then_some(value)
+}
+
 /// Returns the address family of a placeholder.
-pub unsafe fn family(fd: c_int) -> c_int {
-    let mut value: c_int = libc::AF_INET;
-    let mut len = size_of::<c_int>() as socklen_t;
-    real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut value).cast(), &raw mut len);
-    value
+pub fn family(fd: c_int) -> c_int {
+    socket_option(fd, libc::SO_DOMAIN).unwrap_or(libc::AF_INET)
 }
 
 /// Returns the deadline of a call on `fd`, by the timeout option that the placeholder keeps.
-pub unsafe fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
-    let mut value = timeval { tv_sec: 0, tv_usec: 0 };
-    let mut len = size_of::<timeval>() as socklen_t;
-    if real::getsockopt(fd, libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut len) != 0 {
-        return u64::MAX;
-    }
+pub fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
+    let Some(value) = socket_option::<timeval>(fd, option) else { return u64::MAX };
     match timeval_picos(&value) {
         0 => u64::MAX,
         duration => deadline_after(duration),
     }
 }
 
+/// Implements `bind`.
+///
+/// # Safety
+/// `at` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
-    let Some(object) = stream(fd) else { return native::bind(fd, at, len) };
-    let Some((v4, port)) = address::read(at, len) else {
-        if at.is_null() || (len as usize) < size_of::<libc::sockaddr_in>() {
+    // SAFETY: the address stays in place during the call.
+    let at = unsafe { Given::new(at, len) };
+    let Some(object) = stream(fd) else { return native::bind(fd, at) };
+    let Some((v4, port)) = at.read() else {
+        if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
         }
         leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
-        return real::bind(fd, at, len);
+        return bind_natively(fd, at);
     };
     let request = SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 };
     match client::call::<op::SocketBind>(&request) {
@@ -89,7 +99,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let Some(object) = stream(fd) else { return native::listen(fd, backlog) };
     match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32 }) {
         Ok(()) => 0,
@@ -97,15 +107,25 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     }
 }
 
+/// Implements `accept`.
+///
+/// # Safety
+/// `peer` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn accept(fd: c_int, peer: *mut sockaddr, len: *mut socklen_t) -> c_int {
-    accept4(fd, peer, len, 0)
+pub unsafe extern "C" fn accept(fd: c_int, peer: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
+    // SAFETY: `accept4` without flags owes and is owed the same as `accept`.
+    unsafe { accept4(fd, peer, len, 0) }
 }
 
+/// Implements `accept4`.
+///
+/// # Safety
+/// `peer` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<socklen_t>, flags: c_int) -> c_int {
     let Some(object) = stream(fd) else {
-        return blocking_natively(fd, libc::POLLIN, || real::accept4(fd, peer, len, flags));
+        // SAFETY: the kernel writes at most `*len` bytes to `peer`.
+        return blocking_natively(fd, libc::POLLIN, || unsafe { real::accept4(fd, peer, len, flags) });
     };
     let deadline = timeout_deadline(fd, libc::SO_RCVTIMEO);
     let accepted = loop {
@@ -126,28 +146,28 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: *mut sockl
         return new;
     }
     fds::register(new, Entry { kind: Kind::StreamSocket, object: accepted.object });
-    address::write(family, accepted.address, accepted.port as u16, peer, len);
+    // SAFETY: the room for the peer's address is the caller's, and `*len` bytes long.
+    unsafe { address::write(family, accepted.address, accepted.port as u16, peer, len) };
     new
 }
 
+/// Implements `connect`.
+///
+/// # Safety
+/// `to` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: the caller's address outlives the call.
+    let to = unsafe { Given::new(to, len) };
     let Some(object) = stream(fd) else {
         if walled() {
-            return native::connect(fd, to, len);
+            return native::connect(fd, to);
         }
-        let mut kind = 0;
-        let mut kind_len = size_of::<c_int>() as socklen_t;
-        real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, (&raw mut kind).cast(), &raw mut kind_len);
+        let is_datagram = || socket_option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM);
         // A datagram socket only records its peer.
-        return if active() && kind != libc::SOCK_DGRAM {
-            crate::runtime::world::away(|| real::connect(fd, to, len))
-        } else {
-            real::connect(fd, to, len)
-        };
+        return if active() && !is_datagram() { crate::runtime::world::away(|| connect_natively(fd, to)) } else { connect_natively(fd, to) };
     };
-    let target = address::read(to, len);
-    let outcome = match target {
+    let outcome = match to.read() {
         Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 }),
         None => Err(Errno(libc::ENETUNREACH)),
     };
@@ -155,7 +175,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         Ok(()) => {}
         Err(Errno(libc::ENETUNREACH)) => {
             leave_to_kernel(fd);
-            return crate::runtime::world::away(|| real::connect(fd, to, len));
+            return crate::runtime::world::away(|| connect_natively(fd, to));
         }
         Err(Errno(errno)) => return fail(errno),
     }

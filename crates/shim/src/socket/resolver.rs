@@ -1,13 +1,16 @@
 //! Host names. The engine resolves names of the fabric; all others resolve natively.
 
+use crate::clib::args::{In, InOut, Out, Text, Zeroed};
+use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail, walled};
-use crate::socket::address;
+use crate::socket::address::{self, Given};
 use libc::{addrinfo, c_char, c_int, c_void, hostent, ifaddrs, size_t, sockaddr, sockaddr_in, socklen_t, utsname};
 use softband_client as client;
 use softband_ipc::calls::{AddressReply, Name, op};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString};
+use std::mem::offset_of;
 
 /// Interface by which a host of the fabric reaches the others.
 const INTERFACE: &CStr = c"eth0";
@@ -60,14 +63,13 @@ fn dotted(v4: u32) -> String {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char, hints: *const addrinfo, out: *mut *mut addrinfo) -> c_int {
-    if !named() || node.is_null() {
+pub extern "C" fn getaddrinfo(node: Text, service: Text, hints: In<addrinfo>, out: InOut<*mut addrinfo>) -> c_int {
+    let Some(name) = node.bytes().filter(|_| named()) else {
         let own = own_family(node, hints);
-        return real::getaddrinfo(node, service, own.as_ref().map_or(hints, std::ptr::from_ref), out);
-    }
-    let name = CStr::from_ptr(node);
-    let numeric = is_numeric(name.to_bytes()) || (!hints.is_null() && (*hints).ai_flags & libc::AI_NUMERICHOST != 0);
-    let Some(v4) = (if numeric { None } else { resolve(name.to_bytes()) }) else {
+        return real::getaddrinfo(node, service, own.as_ref().map_or(hints, In::of), out);
+    };
+    let numeric = is_numeric(name) || hints.get().is_some_and(|hints| hints.ai_flags & libc::AI_NUMERICHOST != 0);
+    let Some(v4) = (if numeric { None } else { resolve(name) }) else {
         return if numeric {
             real::getaddrinfo(node, service, hints, out)
         } else {
@@ -76,30 +78,35 @@ pub unsafe extern "C" fn getaddrinfo(node: *const c_char, service: *const c_char
     };
     // The original knows services, socket types and the list layout, so it gets the address as
     // text.
-    let mut own: addrinfo = if hints.is_null() { std::mem::zeroed() } else { *hints };
+    let mut own = hints.get().unwrap_or_else(addrinfo::zeroed);
     let family = own.ai_family;
     let wants_name = own.ai_flags & libc::AI_CANONNAME != 0;
     own.ai_flags = (own.ai_flags | libc::AI_NUMERICHOST) & !(libc::AI_ADDRCONFIG | libc::AI_CANONNAME);
     let text = if family == libc::AF_INET6 { format!("::ffff:{}", dotted(v4)) } else { dotted(v4) };
     let Ok(text) = CString::new(text) else { return libc::EAI_NONAME };
-    let status = real::getaddrinfo(text.as_ptr(), service, &raw const own, out);
-    if status == 0 && wants_name && !(*out).is_null() {
-        (**out).ai_canonname = libc::strdup(node); // freeaddrinfo frees it
+    let status = real::getaddrinfo(Text::of(&text), service, In::of(&own), out);
+    if let Some(first) = out.get().filter(|first| status == 0 && wants_name && !first.is_null()) {
+        // SAFETY: the list is new and the caller's. `freeaddrinfo` frees the copy of the name.
+        unsafe { (*first).ai_canonname = libc::strdup(node.as_ptr()) };
     }
     status
 }
 
 /// Returns other hints for an address of this host itself. The fabric has only IPv4. A server that
 /// also binds an IPv6 address would collide with those of other hosts.
-unsafe fn own_family(node: *const c_char, hints: *const addrinfo) -> Option<addrinfo> {
-    let any_family = hints.is_null() || (*hints).ai_family == libc::AF_UNSPEC;
-    (walled() && node.is_null() && any_family).then(|| {
-        let mut own: addrinfo = if hints.is_null() { std::mem::zeroed() } else { *hints };
+fn own_family(node: Text, hints: In<addrinfo>) -> Option<addrinfo> {
+    let mut own = hints.get().unwrap_or_else(addrinfo::zeroed); // zero is AF_UNSPEC
+    (walled() && node.is_null() && own.ai_family == libc::AF_UNSPEC).then(|| {
         own.ai_family = libc::AF_INET;
         own
     })
 }
 
+/// Implements `getnameinfo`.
+///
+/// # Safety
+/// `of` has `len` bytes. `host` and `service` are null or have room for `host_len` and
+/// `service_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getnameinfo(
     of: *const sockaddr,
@@ -111,24 +118,20 @@ pub unsafe extern "C" fn getnameinfo(
     flags: c_int,
 ) -> c_int {
     let wants_name = named() && !host.is_null() && host_len > 0 && flags & libc::NI_NUMERICHOST == 0;
-    let name = if wants_name { address::read(of, len).and_then(|(v4, _)| reverse(v4)) } else { None };
+    // SAFETY: the caller's address has `len` bytes.
+    let given = unsafe { Given::new(of, len) };
+    let name = if wants_name { given.read().and_then(|(v4, _)| reverse(v4)) } else { None };
+    // SAFETY: the C library gets the caller's rooms with their lengths, or no room for the host.
+    let original = |host, host_len| unsafe { real::getnameinfo(of, len, host, host_len, service, service_len, flags) };
     let Some(name) = name else {
-        return if wants_name {
-            crate::runtime::world::away(|| real::getnameinfo(of, len, host, host_len, service, service_len, flags))
-        } else {
-            real::getnameinfo(of, len, host, host_len, service, service_len, flags)
-        };
+        return if wants_name { crate::runtime::world::away(|| original(host, host_len)) } else { original(host, host_len) };
     };
     if name.len() >= host_len as usize {
         return libc::EAI_OVERFLOW;
     }
-    put_string(host, &name);
-    if service.is_null() || service_len == 0 { 0 } else { real::getnameinfo(of, len, std::ptr::null_mut(), 0, service, service_len, flags) }
-}
-
-unsafe fn put_string(out: *mut c_char, text: &[u8]) {
-    std::ptr::copy_nonoverlapping(text.as_ptr().cast(), out, text.len());
-    out.add(text.len()).write(0);
+    // SAFETY: `host` is not null, so it has room for `host_len` bytes.
+    unsafe { Writable::new(host.cast(), host_len as usize) }.put_text_at(0, &name);
+    if service.is_null() || service_len == 0 { 0 } else { original(std::ptr::null_mut(), 0) }
 }
 
 /// Parts of a `hostent` in one buffer: two null-terminated pointer lists and the address; the name
@@ -140,27 +143,28 @@ struct HostParts {
     address: [u8; 16],
 }
 
-/// Fills `out` and puts its parts into `buffer`. Returns false if `buffer` is too small.
-unsafe fn fill(out: *mut hostent, buffer: *mut u8, room: usize, name: &[u8], v4: u32) -> bool {
-    let skip = buffer.align_offset(align_of::<HostParts>());
-    if skip + size_of::<HostParts>() + name.len() + 1 > room {
-        return false;
+/// Returns a `hostent` whose parts lie in `room`. Returns `None` if the room is too small.
+fn fill(room: &Writable, name: &[u8], v4: u32) -> Option<hostent> {
+    let skip = room.as_ptr().cast::<u8>().align_offset(align_of::<HostParts>());
+    let text = skip + size_of::<HostParts>();
+    if text + name.len() + 1 > room.len() {
+        return None;
     }
-    let parts = buffer.add(skip).cast::<HostParts>();
-    let text = buffer.add(skip + size_of::<HostParts>()).cast::<c_char>();
-    put_string(text, name);
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&v4.to_be_bytes());
-    parts.write(HostParts { aliases: [std::ptr::null_mut()], addresses: [std::ptr::null_mut(); 2], address: bytes });
-    (*parts).addresses[0] = (&raw mut (*parts).address).cast();
-    *out = hostent {
-        h_name: text,
-        h_aliases: (&raw mut (*parts).aliases).cast(),
+    room.put_text_at(text, name);
+    let at = |offset: usize| room.as_ptr().cast::<c_char>().wrapping_add(offset);
+    let mut address = [0; 16];
+    address[..4].copy_from_slice(&v4.to_be_bytes());
+    let addresses = [at(skip + offset_of!(HostParts, address)), std::ptr::null_mut()];
+    let parts = HostParts { aliases: [std::ptr::null_mut()], addresses, address };
+    // SAFETY: the parts and the name behind them fit into the room, and `skip` aligns the parts.
+    unsafe { at(skip).cast::<HostParts>().write(parts) };
+    Some(hostent {
+        h_name: at(text),
+        h_aliases: at(skip + offset_of!(HostParts, aliases)).cast(),
         h_addrtype: libc::AF_INET,
         h_length: 4,
-        h_addr_list: (&raw mut (*parts).addresses).cast(),
-    };
-    true
+        h_addr_list: at(skip + offset_of!(HostParts, addresses)).cast(),
+    })
 }
 
 /// Answer of the calls that return static data.
@@ -170,128 +174,174 @@ unsafe impl Sync for Static {}
 // SAFETY: all zero is a hostent of null pointers.
 static STATIC: Static = Static(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-unsafe fn static_answer(name: &[u8], v4: u32) -> *mut hostent {
-    let (out, buffer) = &mut *STATIC.0.get();
-    if fill(out, buffer.as_mut_ptr(), buffer.len(), name, v4) { out } else { std::ptr::null_mut() }
+fn static_answer(name: &[u8], v4: u32) -> *mut hostent {
+    // SAFETY: one thread at a time uses these calls, and no reference outlives this function.
+    let (out, buffer) = unsafe { &mut *STATIC.0.get() };
+    // SAFETY: the buffer lives as long as the process.
+    let room = unsafe { Writable::new(buffer.as_mut_ptr().cast(), buffer.len()) };
+    let Some(answer) = fill(&room, name, v4) else { return std::ptr::null_mut() };
+    *out = answer;
+    out
 }
 
-unsafe fn lookup(name: *const c_char, family: c_int) -> Option<u32> {
-    if !named() || name.is_null() || family != libc::AF_INET {
-        return None;
-    }
-    resolve(CStr::from_ptr(name).to_bytes())
+fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], u32)> {
+    let name = name.bytes().filter(|_| named() && family == libc::AF_INET)?;
+    resolve(name).map(|v4| (name, v4))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gethostbyname(name: *const c_char) -> *mut hostent {
+pub extern "C" fn gethostbyname(name: Text) -> *mut hostent {
     match lookup(name, libc::AF_INET) {
-        Some(v4) => static_answer(CStr::from_ptr(name).to_bytes(), v4),
+        Some((name, v4)) => static_answer(name, v4),
         None => crate::runtime::world::away(|| real::gethostbyname(name)),
     }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent {
+pub extern "C" fn gethostbyname2(name: Text, family: c_int) -> *mut hostent {
     match lookup(name, family) {
-        Some(v4) => static_answer(CStr::from_ptr(name).to_bytes(), v4),
+        Some((name, v4)) => static_answer(name, v4),
         None => crate::runtime::world::away(|| real::gethostbyname2(name, family)),
     }
 }
 
+/// Implements `gethostbyname_r`.
+///
+/// # Safety
+/// `buffer` has room for `len` bytes, which live as long as the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyname_r(
-    name: *const c_char,
-    out: *mut hostent,
+    name: Text,
+    out: InOut<hostent>,
     buffer: *mut c_char,
     len: size_t,
-    result: *mut *mut hostent,
-    error: *mut c_int,
+    result: Out<*mut hostent>,
+    error: Out<c_int>,
 ) -> c_int {
     match lookup(name, libc::AF_INET) {
-        Some(v4) => reentrant(name, v4, out, buffer, len, result),
-        None => crate::runtime::world::away(|| real::gethostbyname_r(name, out, buffer, len, result, error)),
+        // SAFETY: the caller's buffer has room for `len` bytes.
+        Some((name, v4)) => reentrant(name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        // SAFETY: the C library uses at most `len` bytes of the buffer.
+        None => crate::runtime::world::away(|| unsafe { real::gethostbyname_r(name, out, buffer, len, result, error) }),
     }
 }
 
+/// Implements `gethostbyname2_r`.
+///
+/// # Safety
+/// `buffer` has room for `len` bytes, which live as long as the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyname2_r(
-    name: *const c_char,
+    name: Text,
     family: c_int,
-    out: *mut hostent,
+    out: InOut<hostent>,
     buffer: *mut c_char,
     len: size_t,
-    result: *mut *mut hostent,
-    error: *mut c_int,
+    result: Out<*mut hostent>,
+    error: Out<c_int>,
 ) -> c_int {
     match lookup(name, family) {
-        Some(v4) => reentrant(name, v4, out, buffer, len, result),
-        None => crate::runtime::world::away(|| real::gethostbyname2_r(name, family, out, buffer, len, result, error)),
+        // SAFETY: nobody else uses the caller's buffer, which is `len` bytes long.
+        Some((name, v4)) => reentrant(name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        // SAFETY: the length that goes to the C library is that of the buffer.
+        None => crate::runtime::world::away(|| unsafe { real::gethostbyname2_r(name, family, out, buffer, len, result, error) }),
     }
 }
 
-unsafe fn reentrant(name: *const c_char, v4: u32, out: *mut hostent, buffer: *mut c_char, len: size_t, result: *mut *mut hostent) -> c_int {
-    let fits = fill(out, buffer.cast(), len, CStr::from_ptr(name).to_bytes(), v4);
-    *result = if fits { out } else { std::ptr::null_mut() };
-    if fits { 0 } else { libc::ERANGE }
+fn reentrant(name: &[u8], v4: u32, out: InOut<hostent>, room: &Writable, result: Out<*mut hostent>) -> c_int {
+    match fill(room, name, v4) {
+        Some(answer) => {
+            out.set(answer);
+            result.set(out.as_ptr());
+            0
+        }
+        None => {
+            result.set(std::ptr::null_mut());
+            libc::ERANGE
+        }
+    }
 }
 
 /// Returns an address of the fabric with its name.
-unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Option<(u32, Vec<u8>)> {
-    if !named() || of.is_null() || family != libc::AF_INET || len != 4 {
+fn reverse_lookup(of: In<[u8; 4]>, len: socklen_t, family: c_int) -> Option<(u32, Vec<u8>)> {
+    if !named() || family != libc::AF_INET || len != 4 {
         return None;
     }
-    let v4 = u32::from_be_bytes(of.cast::<[u8; 4]>().read());
+    let v4 = u32::from_be_bytes(of.get()?);
     reverse(v4).map(|name| (v4, name))
 }
 
+/// Implements `gethostbyaddr`.
+///
+/// # Safety
+/// `of` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family: c_int) -> *mut hostent {
-    match reverse_lookup(of, len, family) {
+    // SAFETY: an address of four bytes has four bytes; `reverse_lookup` reads no other.
+    match reverse_lookup(unsafe { In::from_raw(of.cast()) }, len, family) {
         Some((v4, name)) => static_answer(&name, v4),
-        None => crate::runtime::world::away(|| real::gethostbyaddr(of, len, family)),
+        // SAFETY: the C library reads `len` bytes of the address.
+        None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr(of, len, family) }),
     }
 }
 
+/// Implements `gethostbyaddr_r`.
+///
+/// # Safety
+/// `of` has `of_len` bytes. `buffer` has room for `len` bytes, which live as long as the result.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)] // as many as in the C library
 pub unsafe extern "C" fn gethostbyaddr_r(
     of: *const c_void,
     of_len: socklen_t,
     family: c_int,
-    out: *mut hostent,
+    out: InOut<hostent>,
     buffer: *mut c_char,
     len: size_t,
-    result: *mut *mut hostent,
-    error: *mut c_int,
+    result: Out<*mut hostent>,
+    error: Out<c_int>,
 ) -> c_int {
-    match reverse_lookup(of, of_len, family) {
-        Some((v4, name)) => {
-            let name = CString::new(name).unwrap_or_default();
-            reentrant(name.as_ptr(), v4, out, buffer, len, result)
-        }
-        None => crate::runtime::world::away(|| real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error)),
+    // SAFETY: only an address of four bytes is read.
+    match reverse_lookup(unsafe { In::from_raw(of.cast()) }, of_len, family) {
+        // SAFETY: the buffer of the caller is `len` bytes long.
+        Some((v4, name)) => reentrant(&name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        // SAFETY: the address and the buffer go to the C library with their lengths.
+        None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error) }),
     }
 }
 
+/// Implements `gethostname`.
+///
+/// # Safety
+/// `out` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
     if !named() || own_name().is_empty() {
-        return real::gethostname(out, len);
+        // SAFETY: the C library writes at most `len` bytes.
+        return unsafe { real::gethostname(out, len) };
     }
     let name = own_name();
     if name.len() >= len {
         return fail(libc::ENAMETOOLONG);
     }
-    put_string(out, name);
+    // SAFETY: the caller's room is `len` bytes long.
+    unsafe { Writable::new(out.cast(), len) }.put_text_at(0, name);
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uname(out: *mut utsname) -> c_int {
+pub extern "C" fn uname(out: InOut<utsname>) -> c_int {
     let status = real::uname(out);
-    if status == 0 && named() && !own_name().is_empty() {
-        let node = &raw mut (*out).nodename;
-        put_string(node.cast(), &own_name()[..own_name().len().min(64)]);
+    if status == 0
+        && named()
+        && !own_name().is_empty()
+        && let Some(mut about) = out.get()
+    {
+        let name = &own_name()[..own_name().len().min(64)];
+        for (room, byte) in about.nodename.iter_mut().zip(name.iter().chain(&[0])) {
+            *room = *byte as c_char;
+        }
+        out.set(about);
     }
     status
 }
@@ -305,30 +355,28 @@ struct Interfaces {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getifaddrs(out: *mut *mut ifaddrs) -> c_int {
+pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     if !named() {
         return real::getifaddrs(out);
     }
-    let all = libc::calloc(1, size_of::<Interfaces>()).cast::<Interfaces>();
-    if all.is_null() {
-        return fail(libc::ENOMEM);
-    }
+    // SAFETY: the call returns null or room for one `Interfaces`, for which all zero is a value.
+    let Some(all) = (unsafe { libc::calloc(1, size_of::<Interfaces>()).cast::<Interfaces>().as_mut() }) else { return fail(libc::ENOMEM) };
     let up = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
     let each = [
         (LOOPBACK_INTERFACE, address::LOOPBACK, 0xff00_0000, up | libc::IFF_LOOPBACK as u32),
         (INTERFACE, client::header().host_address, 0xffff_0000, up | (libc::IFF_BROADCAST | libc::IFF_MULTICAST) as u32),
     ];
     for (index, (name, v4, mask, flags)) in each.into_iter().enumerate() {
-        (*all).addresses[index] = address::inet(v4, 0);
-        (*all).masks[index] = address::inet(mask, 0);
-        let entry = &mut (*all).list[index];
+        all.addresses[index] = address::inet(v4, 0);
+        all.masks[index] = address::inet(mask, 0);
+        let entry = &mut all.list[index];
         entry.ifa_name = name.as_ptr().cast_mut();
         entry.ifa_flags = flags;
-        entry.ifa_addr = (&raw mut (*all).addresses[index]).cast();
-        entry.ifa_netmask = (&raw mut (*all).masks[index]).cast();
+        entry.ifa_addr = (&raw mut all.addresses[index]).cast();
+        entry.ifa_netmask = (&raw mut all.masks[index]).cast();
     }
-    (*all).list[0].ifa_next = &raw mut (*all).list[1];
-    *out = all.cast();
+    all.list[0].ifa_next = &raw mut all.list[1];
+    out.set(std::ptr::from_mut(all).cast());
     0
 }
 
@@ -349,11 +397,12 @@ mod tests {
     #[test]
     fn a_hostent_is_laid_into_any_buffer_that_has_room() {
         let mut buffer = [0u8; 128];
-        // SAFETY: the buffer has the given room.
+        // SAFETY: the array has that many bytes behind the first.
+        let mut room = |len| unsafe { Writable::new(buffer.as_mut_ptr().wrapping_add(1).cast(), len) };
+        assert!(fill(&room(20), b"node", 0x7f4d_0001).is_none());
+        let out = fill(&room(127), b"node", 0x7f4d_0001).unwrap();
+        // SAFETY: the parts of the answer lie in the array.
         unsafe {
-            let mut out: hostent = std::mem::zeroed();
-            assert!(!fill(&raw mut out, buffer.as_mut_ptr().add(1), 20, b"node", 0x7f4d_0001));
-            assert!(fill(&raw mut out, buffer.as_mut_ptr().add(1), 127, b"node", 0x7f4d_0001));
             assert_eq!(CStr::from_ptr(out.h_name), c"node");
             assert_eq!((*out.h_addr_list).cast::<[u8; 4]>().read(), [127, 77, 0, 1]);
             assert!((*out.h_addr_list.add(1)).is_null() && (*out.h_aliases).is_null());

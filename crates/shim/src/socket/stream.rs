@@ -1,10 +1,11 @@
 //! Sends and receives bytes of the engine's stream sockets, for all calls of the C library.
 
 use super::open::timeout_deadline;
+use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::fd::descriptors::{is_nonblocking, wait_object};
 use crate::signal::actions;
 use crate::time::pace::{empty_poll, pay_for_call};
-use libc::{c_int, iovec};
+use libc::c_int;
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
 use softband_ipc::calls::{Count, SocketData, SocketReceive, op};
@@ -26,15 +27,12 @@ fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> R
 }
 
 /// Sends all parts. Fails only if no byte was sent.
-///
-/// # Safety
-/// The parts are readable.
-pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+pub fn send(fd: c_int, object: u32, parts: &[Readable], flags: c_int) -> Result<usize, Errno> {
     pay_for_call();
     let mut deadline = None;
     let mut sent = 0;
     for part in parts {
-        let mut rest: &[u8] = if part.iov_len == 0 { &[] } else { std::slice::from_raw_parts(part.iov_base.cast(), part.iov_len) };
+        let mut rest = part.bytes();
         while !rest.is_empty() {
             let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
             let request = SocketData { object, len: chunk.len() as u32 };
@@ -67,14 +65,11 @@ pub unsafe fn send(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Res
 }
 
 /// Receives into the parts. Returns 0 at the end of the stream.
-///
-/// # Safety
-/// The parts are writable.
-pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> Result<usize, Errno> {
+pub fn receive(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Result<usize, Errno> {
     pay_for_call();
-    let wanted: usize = parts.iter().map(|part| part.iov_len).sum();
+    let wanted: usize = parts.iter().map(Writable::len).sum();
     let peek = flags & libc::MSG_PEEK != 0;
-    let mut cursor = Cursor { parts, index: 0, offset: 0 };
+    let mut cursor = Cursor::new(parts);
     let mut deadline = None;
     let mut received = 0;
     while received < wanted {
@@ -108,50 +103,4 @@ pub unsafe fn receive(fd: c_int, object: u32, parts: &[iovec], flags: c_int) -> 
         }
     }
     if wanted == 0 { Ok(0) } else { Ok(received) }
-}
-
-/// Position of the next byte in a scatter list.
-struct Cursor<'a> {
-    parts: &'a [iovec],
-    index: usize,
-    offset: usize,
-}
-
-impl Cursor<'_> {
-    unsafe fn room(&mut self) -> Option<&mut [u8]> {
-        while self.index < self.parts.len() && self.offset == self.parts[self.index].iov_len {
-            self.index += 1;
-            self.offset = 0;
-        }
-        let part = self.parts.get(self.index)?;
-        Some(std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>().add(self.offset), part.iov_len - self.offset))
-    }
-
-    fn advance(&mut self, bytes: usize) {
-        self.offset += bytes;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_skips_empty_parts_and_ends() {
-        let mut bytes = [0u8; 4];
-        let base = bytes.as_mut_ptr();
-        let part = |at: usize, len| iovec { iov_base: base.wrapping_add(at).cast(), iov_len: len };
-        let parts = [part(0, 0), part(0, 3), part(3, 0), part(3, 1)];
-        let mut cursor = Cursor { parts: &parts, index: 0, offset: 0 };
-        // SAFETY: the parts lie within the array.
-        unsafe {
-            assert_eq!(cursor.room().map(|room| room.len()), Some(3));
-            cursor.advance(2);
-            assert_eq!(cursor.room().map(|room| room.len()), Some(1));
-            cursor.advance(1);
-            assert_eq!(cursor.room().map(|room| room.len()), Some(1));
-            cursor.advance(1);
-            assert!(cursor.room().is_none());
-        }
-    }
 }

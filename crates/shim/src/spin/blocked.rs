@@ -3,9 +3,11 @@
 //! again when it will not block.
 
 use super::registers;
+use crate::clib::args::{Out, Zeroed};
 use crate::clib::real;
-use crate::fd::descriptors::is_ready_natively;
+use crate::fd::descriptors::{is_ready_natively, poll_natively};
 use crate::process::children;
+use crate::process::wait::child_of;
 use crate::time::pace::Patience;
 use libc::{c_int, c_long, ucontext_t};
 use std::cell::Cell;
@@ -93,11 +95,8 @@ fn has_child_ended(pid: libc::pid_t) -> bool {
         return true;
     }
     let (kind, id) = if pid > 0 { (libc::P_PID, pid as libc::id_t) } else { (libc::P_ALL, 0) };
-    // SAFETY: the structure is ours.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        real::waitid(kind, id, &raw mut info, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) != 0 || info.si_pid() != 0
-    }
+    let mut info = libc::siginfo_t::zeroed();
+    real::waitid(kind, id, Out::of(&mut info), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) != 0 || child_of(&info) != 0
 }
 
 /// Waits until the call would not block. For an unknown call, waits for one step per signal.
@@ -108,9 +107,7 @@ pub fn wait(machine: &ucontext_t) {
         if patience.is_over()
             && let Awaits::Descriptor(fd, events) = what
         {
-            let mut set = libc::pollfd { fd, events, revents: 0 };
-            // SAFETY: one element.
-            crate::runtime::world::away(|| unsafe { real::poll(&raw mut set, 1, -1) });
+            crate::runtime::world::away(|| poll_natively(&mut [libc::pollfd { fd, events, revents: 0 }], -1));
             return;
         }
         if what == Awaits::Unknown {

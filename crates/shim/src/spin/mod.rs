@@ -41,9 +41,12 @@ pub fn install() {
 }
 
 unsafe extern "C" fn find_text(info: *mut libc::dl_phdr_info, _size: usize, _data: *mut libc::c_void) -> libc::c_int {
-    let headers = std::slice::from_raw_parts((*info).dlpi_phdr, (*info).dlpi_phnum as usize);
+    // SAFETY: the loader describes an object that stays loaded during the call.
+    let info = unsafe { &*info };
+    // SAFETY: the loader states the number of headers at this address.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0) {
-        let start = (*info).dlpi_addr as usize + header.p_vaddr as usize;
+        let start = info.dlpi_addr as usize + header.p_vaddr as usize;
         if (start..start + header.p_memsz as usize).contains(&(install as *const () as usize)) {
             TEXT_START.store(start, Ordering::Relaxed);
             TEXT_END.store(start + header.p_memsz as usize, Ordering::Relaxed);

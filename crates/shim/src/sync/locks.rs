@@ -2,6 +2,7 @@
 //! gives the token away, so that the holder can run. Threads poll locks shared between processes,
 //! in simulated time.
 
+use crate::clib::args::{In, Managed};
 use crate::clib::real;
 use crate::runtime::world::{active, is_valid, keeping_errno};
 use crate::sync::doorbell::{self, Place};
@@ -25,10 +26,6 @@ const KIND_SHARED: c_int = 128;
 const COND_WREFS: usize = 36;
 const COND_SHARED: c_uint = 1;
 const COND_MONOTONIC: c_uint = 2;
-
-unsafe fn field<T: Copy>(object: *const T, offset: usize) -> c_int {
-    object.cast::<u8>().add(offset).cast::<c_int>().read()
-}
 
 /// Repeats `attempt` until it succeeds or the deadline comes. `shared`: the holder may be in
 /// another process and rings no bell here.
@@ -55,21 +52,21 @@ fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut(
     })
 }
 
-unsafe fn lock_mutex(mutex: *mut pthread_mutex_t, deadline: u64) -> c_int {
+fn lock_mutex(mutex: Managed<pthread_mutex_t>, deadline: u64) -> c_int {
     let status = real::pthread_mutex_trylock(mutex);
     if status != libc::EBUSY {
         return status;
     }
-    let kind = field(mutex, MUTEX_KIND);
+    let kind = mutex.field(MUTEX_KIND);
     let own = rustix::thread::gettid().as_raw_nonzero().get();
-    if kind & KIND_MASK == KIND_ERRORCHECK && field(mutex, MUTEX_OWNER) == own {
+    if kind & KIND_MASK == KIND_ERRORCHECK && mutex.field(MUTEX_OWNER) == own {
         return libc::EDEADLK;
     }
-    acquire(mutex as usize, kind & KIND_SHARED != 0, deadline, || real::pthread_mutex_trylock(mutex))
+    acquire(mutex.address(), kind & KIND_SHARED != 0, deadline, || real::pthread_mutex_trylock(mutex))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+pub extern "C" fn pthread_mutex_lock(mutex: Managed<pthread_mutex_t>) -> c_int {
     if !active() {
         return real::pthread_mutex_lock(mutex);
     }
@@ -77,36 +74,38 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_in
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_mutex_timedlock(mutex: Managed<pthread_mutex_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_mutex_timedlock(mutex, until);
     }
-    lock_mutex(mutex, from_clock(libc::CLOCK_REALTIME, &*until))
+    let Some(until) = until.get() else { return libc::EINVAL };
+    lock_mutex(mutex, from_clock(libc::CLOCK_REALTIME, &until))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_mutex_clocklock(mutex: Managed<pthread_mutex_t>, clock: clockid_t, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_mutex_clocklock(mutex, clock, until);
     }
-    lock_mutex(mutex, from_clock(clock, &*until))
+    let Some(until) = until.get() else { return libc::EINVAL };
+    lock_mutex(mutex, from_clock(clock, &until))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+pub extern "C" fn pthread_mutex_unlock(mutex: Managed<pthread_mutex_t>) -> c_int {
     let status = real::pthread_mutex_unlock(mutex);
-    if status == 0 && doorbell::is_awaited(mutex as usize) && active() {
-        keeping_errno(|| doorbell::wake(mutex as usize, 1));
+    if status == 0 && doorbell::is_awaited(mutex.address()) && active() {
+        keeping_errno(|| doorbell::wake(mutex.address(), 1));
     }
     status
 }
 
-unsafe fn is_shared(cond: *mut pthread_cond_t) -> bool {
-    field(cond, COND_WREFS) as c_uint & COND_SHARED != 0
+fn is_shared(cond: Managed<pthread_cond_t>) -> bool {
+    cond.field(COND_WREFS) as c_uint & COND_SHARED != 0
 }
 
-unsafe fn wait_cond(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, deadline: u64) -> Option<c_int> {
-    let place = Place::take(cond as usize)?;
+fn wait_cond(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, deadline: u64) -> Option<c_int> {
+    let place = Place::take(cond.address())?;
     let status = pthread_mutex_unlock(mutex);
     if status != 0 {
         return Some(status);
@@ -118,7 +117,7 @@ unsafe fn wait_cond(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, dead
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+pub extern "C" fn pthread_cond_wait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>) -> c_int {
     if !active() {
         return real::pthread_cond_wait(cond, mutex);
     }
@@ -129,64 +128,62 @@ pub unsafe extern "C" fn pthread_cond_wait(cond: *mut pthread_cond_t, mutex: *mu
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_timedwait(cond: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_cond_timedwait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_cond_timedwait(cond, mutex, until);
     }
-    let monotonic = field(cond, COND_WREFS) as c_uint & COND_MONOTONIC != 0;
+    let monotonic = cond.field(COND_WREFS) as c_uint & COND_MONOTONIC != 0;
     pthread_cond_clockwait(cond, mutex, if monotonic { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME }, until)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_clockwait(
-    cond: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
+pub extern "C" fn pthread_cond_clockwait(
+    cond: Managed<pthread_cond_t>,
+    mutex: Managed<pthread_mutex_t>,
     clock: clockid_t,
-    until: *const timespec,
+    until: In<timespec>,
 ) -> c_int {
     if !active() {
         return real::pthread_cond_clockwait(cond, mutex, clock, until);
     }
-    if !is_valid(&*until) {
-        return libc::EINVAL;
-    }
-    wait_cond(cond, mutex, from_clock(clock, &*until)).unwrap_or(libc::EAGAIN)
+    let Some(until) = until.get().filter(is_valid) else { return libc::EINVAL };
+    wait_cond(cond, mutex, from_clock(clock, &until)).unwrap_or(libc::EAGAIN)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
-    if doorbell::is_awaited(cond as usize) && active() && keeping_errno(|| doorbell::wake(cond as usize, 1)) > 0 {
+pub extern "C" fn pthread_cond_signal(cond: Managed<pthread_cond_t>) -> c_int {
+    if doorbell::is_awaited(cond.address()) && active() && keeping_errno(|| doorbell::wake(cond.address(), 1)) > 0 {
         return 0;
     }
     real::pthread_cond_signal(cond)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
-    if doorbell::is_awaited(cond as usize) && active() {
-        keeping_errno(|| doorbell::wake(cond as usize, usize::MAX));
+pub extern "C" fn pthread_cond_broadcast(cond: Managed<pthread_cond_t>) -> c_int {
+    if doorbell::is_awaited(cond.address()) && active() {
+        keeping_errno(|| doorbell::wake(cond.address(), usize::MAX));
     }
     real::pthread_cond_broadcast(cond)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_rdlock(lock: *mut pthread_rwlock_t) -> c_int {
+pub extern "C" fn pthread_rwlock_rdlock(lock: Managed<pthread_rwlock_t>) -> c_int {
     if !active() {
         return real::pthread_rwlock_rdlock(lock);
     }
-    acquire(lock as usize, false, u64::MAX, || real::pthread_rwlock_tryrdlock(lock))
+    acquire(lock.address(), false, u64::MAX, || real::pthread_rwlock_tryrdlock(lock))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_wrlock(lock: *mut pthread_rwlock_t) -> c_int {
+pub extern "C" fn pthread_rwlock_wrlock(lock: Managed<pthread_rwlock_t>) -> c_int {
     if !active() {
         return real::pthread_rwlock_wrlock(lock);
     }
-    acquire(lock as usize, false, u64::MAX, || real::pthread_rwlock_trywrlock(lock))
+    acquire(lock.address(), false, u64::MAX, || real::pthread_rwlock_trywrlock(lock))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_rwlock_timedrdlock(lock: Managed<pthread_rwlock_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_rwlock_timedrdlock(lock, until);
     }
@@ -194,7 +191,7 @@ pub unsafe extern "C" fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_rwlock_timedwrlock(lock: Managed<pthread_rwlock_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_rwlock_timedwrlock(lock, until);
     }
@@ -202,46 +199,48 @@ pub unsafe extern "C" fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_rwlock_clockrdlock(lock: Managed<pthread_rwlock_t>, clock: clockid_t, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_rwlock_clockrdlock(lock, clock, until);
     }
-    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_tryrdlock(lock))
+    let Some(until) = until.get() else { return libc::EINVAL };
+    acquire(lock.address(), false, from_clock(clock, &until), || real::pthread_rwlock_tryrdlock(lock))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, until: *const timespec) -> c_int {
+pub extern "C" fn pthread_rwlock_clockwrlock(lock: Managed<pthread_rwlock_t>, clock: clockid_t, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_rwlock_clockwrlock(lock, clock, until);
     }
-    acquire(lock as usize, false, from_clock(clock, &*until), || real::pthread_rwlock_trywrlock(lock))
+    let Some(until) = until.get() else { return libc::EINVAL };
+    acquire(lock.address(), false, from_clock(clock, &until), || real::pthread_rwlock_trywrlock(lock))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_unlock(lock: *mut pthread_rwlock_t) -> c_int {
+pub extern "C" fn pthread_rwlock_unlock(lock: Managed<pthread_rwlock_t>) -> c_int {
     let status = real::pthread_rwlock_unlock(lock);
-    if status == 0 && doorbell::is_awaited(lock as usize) && active() {
+    if status == 0 && doorbell::is_awaited(lock.address()) && active() {
         // Several readers may continue at once; a writer among them waits again.
-        keeping_errno(|| doorbell::wake(lock as usize, usize::MAX));
+        keeping_errno(|| doorbell::wake(lock.address(), usize::MAX));
     }
     status
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
+pub extern "C" fn pthread_spin_lock(lock: Managed<pthread_spinlock_t>) -> c_int {
     if !active() {
         return real::pthread_spin_lock(lock);
     }
-    acquire(lock as usize, true, u64::MAX, || real::pthread_spin_trylock(lock))
+    acquire(lock.address(), true, u64::MAX, || real::pthread_spin_trylock(lock))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_once(control: *mut c_int, routine: extern "C" fn()) -> c_int {
+pub extern "C" fn pthread_once(control: Managed<c_int>, routine: extern "C" fn()) -> c_int {
     /// Value in glibc while a thread runs the routine.
     const IN_PROGRESS: c_int = 1;
     if active() {
         let patience = Patience::of(reason::LOCK);
-        while control.read_volatile() & 3 == IN_PROGRESS {
+        while control.field(0) & 3 == IN_PROGRESS {
             let _ = keeping_errno(|| patience.step(u64::MAX));
         }
     }
@@ -265,40 +264,40 @@ fn barrier_at(address: usize) -> Option<&'static Barrier> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_barrier_init(barrier: *mut pthread_barrier_t, attributes: *const pthread_barrierattr_t, count: c_uint) -> c_int {
+pub extern "C" fn pthread_barrier_init(barrier: Managed<pthread_barrier_t>, attributes: Managed<pthread_barrierattr_t>, count: c_uint) -> c_int {
     let status = real::pthread_barrier_init(barrier, attributes, count);
-    let shared = !attributes.is_null() && attributes.cast::<c_int>().read() == libc::PTHREAD_PROCESS_SHARED;
+    let shared = !attributes.is_null() && attributes.field(0) == libc::PTHREAD_PROCESS_SHARED;
     if status == 0
         && !shared
         && active()
-        && let Some(free) = barrier_at(barrier as usize).or_else(|| barrier_at(0))
+        && let Some(free) = barrier_at(barrier.address()).or_else(|| barrier_at(0))
     {
         free.count.store(count, Ordering::Relaxed);
         free.arrived.store(0, Ordering::Relaxed);
-        free.address.store(barrier as usize, Ordering::Release);
+        free.address.store(barrier.address(), Ordering::Release);
     }
     status
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_barrier_destroy(barrier: *mut pthread_barrier_t) -> c_int {
-    if let Some(known) = barrier_at(barrier as usize) {
+pub extern "C" fn pthread_barrier_destroy(barrier: Managed<pthread_barrier_t>) -> c_int {
+    if let Some(known) = barrier_at(barrier.address()) {
         known.address.store(0, Ordering::Release);
     }
     real::pthread_barrier_destroy(barrier)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -> c_int {
+pub extern "C" fn pthread_barrier_wait(barrier: Managed<pthread_barrier_t>) -> c_int {
     if !active() {
         return real::pthread_barrier_wait(barrier);
     }
-    let Some(known) = barrier_at(barrier as usize) else { return crate::runtime::world::away(|| real::pthread_barrier_wait(barrier)) };
-    let Some(place) = Place::take(barrier as usize) else { return libc::EAGAIN };
+    let Some(known) = barrier_at(barrier.address()) else { return crate::runtime::world::away(|| real::pthread_barrier_wait(barrier)) };
+    let Some(place) = Place::take(barrier.address()) else { return libc::EAGAIN };
     if known.arrived.fetch_add(1, Ordering::AcqRel) + 1 == known.count.load(Ordering::Relaxed) {
         known.arrived.store(0, Ordering::Release);
         drop(place);
-        doorbell::wake(barrier as usize, usize::MAX);
+        doorbell::wake(barrier.address(), usize::MAX);
         return libc::PTHREAD_BARRIER_SERIAL_THREAD;
     }
     place.wait(u64::MAX);
@@ -308,27 +307,29 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut pthread_barrier_t) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clib::args::Zeroed;
 
     #[test]
     fn the_fields_of_a_mutex_and_a_condition_are_where_we_look() {
-        // SAFETY: all objects are initialised before use.
-        unsafe {
-            let mut mutex: pthread_mutex_t = std::mem::zeroed();
+        let mut mutex = pthread_mutex_t::zeroed();
+        let mut cond = pthread_cond_t::zeroed();
+        // SAFETY: each attribute object is initialised before its use.
+        let (mutex, cond) = unsafe {
             let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
             libc::pthread_mutexattr_init(&raw mut attributes);
             libc::pthread_mutexattr_settype(&raw mut attributes, libc::PTHREAD_MUTEX_ERRORCHECK);
             libc::pthread_mutex_init(&raw mut mutex, &raw const attributes);
-            assert_eq!(pthread_mutex_lock(&raw mut mutex), 0);
-            assert_eq!(field(&raw const mutex, MUTEX_KIND) & KIND_MASK, KIND_ERRORCHECK);
-            assert_eq!(field(&raw const mutex, MUTEX_OWNER), rustix::thread::gettid().as_raw_nonzero().get());
-            assert_eq!(pthread_mutex_lock(&raw mut mutex), libc::EDEADLK);
-            let mut cond: pthread_cond_t = std::mem::zeroed();
             let mut cond_attributes: libc::pthread_condattr_t = std::mem::zeroed();
             libc::pthread_condattr_init(&raw mut cond_attributes);
             libc::pthread_condattr_setclock(&raw mut cond_attributes, libc::CLOCK_MONOTONIC);
             libc::pthread_condattr_setpshared(&raw mut cond_attributes, libc::PTHREAD_PROCESS_SHARED);
             libc::pthread_cond_init(&raw mut cond, &raw const cond_attributes);
-            assert_eq!(field(&raw const cond, COND_WREFS) as c_uint, COND_SHARED | COND_MONOTONIC);
-        }
+            (Managed::of(&mut mutex), Managed::of(&mut cond))
+        };
+        assert_eq!(pthread_mutex_lock(mutex), 0);
+        assert_eq!(mutex.field(MUTEX_KIND) & KIND_MASK, KIND_ERRORCHECK);
+        assert_eq!(mutex.field(MUTEX_OWNER), rustix::thread::gettid().as_raw_nonzero().get());
+        assert_eq!(pthread_mutex_lock(mutex), libc::EDEADLK);
+        assert_eq!(cond.field(COND_WREFS) as c_uint, COND_SHARED | COND_MONOTONIC);
     }
 }

@@ -1,6 +1,7 @@
 //! Semaphores, private or shared. A doorbell wakes the waiters of a private semaphore; the waiters
 //! of a shared semaphore poll.
 
+use crate::clib::args::{In, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{active, errno, fail, keeping_errno};
 use crate::sync::doorbell::{self, Place};
@@ -14,11 +15,11 @@ use softband_ipc::calls::reason;
 /// private or nonzero for shared.
 const SEM_PRIVATE: usize = 8;
 
-unsafe fn is_shared(semaphore: *mut sem_t) -> bool {
-    semaphore.cast::<u8>().add(SEM_PRIVATE).cast::<c_int>().read() != 0
+fn is_shared(semaphore: Managed<sem_t>) -> bool {
+    semaphore.field(SEM_PRIVATE) != 0
 }
 
-unsafe fn wait_until(semaphore: *mut sem_t, deadline: u64) -> c_int {
+fn wait_until(semaphore: Managed<sem_t>, deadline: u64) -> c_int {
     let patience = Patience::of(reason::LOCK);
     loop {
         if real::sem_trywait(semaphore) == 0 {
@@ -30,7 +31,7 @@ unsafe fn wait_until(semaphore: *mut sem_t, deadline: u64) -> c_int {
         if deadline <= client::now_ps() {
             return fail(libc::ETIMEDOUT);
         }
-        let place = if is_shared(semaphore) { None } else { Place::take(semaphore as usize) };
+        let place = if is_shared(semaphore) { None } else { Place::take(semaphore.address()) };
         match place {
             Some(place) => {
                 place.wait(deadline);
@@ -45,38 +46,43 @@ unsafe fn wait_until(semaphore: *mut sem_t, deadline: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_wait(semaphore: *mut sem_t) -> c_int {
+pub extern "C" fn sem_wait(semaphore: Managed<sem_t>) -> c_int {
     if active() { wait_until(semaphore, u64::MAX) } else { real::sem_wait(semaphore) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_timedwait(semaphore: *mut sem_t, until: *const timespec) -> c_int {
-    if active() { wait_until(semaphore, from_clock(libc::CLOCK_REALTIME, &*until)) } else { real::sem_timedwait(semaphore, until) }
+pub extern "C" fn sem_timedwait(semaphore: Managed<sem_t>, until: In<timespec>) -> c_int {
+    if !active() {
+        return real::sem_timedwait(semaphore, until);
+    }
+    let Some(until) = until.get() else { return fail(libc::EINVAL) };
+    wait_until(semaphore, from_clock(libc::CLOCK_REALTIME, &until))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, until: *const timespec) -> c_int {
+pub extern "C" fn sem_clockwait(semaphore: Managed<sem_t>, clock: clockid_t, until: In<timespec>) -> c_int {
+    let Some(limit) = until.get() else { return fail(libc::EINVAL) };
     if active() {
-        return wait_until(semaphore, from_clock(clock, &*until));
+        return wait_until(semaphore, from_clock(clock, &limit));
     }
     // Only newer C libraries have the original. During a wait, the two clocks differ by a constant.
     if clock == libc::CLOCK_REALTIME {
         return real::sem_timedwait(semaphore, until);
     }
-    let (mut monotonic, mut realtime): (timespec, timespec) = std::mem::zeroed();
-    real::kernel_clock_gettime(clock, &raw mut monotonic);
-    real::kernel_clock_gettime(libc::CLOCK_REALTIME, &raw mut realtime);
+    let (mut monotonic, mut realtime) = (timespec::zeroed(), timespec::zeroed());
+    real::kernel_clock_gettime(clock, Out::of(&mut monotonic));
+    real::kernel_clock_gettime(libc::CLOCK_REALTIME, Out::of(&mut realtime));
     let nanos = |time: &timespec| i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec);
-    let at = (nanos(&*until) - nanos(&monotonic) + nanos(&realtime)).max(0);
+    let at = (nanos(&limit) - nanos(&monotonic) + nanos(&realtime)).max(0);
     let until = timespec { tv_sec: (at / 1_000_000_000) as i64, tv_nsec: (at % 1_000_000_000) as i64 };
-    real::sem_timedwait(semaphore, &raw const until)
+    real::sem_timedwait(semaphore, In::of(&until))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
+pub extern "C" fn sem_post(semaphore: Managed<sem_t>) -> c_int {
     let status = real::sem_post(semaphore);
-    if status == 0 && doorbell::is_awaited(semaphore as usize) && active() {
-        keeping_errno(|| doorbell::wake(semaphore as usize, 1));
+    if status == 0 && doorbell::is_awaited(semaphore.address()) && active() {
+        keeping_errno(|| doorbell::wake(semaphore.address(), 1));
     }
     status
 }
@@ -87,15 +93,17 @@ mod tests {
 
     #[test]
     fn a_shared_semaphore_is_told_from_a_private_one() {
-        // SAFETY: the semaphores are initialised.
-        unsafe {
-            let mut semaphore: sem_t = std::mem::zeroed();
-            libc::sem_init(&raw mut semaphore, 0, 1);
-            assert!(!is_shared(&raw mut semaphore));
-            assert_eq!(sem_wait(&raw mut semaphore), 0);
-            assert_eq!(sem_post(&raw mut semaphore), 0);
-            libc::sem_init(&raw mut semaphore, 1, 1);
-            assert!(is_shared(&raw mut semaphore));
-        }
+        let mut semaphores = [sem_t::zeroed(); 2];
+        let [private, shared] = semaphores.each_mut().map(std::ptr::from_mut);
+        // SAFETY: nothing else uses the semaphores; the calls initialise them.
+        let (private, shared) = unsafe {
+            libc::sem_init(private, 0, 1);
+            libc::sem_init(shared, 1, 1);
+            (Managed::of(&mut *private), Managed::of(&mut *shared))
+        };
+        assert!(!is_shared(private));
+        assert_eq!(sem_wait(private), 0);
+        assert_eq!(sem_post(private), 0);
+        assert!(is_shared(shared));
     }
 }

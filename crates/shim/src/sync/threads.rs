@@ -1,6 +1,7 @@
 //! Threads. Each thread has a slot of the engine, from before its first instruction until after its
 //! last destructor.
 
+use crate::clib::args::{In, InOut, Managed, Out};
 use crate::clib::real;
 use crate::runtime::world::{active, set_parked};
 use crate::sync::doorbell::{self, Place};
@@ -14,7 +15,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 unsafe extern "C" {
-    fn pthread_attr_getdetachstate(attributes: *const pthread_attr_t, state: *mut c_int) -> c_int;
+    safe fn pthread_attr_getdetachstate(attributes: Managed<pthread_attr_t>, state: Out<c_int>) -> c_int;
 }
 
 /// Rounds in which glibc runs destructors of thread-specific data.
@@ -52,13 +53,17 @@ struct Beginning {
 /// key. Destructors run in the order of their keys.
 pub fn install() {
     let mut key: pthread_key_t = 0;
-    // SAFETY: the key is stored before anything uses it.
-    unsafe {
-        if libc::pthread_key_create(&raw mut key, Some(on_thread_end)) == 0 {
-            KEY.store(key, Ordering::Release);
-            libc::pthread_setspecific(key, std::ptr::without_provenance(1)); // the first thread may end by pthread_exit
-        }
+    // SAFETY: the destructor ignores the value, so any value is good.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_end)) } == 0 {
+        KEY.store(key, Ordering::Release);
+        notice_end(); // the first thread may end by pthread_exit
     }
+}
+
+/// Lets [`on_thread_end`] run at the end of the calling thread, or in the next round of destructors.
+fn notice_end() {
+    // SAFETY: nothing dereferences the value. The call refuses a key that does not exist.
+    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
 }
 
 /// Clears the records in a forked child, in which only the forking thread remains.
@@ -90,16 +95,13 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
     let round = ROUND.get() + 1;
     ROUND.set(round);
     if round < DESTRUCTOR_ROUNDS {
-        // SAFETY: the key exists.
-        unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
+        notice_end();
         return;
     }
     if !active() {
         return;
     }
-    // SAFETY: no arguments.
-    let own = unsafe { libc::pthread_self() };
-    if let Some(record) = record_of(own) {
+    if let Some(record) = record_of(own_thread()) {
         record.state.store(FINISHED, Ordering::Release);
         doorbell::wake(std::ptr::from_ref(record) as usize, usize::MAX);
     }
@@ -110,25 +112,29 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
 /// Runs a new thread. `pthread_exit` unwinds through this function, so nothing may need a drop
 /// while `start` runs.
 extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `pthread_create` below passed a box.
+    // SAFETY: `pthread_create` below passed a box, and gave up its ownership.
     let Beginning { start, argument, slot } = unsafe { *Box::from_raw(argument.cast::<Beginning>()) };
     set_parked(true);
     client::bind_thread(slot);
     client::await_token();
-    // SAFETY: the key exists.
-    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), std::ptr::without_provenance(1)) };
+    notice_end();
     start(argument)
 }
 
+/// Implements `pthread_create`.
+///
+/// # Safety
+/// `start` may run with `argument` in another thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
-    thread: *mut pthread_t,
-    attributes: *const pthread_attr_t,
+    thread: InOut<pthread_t>,
+    attributes: Managed<pthread_attr_t>,
     start: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
     if !active() {
-        return real::pthread_create(thread, attributes, start, argument);
+        // SAFETY: the program answers for its start function and the argument of it.
+        return unsafe { real::pthread_create(thread, attributes, start, argument) };
     }
     let slot = match client::call::<op::ThreadNew>(&()) {
         Ok(ThreadReply { slot, .. }) => slot,
@@ -139,22 +145,26 @@ pub unsafe extern "C" fn pthread_create(
             return errno;
         }
     };
-    let beginning =
-        Box::into_raw(Box::new(Beginning { start: std::mem::transmute::<extern "C" fn(*mut c_void) -> *mut c_void, Start>(start), argument, slot }));
-    let status =
-        real::pthread_create(thread, attributes, std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin), beginning.cast());
+    // SAFETY: the two types differ only in that the function may unwind.
+    let start = unsafe { std::mem::transmute::<extern "C" fn(*mut c_void) -> *mut c_void, Start>(start) };
+    let beginning = Box::into_raw(Box::new(Beginning { start, argument, slot }));
+    // SAFETY: the C library lets `pthread_exit` unwind through start functions.
+    let begin = unsafe { std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin) };
+    // SAFETY: `begin` takes ownership of the box that is its argument.
+    let status = unsafe { real::pthread_create(thread, attributes, begin, beginning.cast()) };
     if status != 0 {
-        drop(Box::from_raw(beginning));
+        // SAFETY: no thread started, so the box is still ours.
+        drop(unsafe { Box::from_raw(beginning) });
         end_unborn(slot);
     } else if !is_detached(attributes) {
-        add_record(*thread);
+        thread.get().into_iter().for_each(add_record);
     }
     status
 }
 
-unsafe fn is_detached(attributes: *const pthread_attr_t) -> bool {
+fn is_detached(attributes: Managed<pthread_attr_t>) -> bool {
     let mut state = libc::PTHREAD_CREATE_JOINABLE;
-    !attributes.is_null() && pthread_attr_getdetachstate(attributes, &raw mut state) == 0 && state == libc::PTHREAD_CREATE_DETACHED
+    !attributes.is_null() && pthread_attr_getdetachstate(attributes, Out::of(&mut state)) == 0 && state == libc::PTHREAD_CREATE_DETACHED
 }
 
 /// Reports the end of a thread that was never created. The calling thread takes the first turn of
@@ -191,47 +201,76 @@ fn forget_record(thread: pthread_t) {
     }
 }
 
+fn own_thread() -> pthread_t {
+    // SAFETY: `pthread_self` always succeeds (pthread_self(3)).
+    unsafe { libc::pthread_self() }
+}
+
+/// Implements `pthread_join`.
+///
+/// # Safety
+/// The thread is joinable, and no other call joins it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
-    if !active() || libc::pthread_equal(thread, libc::pthread_self()) != 0 {
-        return real::pthread_join(thread, result);
+pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: Out<*mut c_void>) -> c_int {
+    // SAFETY: this is the one call that joins the thread.
+    let join = || unsafe { real::pthread_join(thread, result) };
+    if !active() || thread == own_thread() {
+        return join();
     }
     if await_end(thread, u64::MAX).is_err() {
-        return crate::runtime::world::away(|| real::pthread_join(thread, result)); // not created by this library
+        return crate::runtime::world::away(join); // not created by this library
     }
-    let status = real::pthread_join(thread, result);
+    let status = join();
     forget_record(thread);
     status
 }
 
+/// Implements `pthread_tryjoin_np`.
+///
+/// # Safety
+/// As for [`pthread_join`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn pthread_tryjoin_np(thread: pthread_t, result: Out<*mut c_void>) -> c_int {
     let known = if active() { record_of(thread) } else { None };
     match known.map(|record| record.state.load(Ordering::Acquire)) {
-        Some(FINISHED) => pthread_join(thread, result),
+        // SAFETY: a finished thread with a record is still to be joined, by the caller alone.
+        Some(FINISHED) => unsafe { pthread_join(thread, result) },
         Some(_) => {
             empty_poll();
             client::sync();
             libc::EBUSY
         }
-        None => real::pthread_tryjoin_np(thread, result),
+        // SAFETY: the caller promises that the thread is joinable.
+        None => unsafe { real::pthread_tryjoin_np(thread, result) },
     }
 }
 
+/// Implements `pthread_timedjoin_np`.
+///
+/// # Safety
+/// As for [`pthread_join`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_timedjoin_np(thread: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
-    if !active() || until.is_null() || record_of(thread).is_none() {
-        return real::pthread_timedjoin_np(thread, result, until);
-    }
-    match await_end(thread, from_clock(libc::CLOCK_REALTIME, &*until)) {
-        Ok(()) => pthread_join(thread, result),
+pub unsafe extern "C" fn pthread_timedjoin_np(thread: pthread_t, result: Out<*mut c_void>, until: In<timespec>) -> c_int {
+    let limit = until.get().filter(|_| active() && record_of(thread).is_some());
+    let Some(limit) = limit else {
+        // SAFETY: the caller promises that the thread is joinable; the C library waits for it.
+        return unsafe { real::pthread_timedjoin_np(thread, result, until) };
+    };
+    match await_end(thread, from_clock(libc::CLOCK_REALTIME, &limit)) {
+        // SAFETY: the thread has ended and is not joined yet, since it has a record.
+        Ok(()) => unsafe { pthread_join(thread, result) },
         Err(Errno(errno)) => errno,
     }
 }
 
+/// Implements `pthread_detach`.
+///
+/// # Safety
+/// The thread is joinable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_detach(thread: pthread_t) -> c_int {
-    let status = real::pthread_detach(thread);
+    // SAFETY: nobody has joined or detached the thread, as the caller promises.
+    let status = unsafe { real::pthread_detach(thread) };
     if status == 0 {
         forget_record(thread);
     }

@@ -1,5 +1,6 @@
 //! Timers that raise a signal. The engine keeps them and delivers their signals at a turn.
 
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{PICOS_PER_SECOND, active, deadline_after, fail, is_valid, timespec_picos, timeval_picos, to_timespec, to_timeval};
 use crate::time::clock::from_clock;
@@ -68,7 +69,7 @@ pub fn forget_all() {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
+pub extern "C" fn alarm(seconds: c_uint) -> c_uint {
     if !active() {
         return real::alarm(seconds);
     }
@@ -79,34 +80,30 @@ pub unsafe extern "C" fn alarm(seconds: c_uint) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ualarm(micros: libc::useconds_t, interval: libc::useconds_t) -> libc::useconds_t {
+pub extern "C" fn ualarm(micros: libc::useconds_t, interval: libc::useconds_t) -> libc::useconds_t {
     let parts = |micros: libc::useconds_t| libc::timeval { tv_sec: i64::from(micros / 1_000_000), tv_usec: i64::from(micros % 1_000_000) };
     let new = itimerval { it_value: parts(micros), it_interval: parts(interval) };
-    let mut old: itimerval = std::mem::zeroed();
-    if setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old) != 0 {
+    let mut old = itimerval::zeroed();
+    if setitimer(libc::ITIMER_REAL, In::of(&new), Out::of(&mut old)) != 0 {
         return libc::useconds_t::MAX;
     }
     (old.it_value.tv_sec * 1_000_000 + old.it_value.tv_usec) as libc::useconds_t
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setitimer(which: c_int, new: *const itimerval, old: *mut itimerval) -> c_int {
+pub extern "C" fn setitimer(which: c_int, new: In<itimerval>, old: Out<itimerval>) -> c_int {
     if !active() || which != libc::ITIMER_REAL as c_int {
         if active() {
             warn::once("setitimer: timers over CPU time run on the host's clock");
         }
         return real::setitimer(which, new, old);
     }
-    if new.is_null() {
-        return getitimer(which, old);
-    }
-    let (value, interval) = (timeval_picos(&(*new).it_value), timeval_picos(&(*new).it_interval));
+    let Some(new) = new.get() else { return getitimer(which, old) };
+    let (value, interval) = (timeval_picos(&new.it_value), timeval_picos(&new.it_interval));
     let at = if value == 0 { 0 } else { deadline_after(value) };
     match set(libc::SIGALRM as u32, at, interval) {
         Ok((left, interval)) => {
-            if !old.is_null() {
-                *old = itimerval { it_value: to_timeval(left), it_interval: to_timeval(interval) };
-            }
+            old.set(itimerval { it_value: to_timeval(left), it_interval: to_timeval(interval) });
             0
         }
         Err(error) => fail(error.0),
@@ -114,38 +111,35 @@ pub unsafe extern "C" fn setitimer(which: c_int, new: *const itimerval, old: *mu
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getitimer(which: c_int, out: *mut itimerval) -> c_int {
+pub extern "C" fn getitimer(which: c_int, out: Out<itimerval>) -> c_int {
     if !active() || which != libc::ITIMER_REAL as c_int {
         return real::getitimer(which, out);
     }
-    if !out.is_null() {
-        let (left, interval) = current(libc::SIGALRM as u32);
-        *out = itimerval { it_value: to_timeval(left), it_interval: to_timeval(interval) };
-    }
+    let (left, interval) = current(libc::SIGALRM as u32);
+    out.set(itimerval { it_value: to_timeval(left), it_interval: to_timeval(interval) });
     0
 }
 
-/// Returns the table entry of a timer of this library.
-fn timer_cell(timer: timer_t) -> Option<&'static AtomicU32> {
-    TIMERS.get((timer as usize).wrapping_sub(TIMER_TAG))
+/// Returns the table entry of a timer of this library, if the calling thread may use it.
+fn own_cell(timer: timer_t) -> Option<&'static AtomicU32> {
+    TIMERS.get((timer as usize).wrapping_sub(TIMER_TAG)).filter(|_| active())
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_create(clock: clockid_t, event: *mut sigevent, timer: *mut timer_t) -> c_int {
+pub extern "C" fn timer_create(clock: clockid_t, event: In<sigevent>, timer: Out<timer_t>) -> c_int {
     if !active() {
         return real::timer_create(clock, event, timer);
     }
-    let signal = if event.is_null() {
-        libc::SIGALRM as u32
-    } else {
-        match (*event).sigev_notify {
+    let signal = match event.get() {
+        None => libc::SIGALRM as u32,
+        Some(event) => match event.sigev_notify {
             libc::SIGEV_NONE => NO_SIGNAL,
-            libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID => (*event).sigev_signo as u32,
+            libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID => event.sigev_signo as u32,
             _ => {
                 warn::once("timer_create: SIGEV_THREAD is not supported in simulated time");
                 return fail(libc::ENOTSUP);
             }
-        }
+        },
     };
     if signal == 0 || signal > 64 {
         return fail(libc::EINVAL);
@@ -158,26 +152,29 @@ pub unsafe extern "C" fn timer_create(clock: clockid_t, event: *mut sigevent, ti
     let Some(index) = free else { return fail(libc::EAGAIN) };
     // Absolute times need the clock, because the clocks start at different dates.
     CLOCKS[index].store(clock as u32, Ordering::Relaxed);
-    *timer = (TIMER_TAG + index) as timer_t;
+    timer.set((TIMER_TAG + index) as timer_t);
     0
 }
 
 static CLOCKS: [AtomicU32; TIMERS_MAX] = [const { AtomicU32::new(0) }; TIMERS_MAX];
 
+/// Implements `timer_settime`.
+///
+/// # Safety
+/// The timer comes from `timer_create`, and nobody deleted it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_settime(timer: timer_t, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int {
-    let Some(cell) = timer_cell(timer).filter(|_| active()) else { return real::timer_settime(timer, flags, new, old) };
+pub unsafe extern "C" fn timer_settime(timer: timer_t, flags: c_int, new: In<itimerspec>, old: Out<itimerspec>) -> c_int {
+    let Some(cell) = own_cell(timer) else {
+        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        return unsafe { real::timer_settime(timer, flags, new, old) };
+    };
     let signal = cell.load(Ordering::Relaxed);
-    if signal == 0 || new.is_null() || !is_valid(&(*new).it_value) {
-        return fail(libc::EINVAL);
-    }
+    let Some(new) = new.get().filter(|new| signal != 0 && is_valid(&new.it_value)) else { return fail(libc::EINVAL) };
     let clock = CLOCKS[timer as usize - TIMER_TAG].load(Ordering::Relaxed) as clockid_t;
-    let at = due(clock, flags & libc::TIMER_ABSTIME != 0, &(*new).it_value);
-    match set(signal, at, timespec_picos(&(*new).it_interval)) {
+    let at = due(clock, flags & libc::TIMER_ABSTIME != 0, &new.it_value);
+    match set(signal, at, timespec_picos(&new.it_interval)) {
         Ok((left, interval)) => {
-            if !old.is_null() {
-                *old = itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) };
-            }
+            old.set(itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) });
             0
         }
         Err(error) => fail(error.0),
@@ -196,26 +193,48 @@ pub fn due(clock: clockid_t, absolute: bool, value: &libc::timespec) -> u64 {
     }
 }
 
+/// Implements `timer_gettime`.
+///
+/// # Safety
+/// The timer comes from `timer_create`, and nobody deleted it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_gettime(timer: timer_t, out: *mut itimerspec) -> c_int {
-    let Some(cell) = timer_cell(timer).filter(|_| active()) else { return real::timer_gettime(timer, out) };
+pub unsafe extern "C" fn timer_gettime(timer: timer_t, out: Out<itimerspec>) -> c_int {
+    let Some(cell) = own_cell(timer) else {
+        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        return unsafe { real::timer_gettime(timer, out) };
+    };
     let (left, interval) = current(cell.load(Ordering::Relaxed).min(64));
-    *out = itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) };
+    out.set(itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) });
     0
 }
 
+/// Implements `timer_delete`.
+///
+/// # Safety
+/// The timer comes from `timer_create`, and nobody else deletes it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_delete(timer: timer_t) -> c_int {
-    let Some(cell) = timer_cell(timer).filter(|_| active()) else { return real::timer_delete(timer) };
+    let Some(cell) = own_cell(timer) else {
+        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        return unsafe { real::timer_delete(timer) };
+    };
     match cell.swap(0, Ordering::Relaxed) {
         0 => fail(libc::EINVAL),
         signal => set(signal, 0, 0).map_or_else(|error| fail(error.0), |_| 0),
     }
 }
 
+/// Implements `timer_getoverrun`.
+///
+/// # Safety
+/// The timer comes from `timer_create`, and nobody deleted it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_getoverrun(timer: timer_t) -> c_int {
-    if timer_cell(timer).is_some() && active() { 0 } else { real::timer_getoverrun(timer) }
+    if own_cell(timer).is_some() {
+        return 0;
+    }
+    // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+    unsafe { real::timer_getoverrun(timer) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Clocks. Each of them shows the calling thread's own simulated time.
 
+use crate::clib::args::Out;
 use crate::clib::real;
 use crate::runtime::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval, walled};
 use libc::{c_int, clock_t, clockid_t, time_t, timespec, timeval, tms};
@@ -77,7 +78,7 @@ fn shows(id: clockid_t, now: u64) -> timespec {
 /// Reads the host's clock. In wall pace, the C library asks the vDSO. That avoids a system call, in
 /// which the host could stop a program that measures. The vDSO reads the time stamp counter, which
 /// may trap outside wall pace.
-unsafe fn host_clock(id: clockid_t, out: *mut timespec) -> c_int {
+fn host_clock(id: clockid_t, out: Out<timespec>) -> c_int {
     if walled() { real::clock_gettime(id, out) } else { real::kernel_clock_gettime(id, out) }
 }
 
@@ -85,12 +86,11 @@ unsafe fn host_clock(id: clockid_t, out: *mut timespec) -> c_int {
 /// allocator.
 pub fn find() {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `now`.
-    unsafe { real::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    real::clock_gettime(libc::CLOCK_MONOTONIC, Out::of(&mut now));
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock_gettime(id: clockid_t, out: *mut timespec) -> c_int {
+pub extern "C" fn clock_gettime(id: clockid_t, out: Out<timespec>) -> c_int {
     // Clocks above TAI do not exist; negative ids are CPU clocks of processes and threads.
     if !active() || id > libc::CLOCK_TAI {
         return host_clock(id, out);
@@ -98,55 +98,47 @@ pub unsafe extern "C" fn clock_gettime(id: clockid_t, out: *mut timespec) -> c_i
     if out.is_null() {
         return fail(libc::EFAULT);
     }
-    *out = shows(id, read_clock());
+    out.set(shows(id, read_clock()));
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock_getres(id: clockid_t, out: *mut timespec) -> c_int {
+pub extern "C" fn clock_getres(id: clockid_t, out: Out<timespec>) -> c_int {
     if !active() || id > libc::CLOCK_TAI {
         return real::clock_getres(id, out);
     }
-    if !out.is_null() {
-        *out = timespec { tv_sec: 0, tv_nsec: 1 };
-    }
+    out.set(timespec { tv_sec: 0, tv_nsec: 1 });
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gettimeofday(out: *mut timeval, zone: *mut libc::timezone) -> c_int {
-    if !zone.is_null() {
-        std::ptr::write_bytes(zone.cast::<u8>(), 0, 8); // two ints: minutes west and the kind of daylight saving
-    }
+pub extern "C" fn gettimeofday(out: Out<timeval>, zone: Out<[c_int; 2]>) -> c_int {
+    zone.set([0; 2]); // minutes west and the kind of daylight saving
     if !active() {
         let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
-        let status = host_clock(libc::CLOCK_REALTIME, &raw mut now);
-        if !out.is_null() {
-            *out = timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
-        }
+        let status = host_clock(libc::CLOCK_REALTIME, Out::of(&mut now));
+        out.set(timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 });
         return status;
     }
     if !out.is_null() {
         let mut now = to_timeval(read_clock());
         now.tv_sec += client::header().epoch_seconds as i64;
-        *out = now;
+        out.set(now);
     }
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
+pub extern "C" fn time(out: Out<time_t>) -> time_t {
     let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
     // The original also reads the coarse clock, because whole seconds need no more.
-    clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut now);
-    if !out.is_null() {
-        *out = now.tv_sec;
-    }
+    clock_gettime(libc::CLOCK_REALTIME_COARSE, Out::of(&mut now));
+    out.set(now.tv_sec);
     now.tv_sec
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timespec_get(out: *mut timespec, base: c_int) -> c_int {
+pub extern "C" fn timespec_get(out: Out<timespec>, base: c_int) -> c_int {
     const TIME_UTC: c_int = 1;
     if base != TIME_UTC || clock_gettime(libc::CLOCK_REALTIME, out) != 0 {
         return 0;
@@ -155,7 +147,7 @@ pub unsafe extern "C" fn timespec_get(out: *mut timespec, base: c_int) -> c_int 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock() -> clock_t {
+pub extern "C" fn clock() -> clock_t {
     if !active() {
         return real::clock();
     }
@@ -163,15 +155,13 @@ pub unsafe extern "C" fn clock() -> clock_t {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn times(out: *mut tms) -> clock_t {
+pub extern "C" fn times(out: Out<tms>) -> clock_t {
     const TICKS_PER_SECOND: u64 = 100;
     if !active() {
         return real::times(out);
     }
     let ticks = (read_clock() / (PICOS_PER_SECOND / TICKS_PER_SECOND)) as clock_t;
-    if !out.is_null() {
-        *out = tms { tms_utime: ticks, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 };
-    }
+    out.set(tms { tms_utime: ticks, tms_stime: 0, tms_cutime: 0, tms_cstime: 0 });
     ticks + (MONOTONIC_START_SECONDS * TICKS_PER_SECOND) as clock_t
 }
 
@@ -183,13 +173,10 @@ mod tests {
     fn without_an_engine_the_clocks_are_the_hosts() {
         let mut first = timespec { tv_sec: 0, tv_nsec: 0 };
         let mut second = timeval { tv_sec: 0, tv_usec: 0 };
-        // SAFETY: the pointers are valid.
-        unsafe {
-            assert_eq!(clock_gettime(libc::CLOCK_REALTIME, &raw mut first), 0);
-            assert_eq!(gettimeofday(&raw mut second, std::ptr::null_mut()), 0);
-            assert!(time(std::ptr::null_mut()) >= first.tv_sec - 1);
-            assert_eq!(clock_gettime(77, &raw mut first), -1);
-        }
+        assert_eq!(clock_gettime(libc::CLOCK_REALTIME, Out::of(&mut first)), 0);
+        assert_eq!(gettimeofday(Out::of(&mut second), Out::NULL), 0);
+        assert!(time(Out::NULL) >= first.tv_sec - 1);
+        assert_eq!(clock_gettime(77, Out::of(&mut first)), -1);
         assert!(first.tv_sec > 1_500_000_000 && second.tv_sec >= first.tv_sec);
     }
 }

@@ -1,5 +1,6 @@
 //! Sleeps. The thread gives the token away until the end of its sleep.
 
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
 use crate::runtime::world::{
@@ -14,23 +15,22 @@ use softband_ipc::calls::reason;
 use std::sync::atomic::Ordering;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: *const timespec, remain: *mut timespec) -> c_int {
+pub extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: In<timespec>, remain: Out<timespec>) -> c_int {
     if !active() {
         return real::clock_nanosleep(id, flags, request, remain);
     }
-    if request.is_null() || !is_valid(&*request) || !(0..=libc::CLOCK_TAI).contains(&id) {
-        return libc::EINVAL;
-    }
+    let exists = (0..=libc::CLOCK_TAI).contains(&id);
+    let Some(request) = request.get().filter(|request| exists && is_valid(request)) else { return libc::EINVAL };
     let absolute = flags & libc::TIMER_ABSTIME != 0;
-    let until = if absolute { from_clock(id, &*request) } else { deadline_after(timespec_picos(&*request)) };
+    let until = if absolute { from_clock(id, &request) } else { deadline_after(timespec_picos(&request)) };
     if until <= client::now_ps() {
         return 0;
     }
     match keeping_errno(|| sleep_until(until)) {
         Ok(()) => 0,
         Err(error) => {
-            if !absolute && !remain.is_null() {
-                *remain = to_timespec(until.saturating_sub(client::now_ps()));
+            if !absolute {
+                remain.set(to_timespec(until.saturating_sub(client::now_ps())));
             }
             error.0
         }
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: *
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nanosleep(request: *const timespec, remain: *mut timespec) -> c_int {
+pub extern "C" fn nanosleep(request: In<timespec>, remain: Out<timespec>) -> c_int {
     if !active() {
         return real::nanosleep(request, remain);
     }
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn nanosleep(request: *const timespec, remain: *mut timesp
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn usleep(micros: useconds_t) -> c_int {
+pub extern "C" fn usleep(micros: useconds_t) -> c_int {
     if !active() {
         return real::usleep(micros);
     }
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn usleep(micros: useconds_t) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
+pub extern "C" fn sleep(seconds: c_uint) -> c_uint {
     if !active() {
         return real::sleep(seconds);
     }
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thrd_sleep(request: *const timespec, remain: *mut timespec) -> c_int {
+pub extern "C" fn thrd_sleep(request: In<timespec>, remain: Out<timespec>) -> c_int {
     match clock_nanosleep(libc::CLOCK_REALTIME, 0, request, remain) {
         0 => 0,
         libc::EINTR => -1,
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn thrd_sleep(request: *const timespec, remain: *mut times
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_yield() -> c_int {
+pub extern "C" fn sched_yield() -> c_int {
     if !active() {
         return real::sched_yield();
     }
@@ -94,36 +94,36 @@ pub unsafe extern "C" fn sched_yield() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thrd_yield() {
+pub extern "C" fn thrd_yield() {
     sched_yield();
 }
 
 /// Implements the name `pthread_yield` of older programs.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_yield() -> c_int {
+pub extern "C" fn pthread_yield() -> c_int {
     sched_yield()
 }
 
 /// Waits for a signal of the engine or of the system, without a limit.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pause() -> c_int {
+pub extern "C" fn pause() -> c_int {
     if !active() {
         return real::pause();
     }
-    wait_for_signal(handlers::runs(), || real::pause())
+    wait_for_signal(handlers::runs(), real::pause)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
+pub extern "C" fn sigsuspend(mask: In<libc::sigset_t>) -> c_int {
     if !active() {
         return real::sigsuspend(mask);
     }
-    let mut old: libc::sigset_t = std::mem::zeroed();
+    let mut old = libc::sigset_t::zeroed();
     let known = handlers::runs();
-    real::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut old);
+    real::pthread_sigmask(libc::SIG_SETMASK, mask, Out::of(&mut old));
     let result = wait_for_signal(known, || real::sigsuspend(mask));
     let saved = errno();
-    real::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut());
+    real::pthread_sigmask(libc::SIG_SETMASK, In::of(&old), Out::NULL);
     crate::runtime::world::set_errno(saved);
     result
 }
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn sigsuspend(mask: *const libc::sigset_t) -> c_int {
 /// Sleeps until a handler has run that `known` does not count. Alarms and the ends of children come
 /// in simulated time. If neither is possible, the thread waits for a system signal outside
 /// simulated time.
-unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
+fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
     let patience = Patience::of(reason::SIGNAL);
     while handlers::runs() == known {
         let alarm = match client::header().deadline_ps.load(Ordering::Relaxed) {
@@ -156,12 +156,12 @@ unsafe fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
 
 /// Waits for the signal of an ended child. The kernel sends the signal at any time, but it belongs
 /// to this moment of simulated time.
-unsafe fn await_end_of(child: libc::pid_t, known: u64) {
+fn await_end_of(child: libc::pid_t, known: u64) {
     for _ in 0..200 {
         if handlers::runs() != known {
             return;
         }
-        real::poll(std::ptr::null_mut(), 0, 1);
+        crate::fd::descriptors::poll_natively(&mut [], 1);
     }
     // One signal may report several ends, or it came during our own code and was kept.
     children::tell_end(child);

@@ -1,9 +1,11 @@
 //! Timers as descriptors. Each has a placeholder of the kernel and a timer of the engine.
 
+use crate::clib::args::{In, Out};
+use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail, timespec_picos, to_timespec};
 use crate::time::alarm::due;
-use libc::{c_int, c_void, itimerspec, size_t, ssize_t};
+use libc::{c_int, itimerspec, ssize_t};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::READABLE;
@@ -17,7 +19,7 @@ static DUE: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
 static INTERVAL: [AtomicU64; REMEMBERED] = [const { AtomicU64::new(0) }; REMEMBERED];
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
+pub extern "C" fn timerfd_create(clock: c_int, flags: c_int) -> c_int {
     let fd = real::timerfd_create(clock, flags);
     if fd < 0 || !active() {
         return fd;
@@ -42,14 +44,12 @@ fn object(fd: c_int) -> Option<u32> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timerfd_settime(fd: c_int, flags: c_int, new: *const itimerspec, old: *mut itimerspec) -> c_int {
+pub extern "C" fn timerfd_settime(fd: c_int, flags: c_int, new: In<itimerspec>, old: Out<itimerspec>) -> c_int {
     let Some(object) = object(fd) else { return real::timerfd_settime(fd, flags, new, old) };
-    if new.is_null() {
-        return fail(libc::EFAULT);
-    }
+    let Some(new) = new.get() else { return fail(libc::EFAULT) };
     let clock = CLOCKS.get(fd as usize).map_or(libc::CLOCK_MONOTONIC, |cell| cell.load(Ordering::Relaxed));
-    let at_ps = due(clock, flags & libc::TFD_TIMER_ABSTIME != 0, &(*new).it_value);
-    let interval_ps = timespec_picos(&(*new).it_interval);
+    let at_ps = due(clock, flags & libc::TFD_TIMER_ABSTIME != 0, &new.it_value);
+    let interval_ps = timespec_picos(&new.it_interval);
     let request = TimerSet { object, reserved: 0, at_ps, interval_ps };
     match client::call::<op::TimerSet>(&request) {
         Ok(_) => {
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn timerfd_settime(fd: c_int, flags: c_int, new: *const it
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timerfd_gettime(fd: c_int, out: *mut itimerspec) -> c_int {
+pub extern "C" fn timerfd_gettime(fd: c_int, out: Out<itimerspec>) -> c_int {
     if object(fd).is_none() {
         return real::timerfd_gettime(fd, out);
     }
@@ -79,19 +79,19 @@ pub unsafe extern "C" fn timerfd_gettime(fd: c_int, out: *mut itimerspec) -> c_i
         (_, 0) => 0,
         _ => interval - (now - at) % interval,
     };
-    *out = itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) };
+    out.set(itimerspec { it_value: to_timespec(left), it_interval: to_timespec(interval) });
     0
 }
 
 /// Implements `read` of a timer. Writes the number of expirations as eight bytes.
-pub unsafe fn read(fd: c_int, object: u32, data: *mut c_void, len: size_t) -> ssize_t {
-    if len < 8 {
+pub fn read(fd: c_int, object: u32, room: &Writable) -> ssize_t {
+    if room.len() < 8 {
         return fail(libc::EINVAL);
     }
     loop {
         match client::call::<op::TimerRead>(&Object { object, reserved: 0 }) {
             Ok(Count { count }) => {
-                data.cast::<u64>().write_unaligned(count);
+                room.put_at(0, &count.to_ne_bytes());
                 return 8;
             }
             Err(Errno(libc::EAGAIN)) => {

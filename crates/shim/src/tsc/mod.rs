@@ -63,11 +63,14 @@ pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize] as *const u8;
     // The code reads single bytes, because the instruction may be the last of its page.
-    if at.is_null() || *at != RDTSC[0] {
+    // SAFETY: the processor has just fetched an instruction from here.
+    if at.is_null() || unsafe { *at } != RDTSC[0] {
         return false;
     }
-    let second = *at.add(1);
-    let third = if second == RDTSCP[1] { *at.add(2) } else { 0 };
+    // SAFETY: an opcode that begins with 0F has at least two bytes.
+    let second = unsafe { *at.add(1) };
+    // SAFETY: a ModRM byte follows the opcode 0F 01.
+    let third = if second == RDTSCP[1] { unsafe { *at.add(2) } } else { 0 };
     let Some(len) = instruction_len([RDTSC[0], second, third]) else { return false };
     if !active() {
         // A thread outside simulated time reads the real counter from now on.

@@ -101,15 +101,19 @@ fn has_one_thread() -> bool {
     std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
 }
 
+/// Stores a jump, at once if it lies within a word.
+///
 /// # Safety
 /// The bytes are writable.
 unsafe fn store(at: usize, code: &[u8; JUMP_BYTES]) {
     if !fits_into_a_word(at) {
-        std::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len());
+        // SAFETY: the bytes are writable, and `code` lies elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
         return;
     }
     let start = at & !(size_of::<u64>() - 1);
-    let word = &*(start as *const AtomicU64);
+    // SAFETY: the aligned word around the bytes lies in the same writable page.
+    let word = unsafe { &*(start as *const AtomicU64) };
     let mut new = word.load(Ordering::Acquire).to_le_bytes();
     new[at - start..at - start + JUMP_BYTES].copy_from_slice(code);
     word.store(u64::from_le_bytes(new), Ordering::Release);
