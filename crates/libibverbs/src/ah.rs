@@ -64,13 +64,13 @@ pub(crate) unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah {
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attributes: *mut ibv_ah_attr) -> *mut ibv_ah {
     // SAFETY: the caller names a PD of ours and readable attributes.
     object(|| unsafe { create(pd, &*not_null(attributes)?) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_ah(abi_ah: *mut ibv_ah) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_ah(abi_ah: *mut ibv_ah) -> c_int {
     status(|| {
         // SAFETY: the caller names an address handle of ours.
         let handle = unsafe { (*not_null(abi_ah)?).handle };

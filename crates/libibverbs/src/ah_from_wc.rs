@@ -59,7 +59,7 @@ fn as_grh(header: [u8; 40]) -> ibv_grh {
 /// # Safety
 /// The pointers are what the manual page of `ibv_init_ah_from_wc` asks for.
 unsafe fn from_completion(abi_context: *mut ibv_context, port_num: u8, wc: *mut ibv_wc, grh: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program passes a completion that it polled.
     let wc = unsafe { &*not_null(wc)? };
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(reply_address(wc, None, port_num));
@@ -83,7 +83,7 @@ unsafe fn from_completion(abi_context: *mut ibv_context, port_num: u8, wc: *mut 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_init_ah_from_wc(
+pub(crate) unsafe extern "C" fn ibv_init_ah_from_wc(
     abi_context: *mut ibv_context,
     port_num: u8,
     wc: *mut ibv_wc,
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ibv_init_ah_from_wc(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port_num: u8) -> *mut ibv_ah {
+pub(crate) unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port_num: u8) -> *mut ibv_ah {
     // SAFETY: the caller names a PD of ours, a completion and its GRH; a PD names an open context.
     object(|| unsafe { ah::create(pd, &from_completion((*not_null(pd)?).context, port_num, wc, grh)?) })
 }

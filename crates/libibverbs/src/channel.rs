@@ -28,7 +28,7 @@ static USERS: Mutex<()> = Mutex::new(());
 /// # Safety
 /// `abi_channel` is NULL or a channel of ours.
 pub(crate) unsafe fn object_of(abi_channel: *mut ibv_comp_channel) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: a channel that is not NULL is ours, so it begins with our structure.
     if abi_channel.is_null() { 0 } else { unsafe { (*abi_channel.cast::<Channel>()).object } }
 }
 
@@ -45,7 +45,7 @@ pub(crate) unsafe fn add_user(abi_channel: *mut ibv_comp_channel, change: c_int)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_comp_channel(abi_context: *mut ibv_context) -> *mut ibv_comp_channel {
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(abi_context: *mut ibv_context) -> *mut ibv_comp_channel {
     object(|| {
         // SAFETY: the caller names an open context.
         let hca = unsafe { context(abi_context) }?.hca;
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn ibv_create_comp_channel(abi_context: *mut ibv_context) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_comp_channel(abi_channel: *mut ibv_comp_channel) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(abi_channel: *mut ibv_comp_channel) -> c_int {
     status(|| {
         let channel = not_null(abi_channel)?.cast::<Channel>();
         let users = lock(&USERS);
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn ibv_destroy_comp_channel(abi_channel: *mut ibv_comp_cha
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_cq_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_cq_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, cookie: *mut *mut c_void) -> c_int {
     // SAFETY: the caller names a channel of ours, or NULL.
     let is_over = !abi_channel.is_null() && unsafe { is_interrupted((*abi_channel).fd) };
     // SAFETY: the caller promises a channel of ours and writable results.
@@ -107,7 +107,7 @@ unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_cq_events(abi_cq: *mut ibv_cq, events: u32) {
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(abi_cq: *mut ibv_cq, events: u32) {
     guarded((), || {
         // SAFETY: the caller names a CQ of ours.
         if let Ok(cq) = unsafe { cq::inner(abi_cq) } {

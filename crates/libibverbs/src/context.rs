@@ -94,7 +94,7 @@ fn open_device(abi_context: *mut ibv_context) -> *mut OpenDevice {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     object(|| {
         // SAFETY: the caller names a device of ours.
         let hca = unsafe { device::facts(device) }?.hca;
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_close_device(abi_context: *mut ibv_context) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_close_device(abi_context: *mut ibv_context) -> c_int {
     minus_one(|| {
         let open = open_device(not_null(abi_context)?);
         // SAFETY: the caller names an open context. By the manual page, nobody uses it any more.

@@ -127,12 +127,12 @@ pub(crate) unsafe fn inner<'a>(abi_cq: *mut ibv_cq) -> Result<&'a CqInner, Errno
 /// # Safety
 /// `abi_context` is an open context of ours, and the channel is NULL or ours.
 pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Result<*mut Cq, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: an open context keeps its device, and has set the number of vectors at its creation.
     let (ours, entries_max, vectors) = unsafe { (context(abi_context)?, device_of(abi_context)?.max_cqe, (*abi_context).num_comp_vectors) };
     if init.entries == 0 || init.entries > entries_max || init.vector >= vectors as u32 {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `init.channel` is NULL or ours, since `ibv_create_cq` takes no other.
     let channel = unsafe { channel::object_of(init.channel) };
     let request = CreateCq { hca: ours.hca, entries: init.entries, channel, own_only: 0, cookie: init.cookie as u64 };
     let mut reply = call::<op::CreateCq>(&request)?;
@@ -175,7 +175,7 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
         },
     }));
     ours.completion_queues().insert(reply.handle, CqPointer(cq));
-    // SAFETY: the caller's promise.
+    // SAFETY: the channel still exists, because its destruction and this call exclude each other by the manual page.
     unsafe { channel::add_user(init.channel, 1) };
     Ok(cq)
 }
@@ -196,7 +196,7 @@ fn abi_cq(context: *mut ibv_context, init: &CqInit, reply: &CreateCqReply) -> ib
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_cq(
+pub(crate) unsafe extern "C" fn ibv_create_cq(
     abi_context: *mut ibv_context,
     entries: c_int,
     cookie: *mut c_void,
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn ibv_create_cq(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c_int {
     status(|| {
         let entries = u32::try_from(entries).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names a CQ of ours.
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn ibv_resize_cq(abi_cq: *mut ibv_cq, entries: c_int) -> c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_cq(abi_cq: *mut ibv_cq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(abi_cq: *mut ibv_cq) -> c_int {
     status(|| {
         // SAFETY: the caller names a CQ of ours.
         let (ours, inner, channel) = unsafe { (context((*not_null(abi_cq)?).context)?, inner(abi_cq)?, (*abi_cq).channel) };

@@ -145,7 +145,7 @@ unsafe fn show(abi_cq: *mut ibv_cq_ex, current: Option<Cqe>) -> c_int {
 /// `abi_cq` is an extended CQ of ours.
 unsafe fn read<R: Default>(abi_cq: *mut ibv_cq_ex, field: impl FnOnce(&Cqe) -> R) -> R {
     guarded(R::default(), || {
-        // SAFETY: the caller's promise.
+        // SAFETY: an extended CQ of ours begins with the plain CQ.
         let current = unsafe { cq::inner(abi_cq.cast()) }.ok().and_then(|cq| lock(&cq.extended.state).current);
         current.as_ref().map_or_else(R::default, field)
     })

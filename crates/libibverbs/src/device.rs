@@ -93,7 +93,7 @@ fn known_devices() -> Result<Vec<KnownDevice>, Errno> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
+pub(crate) unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *mut ibv_device {
     object(|| {
         let devices = known_devices()?;
         // SAFETY: the C library allocates the list, and `ibv_free_device_list` frees it.
@@ -114,13 +114,13 @@ pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *m
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     // SAFETY: `ibv_get_device_list` allocated it, or it is NULL.
     unsafe { libc::free(list.cast()) };
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+pub(crate) unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     if device.is_null() {
         return std::ptr::null();
     }
@@ -129,13 +129,13 @@ pub unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+pub(crate) unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     // SAFETY: the caller names a device of ours.
     guarded(0, || unsafe { facts(device) }.map_or(0, |facts| facts.node_guid.to_be()))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     // SAFETY: the caller names a device of ours.
     guarded(-1, || unsafe { facts(device) }.map_or(-1, |facts| facts.hca as c_int))
 }

@@ -145,7 +145,7 @@ fn take_element(ours: &Context, event: &AsyncEvent) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_async_event(abi_context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_async_event(abi_context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     // SAFETY: the caller names an open context, or NULL.
     let is_over = !abi_context.is_null() && unsafe { is_interrupted((*abi_context).async_fd) };
     // SAFETY: the caller promises an open context and a writable event.
@@ -171,7 +171,7 @@ unsafe extern "C" fn get_event(abi_context: *mut ibv_context, event: *mut ibv_as
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     guarded((), || {
         if event.is_null() {
             return;

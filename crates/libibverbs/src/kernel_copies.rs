@@ -124,25 +124,25 @@ unsafe fn copy<From, To>(to: *mut To, from: *const From, convert: impl FnOnce(&F
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
+pub(crate) unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
     // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, address_from_kernel) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
+pub(crate) unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
     // SAFETY: by the manual page, `from` can be read, and `to` can be read and written.
     unsafe { copy(to, from, |from| attributes_from_kernel(from, (*to).qp_state, (*to).rate_limit)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
+pub(crate) unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
     // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, path_from_kernel) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
+pub(crate) unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
     // SAFETY: by the manual page, `from` can be read and `to` written.
     unsafe { copy(to, from, path_to_kernel) }
 }

@@ -12,8 +12,6 @@
 //! another thread of the process, and that thread for the lock.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
-#![allow(clippy::missing_safety_doc)] // the manual pages say what callers owe
-#![allow(unreachable_pub)] // C programs reach the exported functions, whose modules are private
 
 mod ah;
 mod ah_from_wc;

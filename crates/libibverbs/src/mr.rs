@@ -70,19 +70,19 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
     // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, address as u64, access as u32) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_int) -> *mut ibv_mr {
     // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, iova, access as u32) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     // SAFETY: the caller names a PD of ours; the address is only a number here.
     unsafe { register(pd, address, length, iova, access) }
 }
@@ -99,7 +99,7 @@ unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64),
     }
     let mut request = ReregisterMr { mr: mr.handle, change: flags, ..bytemuck::Zeroable::zeroed() };
     if has(IBV_REREG_MR_CHANGE_PD) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the flags name a new PD, so the caller passes one of ours.
         request.pd = unsafe { (*not_null(pd)?).handle };
     }
     if has(IBV_REREG_MR_CHANGE_TRANSLATION) {
@@ -115,7 +115,7 @@ unsafe fn change_of(mr: &ibv_mr, flags: u32, pd: *mut ibv_pd, range: (u64, u64),
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_rereg_mr(
+pub(crate) unsafe extern "C" fn ibv_rereg_mr(
     abi_mr: *mut ibv_mr,
     flags: c_int,
     pd: *mut ibv_pd,
@@ -162,7 +162,7 @@ fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         // SAFETY: the caller names a region of ours.
         let (handle, address, length) = unsafe {
@@ -197,22 +197,22 @@ pub(crate) unsafe extern "C" fn advise_mr(pd: *mut ibv_pd, advice: u32, flags: u
 /// Returns 0: forked programs need no preparation, because the engine uses each process's own
 /// mappings.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_fork_init() -> c_int {
+pub(crate) unsafe extern "C" fn ibv_fork_init() -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_is_fork_initialized() -> u32 {
+pub(crate) unsafe extern "C" fn ibv_is_fork_initialized() -> u32 {
     IBV_FORK_UNNEEDED
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
 }
 

@@ -22,13 +22,13 @@ unsafe fn ask<C: Call<Request = Multicast, Reply = ()>>(abi_qp: *mut ibv_qp, gid
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller names a queue pair of ours and a readable GID.
     status(|| unsafe { ask::<op::AttachMulticast>(qp, gid, lid) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int {
     // SAFETY: the caller names a queue pair of ours and a readable GID.
     status(|| unsafe { ask::<op::DetachMulticast>(qp, gid, lid) })
 }

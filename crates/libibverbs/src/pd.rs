@@ -33,7 +33,7 @@ struct Td {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_alloc_pd(abi_context: *mut ibv_context) -> *mut ibv_pd {
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(abi_context: *mut ibv_context) -> *mut ibv_pd {
     object(|| {
         // SAFETY: the caller names an open context.
         let hca = unsafe { context(abi_context) }?.hca;
@@ -47,7 +47,7 @@ fn boxed(abi: ibv_pd, parent: *mut Pd, td: *mut ibv_td) -> *mut ibv_pd {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(abi_pd: *mut ibv_pd) -> c_int {
     status(|| {
         let pd = not_null(abi_pd)?.cast::<Pd>();
         // SAFETY: the caller names a PD of ours; its parent and thread domain cannot be freed

@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, com
 /// # Safety
 /// `abi_cq` is a CQ of ours.
 pub(crate) unsafe fn split<'a>(abi_cq: *mut ibv_cq) -> Result<(&'a Context, &'a CqInner), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: a CQ of ours names the context that created it, which outlives it.
     unsafe { Ok((context((*not_null(abi_cq)?).context)?, cq::inner(abi_cq)?)) }
 }
 

@@ -211,12 +211,12 @@ unsafe fn send_record(qp: &QpInner, request: &ibv_send_wr) -> Result<PostRecord,
 unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     check_send_state(qp.state.load(Ordering::Acquire))?;
     check_opcode(qp.qp_type, request.opcode)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the list has `num_sge` entries, and the operation selects which pointers of the request count.
     let (list, mut record) = unsafe { (entries(request.sg_list, request.num_sge, qp.cap.max_send_sge)?, send_record(qp, request)?) };
     let info;
     let data = if request.opcode == opcode::BIND_MW {
         record.flags &= !IBV_SEND_INLINE;
-        // SAFETY: the caller's promise.
+        // SAFETY: for this operation the request holds a binding, whose window and region are ours.
         info = unsafe { bind_info(request.bind_mw.mw, &request.bind_mw.bind_info) }?;
         Data::Copied(bytemuck::bytes_of(&info))
     } else if request.send_flags & IBV_SEND_INLINE == 0 {
@@ -271,7 +271,7 @@ fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<()
 /// # Safety
 /// The request's list has the stated number of entries.
 pub(crate) unsafe fn receive_entries(request: &ibv_recv_wr, count_max: u32) -> Result<&[ibv_sge], Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the list has `num_sge` entries, unless that number exceeds `count_max`.
     unsafe { entries(request.sg_list, request.num_sge, count_max) }
 }
 
@@ -281,7 +281,7 @@ unsafe fn receive_one(qp: &QpInner, request: &ibv_recv_wr) -> Result<(), Errno> 
     if qp.state.load(Ordering::Acquire) == IBV_QPS_RESET || !qp.has_receive_queue {
         return Err(Errno(libc::EINVAL));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the queue pair sets the most entries that it accepts; the request has those it states.
     let list = unsafe { receive_entries(request, qp.cap.max_recv_sge) }?;
     let record = || PostRecord { kind: kind::RECEIVE, hca: qp.hca, object: qp.qpn, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
     post_receive((&qp.direct.receives, &qp.receive), list, request.wr_id, record)

@@ -254,7 +254,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
         return Err(refuse("a raw packet queue pair, or one of a driver's own type (ibv_create_qp, qp_type)"));
     }
     let (sends, receives) = directions(wanted.qp_type);
-    // SAFETY: the caller's promise.
+    // SAFETY: the type decides which of PD and CQs the caller names, and only those are read.
     let mut fields = unsafe {
         let pd = if sends { (*not_null(base.pd)?).handle } else { 0 };
         let send_cq = if sends { cq::inner(wanted.send_cq)?.handle } else { 0 };
@@ -264,7 +264,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
     fields.xrcd = base.xrcd;
     fields.block_own_multicast = u32::from(base.create_flags & IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0);
     if !wanted.srq.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: a shared receive queue that is not NULL is ours.
         fields.srq = unsafe { srq::inner(wanted.srq) }?.handle;
     }
     let has_receive_queue = receives && wanted.srq.is_null();
@@ -276,7 +276,7 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
         (fields.max_send_wr, fields.max_send_sge, fields.max_inline) = (0, 0, 0);
     }
     let made = call::<op::CreateQp>(&fields)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the program waits for the sizes, so `init` is still writable.
     unsafe { (*init).cap = capabilities(&made) };
     Ok(show(base, ours, &wanted, &made))
 }
@@ -344,7 +344,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     // SAFETY: the caller names a PD and CQs of ours and gives the attributes readable and writable.
     object(|| unsafe { create(&Base { context: (*not_null(pd)?).context, pd, xrcd: 0, create_flags: 0, is_extended: false }, init) })
 }
@@ -420,13 +420,13 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, open: *mut ib
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_qp_to_qp_ex(abi_qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(abi_qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     // SAFETY: the caller names a queue pair of ours.
     if unsafe { inner(abi_qp) }.is_ok_and(|qp| qp.is_extended) { abi_qp.cast() } else { null_mut() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_qp(abi_qp: *mut ibv_qp) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(abi_qp: *mut ibv_qp) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours, and so an open context.
         let (abi_context, ours, qp) = unsafe { ((*not_null(abi_qp)?).context, context((*abi_qp).context)?, inner(abi_qp)?) };

@@ -49,7 +49,7 @@ fn mask_for_engine(attributes: &ibv_qp_attr, mask: u32) -> Result<u32, Errno> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours and readable attributes. Attributes outside
         // the mask may be uninitialised in C; they are plain numbers and only copied.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ibv_modify_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours.
         let qp = unsafe { qp::inner(abi_qp) }?;

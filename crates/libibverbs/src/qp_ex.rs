@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 /// # Safety
 /// `abi_qp` is a queue pair of ours.
 unsafe fn with(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the queue pair outlives the call of the function that its own table names.
     guarded((), || unsafe { with_it(abi_qp, body) });
 }
 
@@ -28,7 +28,7 @@ unsafe fn with(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
 /// `abi_qp` is a queue pair of ours.
 #[inline(always)]
 unsafe fn with_it(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: an extended queue pair of ours begins with the plain queue pair.
     if let Ok(qp) = unsafe { qp::inner(abi_qp.cast()) } {
         body(qp);
     }
@@ -40,7 +40,7 @@ unsafe fn with_it(abi_qp: *mut ibv_qp_ex, body: impl FnOnce(&QpInner)) {
 /// `abi_qp` is a queue pair of ours.
 #[inline(always)]
 unsafe fn begin(abi_qp: *mut ibv_qp_ex, opcode: u32, fill: impl FnOnce(&mut PostRecord)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the program sets `wr_id` and `wr_flags` of its queue pair before it calls this.
     unsafe {
         with_it(abi_qp, |qp| {
             let (wr_id, flags) = ((*abi_qp).wr_id, (*abi_qp).wr_flags);

@@ -28,7 +28,7 @@ const SUBNET_TIMEOUT_CODE: u8 = 18;
 /// # Safety
 /// `abi_context` is an open context of ours.
 pub(crate) unsafe fn port(abi_context: *mut ibv_context, port: u32) -> Result<PortReply, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: an open context of ours knows its HCA.
     let hca = unsafe { context(abi_context) }?.hca;
     call::<op::PortQuery>(&PortQuery { hca, port })
 }
@@ -204,7 +204,7 @@ unsafe fn copy_head<T: Copy>(value: &T, to: *mut c_void, bytes: usize) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_device(abi_context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_device(abi_context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names an open context and writable attributes.
         unsafe { not_null(attributes)?.write(device_attributes(device_of(abi_context)?)) };
@@ -231,7 +231,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
 
 /// Entry point of programs built before 2019, whose structure ends before `port_cap_flags2`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_port(abi_context: *mut ibv_context, number: u8, attributes: *mut c_void) -> c_int {
     // SAFETY: the caller names an open context and a structure of at least this old size.
     unsafe { query_port(abi_context, number, attributes.cast(), COMPAT_PORT_ATTR_BYTES) }
 }
@@ -261,7 +261,7 @@ pub(crate) fn gid_entries(port: &PortReply, number: u32) -> impl Iterator<Item =
 /// # Safety
 /// `abi_context` is an open context of ours.
 unsafe fn gid_entry(abi_context: *mut ibv_context, number: u32, index: u32) -> Result<Option<ibv_gid_entry>, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: both come from the same open context.
     let (port, table_len) = unsafe { (port(abi_context, number)?, device_of(abi_context)?.gid_table_len) };
     if index >= table_len {
         return Err(Errno(libc::EINVAL));
@@ -270,7 +270,7 @@ unsafe fn gid_entry(abi_context: *mut ibv_context, number: u32, index: u32) -> R
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid(abi_context: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_gid(abi_context: *mut ibv_context, number: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
     minus_one(|| {
         let index = u32::try_from(index).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: the caller names an open context and a writable GID.
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn ibv_query_gid(abi_context: *mut ibv_context, number: u8
 
 /// Returns the GID type with the values of the kernel's files: 1 for RoCE v2, 0 for all others.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_gid_type(abi_context: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_gid_type(abi_context: *mut ibv_context, number: u8, index: u32, kind: *mut u32) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context and a writable type.
         unsafe {
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn ibv_query_gid_type(abi_context: *mut ibv_context, numbe
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_ex(
+pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     abi_context: *mut ibv_context,
     number: u32,
     index: u32,
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn _ibv_query_gid_ex(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn _ibv_query_gid_table(
+pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     abi_context: *mut ibv_context,
     entries: *mut ibv_gid_entry,
     entries_max: usize,
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn _ibv_query_gid_table(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_pkey(abi_context: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_pkey(abi_context: *mut ibv_context, number: u8, index: c_int, pkey: *mut u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
         let port = unsafe { port(abi_context, u32::from(number)) }?;
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn ibv_query_pkey(abi_context: *mut ibv_context, number: u
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_get_pkey_index(abi_context: *mut ibv_context, number: u8, pkey: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_get_pkey_index(abi_context: *mut ibv_context, number: u8, pkey: u16) -> c_int {
     minus_one(|| {
         // SAFETY: the caller names an open context.
         let port = unsafe { port(abi_context, u32::from(number)) }?;

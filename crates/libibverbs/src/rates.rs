@@ -41,22 +41,22 @@ const RATES: [Rate; 23] = [
 ];
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_rate_to_mult(code: u32) -> c_int {
+pub(crate) extern "C" fn ibv_rate_to_mult(code: u32) -> c_int {
     RATES.iter().find(|rate| rate.code == code).and_then(|rate| rate.multiple).unwrap_or(-1)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn mult_to_ibv_rate(multiple: c_int) -> u32 {
+pub(crate) extern "C" fn mult_to_ibv_rate(multiple: c_int) -> u32 {
     RATES.iter().find(|rate| rate.multiple == Some(multiple)).map_or(IBV_RATE_MAX, |rate| rate.code)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_rate_to_mbps(code: u32) -> c_int {
+pub(crate) extern "C" fn ibv_rate_to_mbps(code: u32) -> c_int {
     RATES.iter().find(|rate| rate.code == code).map_or(-1, |rate| rate.mbps)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> u32 {
+pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> u32 {
     RATES.iter().find(|rate| rate.mbps == mbps).map_or(IBV_RATE_MAX, |rate| rate.code)
 }
 

@@ -93,7 +93,7 @@ fn say_unsupported(errno: Errno) -> Errno {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     object(|| {
         // SAFETY: the caller names a PD of ours and gives the attributes readable and writable.
         unsafe {
@@ -140,7 +140,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(abi_srq: *mut ibv_srq, number: *mut 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr, mask: c_int) -> c_int {
     status(|| {
         // SAFETY: the caller names an SRQ of ours and readable attributes.
         let (srq, wanted) = unsafe { (inner(abi_srq)?, *not_null(attributes)?) };
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn ibv_modify_srq(abi_srq: *mut ibv_srq, attributes: *mut 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut ibv_srq_attr) -> c_int {
     status(|| {
         // SAFETY: the caller names an SRQ of ours.
         let srq = unsafe { inner(abi_srq) }?;
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn ibv_query_srq(abi_srq: *mut ibv_srq, attributes: *mut i
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(abi_srq: *mut ibv_srq) -> c_int {
     status(|| {
         // SAFETY: the caller names an SRQ of ours, and so an open context.
         let (abi_context, ours, srq) = unsafe { ((*not_null(abi_srq)?).context, context((*abi_srq).context)?, inner(abi_srq)?) };
@@ -200,7 +200,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(abi_srq: *mut ibv_srq, first: *mut
 /// # Safety
 /// The request's list has the stated number of entries.
 unsafe fn post_one(srq: &SrqInner, request: &ibv_recv_wr) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the list has the entries that the request states, if no more than `max_sge`.
     let list = unsafe { receive_entries(request, srq.max_sge) }?;
     let record = || PostRecord { kind: kind::SRQ_RECEIVE, hca: srq.hca, object: srq.handle, wr_id: request.wr_id, ..bytemuck::Zeroable::zeroed() };
     post_receive((&srq.direct, &srq.receive), list, request.wr_id, record)

@@ -66,22 +66,22 @@ fn word(words: &[&'static CStr], number: c_int) -> *const c_char {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     word(&NODE_TYPES, node_type.saturating_sub(1))
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
     word(&PORT_STATES, state)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
     word(&EVENTS, event)
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
+pub(crate) extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
     word(&STATUSES, status)
 }
 

@@ -10,13 +10,13 @@ use std::ffi::CStr;
 const ROOT: &CStr = c"/sys";
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     ROOT.as_ptr()
 }
 
 /// Reads a file below `folder` into `text`, without its final newline. Returns the number of bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_read_sysfs_file(folder: *const c_char, file: *const c_char, text: *mut c_char, size: usize) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_read_sysfs_file(folder: *const c_char, file: *const c_char, text: *mut c_char, size: usize) -> c_int {
     minus_one(|| {
         if folder.is_null() || file.is_null() || text.is_null() || size == 0 {
             return Err(Errno(libc::EINVAL));

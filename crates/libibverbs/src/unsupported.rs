@@ -92,60 +92,67 @@ refused_object! {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
+pub(crate) unsafe extern "C" fn ibv_import_device(_cmd_fd: c_int) -> *mut ibv_context {
     set_errno(refuse("an object of another process (ibv_import_device)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
+pub(crate) unsafe extern "C" fn ibv_import_pd(_context: *mut ibv_context, _handle: u32) -> *mut ibv_pd {
     set_errno(refuse("an object of another process (ibv_import_pd)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_pd(_pd: *mut ibv_pd) {
+pub(crate) unsafe extern "C" fn ibv_unimport_pd(_pd: *mut ibv_pd) {
     refuse("an object of another process (ibv_unimport_pd)");
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_import_mr(_pd: *mut ibv_pd, _handle: u32) -> *mut ibv_mr {
     set_errno(refuse("an object of another process (ibv_import_mr)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_mr(_mr: *mut ibv_mr) {
+pub(crate) unsafe extern "C" fn ibv_unimport_mr(_mr: *mut ibv_mr) {
     refuse("an object of another process (ibv_unimport_mr)");
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
+pub(crate) unsafe extern "C" fn ibv_import_dm(_context: *mut ibv_context, _handle: u32) -> *mut c_void {
     set_errno(refuse("an object of another process (ibv_import_dm)"));
     null_mut()
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {
+pub(crate) unsafe extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {
     refuse("an object of another process (ibv_unimport_dm)");
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_reg_dmabuf_mr(_pd: *mut ibv_pd, _offset: u64, _length: usize, _iova: u64, _fd: c_int, _access: c_int) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    _pd: *mut ibv_pd,
+    _offset: u64,
+    _length: usize,
+    _iova: u64,
+    _fd: c_int,
+    _access: c_int,
+) -> *mut ibv_mr {
     set_errno(refuse("memory of a device (ibv_reg_dmabuf_mr)"));
     null_mut()
 }
 
 /// Fails: InfiniBand ports have no Ethernet addresses to resolve.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(_context: *mut ibv_context, _attr: *mut c_void, _mac: *mut u8, _vlan: *mut u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(_context: *mut ibv_context, _attr: *mut c_void, _mac: *mut u8, _vlan: *mut u16) -> c_int {
     set_errno(refuse("ibv_resolve_eth_l2_from_gid (address handles resolve by themselves, and there are no MAC addresses)"));
     -1
 }
 
 /// Returns 0: no device promises in-order data.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: u32, _flags: u32) -> c_int {
     0
 }
 
@@ -169,14 +176,14 @@ unsafe fn refuse_entry(name: *const c_char) -> Errno {
 
 /// Target of entries that return an errno.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_status(name: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn softband_unsupported_status(name: *const c_char) -> c_int {
     // SAFETY: only the jumps of the versioned library come here, with a C string.
     unsafe { refuse_entry(name) }.0
 }
 
 /// Target of entries that return NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mut c_char {
+pub(crate) unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mut c_char {
     // SAFETY: only the jumps of the versioned library come here, with a C string.
     set_errno(unsafe { refuse_entry(name) });
     null_mut()
@@ -184,7 +191,7 @@ pub unsafe extern "C" fn softband_unsupported_object(name: *const c_char) -> *mu
 
 /// Target of entries that return -1.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int {
+pub(crate) unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int {
     // SAFETY: only the jumps of the versioned library come here, with a C string.
     set_errno(unsafe { refuse_entry(name) });
     -1
@@ -192,6 +199,6 @@ pub unsafe extern "C" fn softband_unsupported_call(name: *const c_char) -> c_int
 
 /// Target of entries that need no work, for example the registration of a provider.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softband_nothing() -> usize {
+pub(crate) unsafe extern "C" fn softband_nothing() -> usize {
     0
 }
