@@ -39,7 +39,7 @@ impl Private {
 
     fn lock(&self) {
         while self.taken.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // SAFETY: only yields to the next thread.
+            // SAFETY: the call has no arguments and changes no memory.
             unsafe { kernel!(libc::SYS_sched_yield) };
         }
     }

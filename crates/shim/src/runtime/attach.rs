@@ -94,11 +94,9 @@ fn attach() -> bool {
 /// Ends the process, because it must not run outside the simulated time that it was started for.
 pub fn give_up(reason: &str) -> ! {
     warn::always(&format!("cannot take part in the fabric: {reason}"));
-    // SAFETY: ends the process.
-    unsafe {
-        kernel!(libc::SYS_exit_group, EXIT_CANNOT_ATTACH);
-        libc::abort()
-    }
+    // SAFETY: the call ends the process, so it leaves nothing in a bad state.
+    unsafe { kernel!(libc::SYS_exit_group, EXIT_CANNOT_ATTACH) };
+    std::process::abort()
 }
 
 /// Installs everything that needs an attached process. The thread already has the token.
@@ -145,7 +143,7 @@ pub fn allow_engine_access() {
 
 extern "C" fn at_exit(status: c_int, _argument: *mut c_void) {
     // Output that another program of the run may read must be written during this program's turn.
-    // SAFETY: flushes all streams.
+    // SAFETY: null means all open streams (fflush(3)).
     unsafe { libc::fflush(std::ptr::null_mut()) };
     fork::tell_exit(status);
 }

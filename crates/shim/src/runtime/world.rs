@@ -63,14 +63,19 @@ pub fn fail<T: From<i8>>(errno: c_int) -> T {
     T::from(-1)
 }
 
+/// Returns the calling thread's `errno`.
+fn errno_cell() -> &'static Cell<c_int> {
+    // SAFETY: the number belongs to the calling thread and lives as long as it. A `Cell` does not
+    // leave the thread.
+    unsafe { &*libc::__errno_location().cast::<Cell<c_int>>() }
+}
+
 pub fn set_errno(errno: c_int) {
-    // SAFETY: the pointer is the calling thread's own errno.
-    unsafe { *libc::__errno_location() = errno }
+    errno_cell().set(errno);
 }
 
 pub fn errno() -> c_int {
-    // SAFETY: as in `set_errno`.
-    unsafe { *libc::__errno_location() }
+    errno_cell().get()
 }
 
 /// Runs `body` and restores `errno`.

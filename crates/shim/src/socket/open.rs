@@ -113,7 +113,7 @@ pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// `peer` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn accept(fd: c_int, peer: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
-    // SAFETY: `accept4` without flags owes and is owed the same as `accept`.
+    // SAFETY: the room for the peer is the caller's, and `*len` bytes long.
     unsafe { accept4(fd, peer, len, 0) }
 }
 

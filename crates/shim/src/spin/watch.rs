@@ -154,7 +154,7 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         }
         Verdict::Spin => {
             make_hot(address);
-            // SAFETY: see `Shared`.
+            // SAFETY: this thread has the token, so no other thread is here (`Shared`).
             if unsafe { (*MACHINE.0.get()).looks_at_one() } {
                 client::spin_wait_at(address, OPERAND_BYTES);
             } else {
@@ -206,7 +206,7 @@ fn judge(instruction: usize, address: usize, machine: &libc::ucontext_t) -> Verd
         is_write: registers::is_write(machine),
         progress: client::progress(),
     };
-    // SAFETY: see `Shared`.
+    // SAFETY: no reference to the machine outlives a fault, and faults do not nest (`Shared`).
     unsafe { (*MACHINE.0.get()).look(access) }
 }
 

@@ -228,7 +228,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: Out<*mut c_void
 /// Implements `pthread_tryjoin_np`.
 ///
 /// # Safety
-/// As for [`pthread_join`].
+/// The thread is joinable, and no other call joins it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_tryjoin_np(thread: pthread_t, result: Out<*mut c_void>) -> c_int {
     let known = if active() { record_of(thread) } else { None };
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn pthread_tryjoin_np(thread: pthread_t, result: Out<*mut 
 /// Implements `pthread_timedjoin_np`.
 ///
 /// # Safety
-/// As for [`pthread_join`].
+/// The thread is joinable, and no other call joins it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(thread: pthread_t, result: Out<*mut c_void>, until: In<timespec>) -> c_int {
     let limit = until.get().filter(|_| active() && record_of(thread).is_some());
