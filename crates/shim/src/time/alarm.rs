@@ -165,7 +165,7 @@ static CLOCKS: [AtomicU32; TIMERS_MAX] = [const { AtomicU32::new(0) }; TIMERS_MA
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_settime(timer: timer_t, flags: c_int, new: In<itimerspec>, old: Out<itimerspec>) -> c_int {
     let Some(cell) = own_cell(timer) else {
-        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        // SAFETY: the C library created the timer, or the kernel refuses an id of ours.
         return unsafe { real::timer_settime(timer, flags, new, old) };
     };
     let signal = cell.load(Ordering::Relaxed);
@@ -200,7 +200,7 @@ pub fn due(clock: clockid_t, absolute: bool, value: &libc::timespec) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_gettime(timer: timer_t, out: Out<itimerspec>) -> c_int {
     let Some(cell) = own_cell(timer) else {
-        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        // SAFETY: the C library created the timer, or the kernel refuses an id of ours.
         return unsafe { real::timer_gettime(timer, out) };
     };
     let (left, interval) = current(cell.load(Ordering::Relaxed).min(64));
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn timer_gettime(timer: timer_t, out: Out<itimerspec>) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_delete(timer: timer_t) -> c_int {
     let Some(cell) = own_cell(timer) else {
-        // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+        // SAFETY: the C library created the timer, or the kernel refuses an id of ours.
         return unsafe { real::timer_delete(timer) };
     };
     match cell.swap(0, Ordering::Relaxed) {
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn timer_getoverrun(timer: timer_t) -> c_int {
     if own_cell(timer).is_some() {
         return 0;
     }
-    // SAFETY: the timer is not ours, so the program has it from the C library's `timer_create`.
+    // SAFETY: the C library created the timer, or the kernel refuses an id of ours.
     unsafe { real::timer_getoverrun(timer) }
 }
 
