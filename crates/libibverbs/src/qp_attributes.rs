@@ -98,7 +98,7 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(abi_qp: *mut ibv_qp, attributes: *m
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_query_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_query_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours.
         let qp = unsafe { qp::inner(abi_qp) }?;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn ibv_query_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ibv_set_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_set_ece(abi_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     status(|| {
         // SAFETY: the caller names a queue pair of ours and readable options.
         let (qp, ibv_ece { vendor_id, options, comp_mask }) = unsafe { (qp::inner(abi_qp)?, *not_null(ece)?) };
