@@ -28,8 +28,10 @@ impl Hcas {
             slot.completed_last[queue]
         } else {
             // A failure comes after the last success, which still arrives at its own time. The HCA
-            // also must not write to a receive buffer that the program already has back.
-            let written = if queue == RECEIVE { slot.in_memory_last } else { SimTime::ZERO };
+            // also must not write to a buffer of a receive, a read or an atomic that the program
+            // already has back.
+            let lands = queue == RECEIVE || matches!(completion.opcode, WcOpcode::RdmaRead | WcOpcode::CompareSwap | WcOpcode::FetchAdd);
+            let written = if lands { slot.in_memory_last } else { SimTime::ZERO };
             let behind = slot.completed_last[queue].max(written) + SimDuration::from_picos(1);
             slot.failed_last[queue] = at.max(behind).max(slot.failed_last[queue]);
             slot.failed_last[queue]
