@@ -46,6 +46,12 @@ impl HcaPort {
 }
 
 impl Hcas {
+    /// Returns the places in the staging buffer of a port's lane that packets hold. Ports of
+    /// switches have no staging buffer.
+    pub(crate) fn places_taken(&self, port: u32, lane: VirtualLane) -> u32 {
+        self.ports.get(port as usize).map_or(0, |port| port.staging[usize::from(lane.0)].held)
+    }
+
     /// Checks that no packet is left in the staging buffers.
     ///
     /// # Panics

@@ -2,6 +2,7 @@
 //!
 //! A packet's hop also needs the timeline, the fault plan and the subnet's lanes: see [`Hop`].
 
+mod audit;
 mod construct;
 mod counters;
 mod deadlock;

@@ -118,6 +118,12 @@ impl FlowControl {
         matches!(self, Self::Credits(_))
     }
 
+    /// Checks whether the sender counts credits, so that each block of the receiver's buffer is
+    /// accounted for at any time.
+    pub const fn counts_credits(&self) -> bool {
+        matches!(self, Self::Credits(_))
+    }
+
     /// Returns the blocks of a lane that are neither free nor on their way back. `returned` counts
     /// the freed blocks of the receiver, `stored` the blocks in its buffer.
     pub fn blocks_missing(&self, lane: VirtualLane, returned: CreditBlocks, stored: impl FnOnce() -> CreditBlocks) -> i32 {
