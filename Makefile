@@ -82,6 +82,7 @@ test-e2e: build $(VENV)/stamp
 
 test-full: test
 	@$(VENV)/bin/pytest -q -rP tests/full
+	@$(CARGO) xtask simulate --minutes 10
 
 soak: build
 	@python3 tests/soak.py

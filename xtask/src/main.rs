@@ -4,6 +4,7 @@
 
 mod abi;
 mod link;
+mod simulate;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -11,9 +12,12 @@ fn main() -> anyhow::Result<()> {
     match name {
         "link" => link::run(rest),
         "abi" => abi::run(rest),
+        "simulate" => simulate::run(rest),
         _ => {
             println!("cargo xtask link [--archive FILE] --out DIR  the shared objects that programs load");
             println!("cargo xtask abi [--write]                      layouts and symbols against the installed headers and library");
+            println!("cargo xtask simulate SEED                          a random fabric, programs and faults under an oracle");
+            println!("cargo xtask simulate --minutes M [--from SEED]     one seed after another");
             anyhow::ensure!(name == "help", "there is no xtask called {name}");
             Ok(())
         }

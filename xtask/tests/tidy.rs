@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -18,6 +18,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("workload", &["types", "sim", "model", "spec", "fabric"]),
     ("parallel", &["sim", "spec", "fabric", "workload"]),
     ("catalog", &["types", "sim", "wire", "model", "spec"]),
+    ("simulate", &["types", "sim", "model", "spec", "fabric", "catalog"]),
     ("abi", &[]),
     ("ipc", &[]),
     ("shm-transport", &["types", "ipc"]),
@@ -29,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel"]),
 ];
 /// Crates that must not contain `unsafe`.
-const SAFE: [&str; 9] = ["types", "sim", "wire", "model", "spec", "fabric", "workload", "parallel", "catalog"];
+const SAFE: [&str; 10] = ["types", "sim", "wire", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
