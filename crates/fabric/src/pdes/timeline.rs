@@ -78,13 +78,11 @@ impl Timeline {
     }
 
     /// Adds an event that a node causes itself.
-    #[inline]
     pub(crate) fn push(&mut self, time: SimTime, node: u32, event: Event) {
         self.queue.push(time, node, event);
     }
 
     /// Adds an event that reaches a node through the port with this index.
-    #[inline]
     pub(crate) fn push_arrival(&mut self, time: SimTime, node: u32, (port, source): (u8, Source), event: Event) {
         self.queue.push_from(time, node, u16::from(port) << 2 | source as u16, event);
     }
@@ -95,7 +93,6 @@ impl Timeline {
     }
 
     /// Removes the next event, unless the current window must end first.
-    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(SimTime, Event)> {
         self.queue.pop_until(self.last)
     }
