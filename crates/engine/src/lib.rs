@@ -34,8 +34,7 @@ pub use engine::Engine;
 pub use engine::harness;
 #[doc(hidden)]
 pub use engine::wall_harness;
-pub use options::{Failure, Interrupt, Options, Pace};
+pub use options::{Failure, Interrupt, Limits, Options, Pace};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use report::{ProgramReport, RunReport};
-pub use scheduler::time_limit::Limits;
 pub use softband_shm_transport::fallback::FallbackReason;

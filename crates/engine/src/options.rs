@@ -1,9 +1,10 @@
 //! Options of a run, and the reasons for which it may fail.
 
-use crate::scheduler::time_limit::Limits;
 use serde::Serialize;
+use softband_sim::SimDuration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 /// Flag that a signal handler raises to end a run.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +63,15 @@ pub enum Pace {
     Virtual,
     /// The clock of the host.
     Wall,
+}
+
+/// Time limits of a run. `None` means no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Limit in wall-clock time, in both paces.
+    pub wall: Option<Duration>,
+    /// Limit in simulated time.
+    pub simulated: Option<SimDuration>,
 }
 
 /// Options of a run.

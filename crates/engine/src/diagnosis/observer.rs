@@ -21,14 +21,9 @@ pub(crate) struct Observer<'a> {
     pub(crate) realtime: &'a Realtime,
 }
 
-/// Names the program of a process: `a: 'ib_send_bw'`.
-pub(crate) fn command_of(world: &World, programs: &Programs, process: &Process) -> String {
-    format!("{}: '{}'", world.spec().hosts[process.host()].name, programs.command_of(process.program()))
-}
-
 impl Observer<'_> {
     /// Names the program of a process: `a: 'ib_send_bw'`.
     pub(crate) fn command_of(&self, process: &Process) -> String {
-        command_of(self.world, self.programs, process)
+        self.programs.name_for(self.world, process)
     }
 }

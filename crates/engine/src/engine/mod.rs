@@ -21,7 +21,7 @@ use crate::completion::room::CompletionQueues;
 use crate::control::admission::{self, Admission};
 use crate::control::room::Control;
 use crate::control::socket::{self, Mailbox};
-use crate::diagnosis::observer::{Observer, command_of};
+use crate::diagnosis::observer::Observer;
 use crate::diagnosis::vain_polls::VainPolls;
 use crate::diagnosis::work::ThreadWork;
 use crate::host::files::Files;
@@ -217,7 +217,7 @@ impl Engine {
 
     /// Names the program of a process: `a: 'ib_send_bw'`.
     fn command_of(&self, process: usize) -> String {
-        command_of(&self.world, &self.programs, &self.processes[process])
+        self.programs.name_for(&self.world, &self.processes[process])
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::control::socket::Mailbox;
 use crate::process::launch::{Identity, Libraries, Program, Started, start};
 use crate::process::outputs::Outputs;
+use crate::process::record::Process;
 use rustix::thread::CpuSet;
+use softband_fabric::World;
 use softband_sim::SimTime;
 use std::sync::Arc;
 
@@ -46,6 +48,11 @@ impl Programs {
     /// Returns the command of a program as the user wrote it.
     pub(crate) fn command_of(&self, program: usize) -> &str {
         &self.all[program].program.command
+    }
+
+    /// Names the program of a process: `a: 'ib_send_bw'`.
+    pub(crate) fn name_for(&self, world: &World, process: &Process) -> String {
+        format!("{}: '{}'", world.spec().hosts[process.host()].name, self.command_of(process.program()))
     }
 
     pub(crate) fn libraries(&self) -> &Libraries {

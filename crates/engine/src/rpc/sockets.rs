@@ -1,6 +1,5 @@
 //! Sockets of programs and the names of hosts.
 
-use crate::diagnosis::observer::command_of;
 use crate::host::objects::Object;
 use crate::host::room::HostServices;
 use crate::host::sockets::{self, Path, SocketState, Wakeups};
@@ -152,7 +151,7 @@ impl HostCalls<'_> {
         let spec = self.world.spec();
         let (from, target) = (spec.hosts[from].name.clone(), target.map_or_else(String::new, |host| spec.hosts[host].name.clone()));
         let there = self.processes.ever().iter().filter(|process| spec.hosts[process.host()].name == target);
-        let running: Vec<String> = there.map(|process| command_of(self.world, self.programs, process)).collect::<BTreeSet<_>>().into_iter().collect();
+        let running: Vec<String> = there.map(|process| self.programs.name_for(self.world, process)).collect::<BTreeSet<_>>().into_iter().collect();
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
         self.report.warn(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
         self.host.sockets_mut().refuse(object, libc::ECONNREFUSED);

@@ -31,7 +31,7 @@ pub(crate) enum Event {
         process: usize,
         slot: u32,
         generation: u32,
-        /// Set if the wait was a [`Waiting::OsPoll`](crate::process::image::Waiting).
+        /// Set if the wait was a [`Waiting::OsPoll`](crate::process::thread::Waiting).
         polls: bool,
     },
     ObjectChanged {

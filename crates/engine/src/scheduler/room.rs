@@ -1,10 +1,9 @@
 //! The room of the schedule: the events of programs, the time, and the execution token.
 
-use crate::options::{Interrupt, Pace};
+use crate::options::{Interrupt, Limits, Pace};
 use crate::process::processes::Processes;
 use crate::scheduler::agenda::{Agenda, Event};
 use crate::scheduler::context_switch::{ContextSwitch, Processors};
-use crate::scheduler::time_limit::Limits;
 use rustix::fd::OwnedFd;
 use rustix::thread::CpuSet;
 use softband_ipc::layout::wake_word_of;
