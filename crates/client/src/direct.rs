@@ -138,7 +138,7 @@ impl Platform for Here {
     }
 
     unsafe fn unmap_part(base: *mut u8, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller unmaps a part that `map_part` mapped, and keeps no reference into it.
         unsafe { shared_memory::unmap_part(base, bytes) };
     }
 }
