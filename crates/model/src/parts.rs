@@ -3,6 +3,7 @@
 //! The values stand in `catalog/`, with unit, source and status. Here they are checked and plain.
 
 mod bus;
+mod ideal;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
 
