@@ -9,34 +9,45 @@ use softband_model::transport::InjectionSettings;
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables are in the order of the fabric file, which numbers
-/// them.
+/// them from 0. [`FabricBuilder`](crate::FabricBuilder) makes a fabric in code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricSpec {
+    /// Title, for reports.
     pub title: String,
+    /// Hosts, with their HCAs.
     pub hosts: Vec<HostSpec>,
+    /// Switches.
     pub switches: Vec<SwitchSpec>,
+    /// Cables. A port has at most one of them.
     pub cables: Vec<CableSpec>,
+    /// Configuration of the subnet manager.
     pub subnet: SubnetSpec,
+    /// Configuration of the Ethernet links, if the fabric has any.
     pub ethernet: EthernetSpec,
-    /// In the order of the file.
+    /// Planned faults, in the order of the file.
     pub faults: Vec<FaultSpec>,
 }
 
 /// The administrator's settings for all ports of the Ethernet links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EthernetSpec {
-    /// MTU of IP packets, as interfaces report it.
+    /// MTU of IP packets in bytes, as interfaces report it. The default is 1500, which permits RDMA
+    /// packets of 1,024 bytes.
     pub mtu_bytes: u32,
+    /// Treatment of full buffers. The default is [`EthernetFlowControl::Pfc`].
     pub flow_control: EthernetFlowControl,
-    /// Number of priorities with queues and buffers of their own. The service levels share them.
+    /// Number of priorities with queues and buffers of their own, as a code. The service levels
+    /// share them. The default is a single priority.
     pub priorities: OperationalVls,
-    /// Frames carry their priority in a VLAN tag.
+    /// Whether frames carry their priority in a VLAN tag. The default is `false`: the IP header
+    /// carries it.
     pub tagged: bool,
 }
 
+/// Treatment of full buffers on Ethernet links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EthernetFlowControl {
-    /// Priority-based flow control on all priorities.
+    /// Priority-based flow control on all priorities (IEEE 802.1Q, clause 36).
     Pfc,
     /// Full buffers drop packets.
     None,
@@ -49,22 +60,38 @@ impl Default for EthernetSpec {
     }
 }
 
-/// The subnet manager's configuration.
+/// Configuration of the subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetSpec {
     /// OpenSM's `max_op_vls`: a code. The link uses the minimum of this code and both ports' VLCap.
+    /// The default is 5: no limit.
     pub max_op_vls: OperationalVls,
-    /// Upper limit of the MTU of every link. The parts' own limits also apply.
+    /// Upper limit of the MTU of every link. The parts' own limits also apply. The default is 4,096
+    /// bytes: no limit.
     pub mtu_max: Mtu,
-    /// The engine that computes the routes.
+    /// Engine that computes the routes. The default is minimum hops.
     pub routing: Routing,
-    /// Lifetimes after which switches discard blocked packets.
+    /// Lifetimes after which switches discard blocked packets. The defaults are OpenSM's.
     pub lifetimes: PacketLifetimes,
-    /// `None` turns congestion control off.
+    /// Congestion control of the subnet. `None`, the default, turns it off.
     pub congestion_control: Option<CongestionControl>,
-    /// Weights and lanes of traffic classes. `None`: lanes take turns, and each service level has
-    /// the lane of its number.
+    /// Weights and lanes of traffic classes. `None`, the default: lanes take turns, and each
+    /// service level has the lane of its number.
     pub qos: Option<QualityOfService>,
+}
+
+impl Default for SubnetSpec {
+    /// Returns OpenSM's defaults, and no limit on lanes and MTU beyond those of the parts.
+    fn default() -> Self {
+        Self {
+            max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
+            mtu_max: Mtu::B4096,
+            routing: Routing::default(),
+            lifetimes: PacketLifetimes::default(),
+            congestion_control: None,
+            qos: None,
+        }
+    }
 }
 
 /// OpenSM's QoS settings by kind of port, for InfiniBand links.
@@ -86,69 +113,102 @@ impl QualityOfService {
     }
 }
 
-/// A port's mapping of service levels to lanes, and its arbitration tables.
+/// Mapping of a port's service levels to lanes, and its arbitration tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortClasses {
+    /// Weights of the lanes.
     pub tables: ArbitrationTables,
+    /// Lane of each service level.
     pub sl2vl: Sl2Vl,
 }
 
 /// The congestion control manager's settings for switches and HCAs (IBTA annex A10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionControl {
+    /// Settings of switches: the packets that they mark with FECN.
     pub marking: MarkingSettings,
+    /// Settings of HCAs: their reaction to BECN.
     pub injection: InjectionSettings,
 }
 
+/// Host of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
+    /// Name of the host, unique among hosts and switches, without `/`.
     pub name: String,
+    /// Parameters of its CPU, memory and slots.
     pub part: HostPart,
+    /// HCAs of the host. A host may have none.
     pub hcas: Vec<HcaSpec>,
 }
 
+/// HCA of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaSpec {
-    /// Device name that programs see, for example `mthca0`.
+    /// Device name that programs see, for example `mthca0`. It is unique in the host.
     pub device: String,
+    /// Parameters of the HCA.
     pub part: HcaPart,
     /// Bus of the HCA, trained to the lesser of card and slot.
     pub bus: BusPart,
-    /// Name of the host bus that it shares with other cards; `None` for a bus of its own.
+    /// Name of the host's bus that the HCA shares with other cards. `None`: the HCA has a bus of
+    /// its own.
     pub shared_bus: Option<String>,
-    /// The driver option of this name: read requests as large as the HCA's tuned size.
+    /// Option `tune_pci` of the driver: the HCA's tuned size of read requests replaces the host's.
     pub tune_pci: bool,
+    /// GUID of the node. Port n has this GUID plus n.
     pub node_guid: Guid,
     /// Link layer of all its ports.
     pub link_layer: LinkLayer,
-    /// P_Key table of its ports: the partitions that it belongs to.
+    /// P_Key table of its ports: the partitions that they belong to. It must not be empty.
     pub pkeys: Vec<PKey>,
 }
 
+/// Switch of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSpec {
+    /// Name of the switch, unique among hosts and switches, without `/`.
     pub name: String,
+    /// Parameters of the switch.
     pub part: SwitchPart,
+    /// GUID of the node and of all its ports.
     pub node_guid: Guid,
 }
 
-/// One end of a cable.
+/// Port of a fabric: an end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortRef {
-    Hca { host: usize, hca: usize, port: PortNumber },
-    Switch { switch: usize, port: PortNumber },
+    /// Port of an HCA.
+    Hca {
+        /// Index of the host.
+        host: usize,
+        /// Index of the HCA in the host.
+        hca: usize,
+        /// Number of the port, from 1 on.
+        port: PortNumber,
+    },
+    /// Port of a switch.
+    Switch {
+        /// Index of the switch.
+        switch: usize,
+        /// Number of the port, from 1 on.
+        port: PortNumber,
+    },
 }
 
+/// Cable of a fabric, and the link that it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CableSpec {
+    /// Parameters of the cable.
     pub part: CablePart,
+    /// Ports at both ends.
     pub ends: [PortRef; 2],
     /// Trained rate: the best that both ports, the cable and the file's `rate` allow.
     pub rate: LinkRate,
 }
 
 impl CableSpec {
-    /// Returns the trained rate in the notation of its link layer.
+    /// Returns the trained rate in the notation of its link layer: `4X EDR` or `100GbE`.
     pub fn rate_name(&self) -> String {
         let ethernet = self.part.ethernet.as_ref().and_then(|_| EthernetRate::of(self.rate));
         ethernet.map_or_else(|| self.rate.to_string(), |rate| rate.to_string())
@@ -156,6 +216,10 @@ impl CableSpec {
 }
 
 impl FabricSpec {
+    /// Returns the link layer of a port.
+    ///
+    /// # Panics
+    /// If the fabric has no such host, HCA or switch. All functions that take a port panic alike.
     pub fn link_layer(&self, port: PortRef) -> LinkLayer {
         match port {
             PortRef::Hca { host, hca, .. } => self.hosts[host].hcas[hca].link_layer,
@@ -163,6 +227,7 @@ impl FabricSpec {
         }
     }
 
+    /// Returns the framing of packets on links of a layer.
     pub fn framing(&self, layer: LinkLayer) -> Framing {
         match layer {
             LinkLayer::Infiniband => Framing::Infiniband,
@@ -176,7 +241,7 @@ impl FabricSpec {
         hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
     }
 
-    /// Returns a port's name in the fabric file's notation: `a/mthca0/1`, `sw/1`.
+    /// Returns the name of a port in the notation of fabric files: `a/mthca0/1`, `sw/1`.
     pub fn port_name(&self, port: PortRef) -> String {
         match port {
             PortRef::Hca { host, hca, port } => format!("{}/{}/{}", self.hosts[host].name, self.hosts[host].hcas[hca].device, port.0),

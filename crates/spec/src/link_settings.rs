@@ -9,7 +9,7 @@ use softband_sim::SimDuration;
 use softband_types::{CreditBlocks, LinkLayer, Mtu};
 use softband_wire::ethernet::mtu_of_port;
 
-/// Returns the operating settings of a link.
+/// Returns the settings at which a link operates: lanes (on Ethernet: priorities) and MTU.
 pub fn settings_of(spec: &FabricSpec, cable: &CableSpec) -> LinkSettings {
     if spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband {
         return link_settings(cable.ends.map(|end| capabilities(spec, end)), spec.subnet.max_op_vls, spec.subnet.mtu_max);

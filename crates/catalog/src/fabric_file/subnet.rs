@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use softband_model::management::Routing;
-use softband_model::switch::{LifetimeCode, PacketLifetimes};
+use softband_model::switch::LifetimeCode;
 use softband_spec::{FabricSpec, SubnetSpec};
 use softband_types::{Mtu, OperationalVls};
 
@@ -13,15 +13,7 @@ use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields};
 
 pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
-    let widest = OperationalVls::from_code(5).expect("code 5 is VL0-14");
-    let mut subnet = SubnetSpec {
-        max_op_vls: widest,
-        mtu_max: Mtu::B4096,
-        routing: Routing::default(),
-        lifetimes: PacketLifetimes::default(),
-        congestion_control: None,
-        qos: None,
-    };
+    let mut subnet = SubnetSpec::default();
     let Some(entry) = entry else { return subnet };
     let Some(mut fields) = Fields::of("`[subnet]`", &entry.node, entry.key_span.clone(), findings) else { return subnet };
     if let Some((code, span)) = fields.optional_integer("max_op_vls", findings) {

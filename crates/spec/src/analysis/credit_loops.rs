@@ -11,8 +11,9 @@ use std::fmt::Write;
 /// the end of a pause. Each port waits for the next, and the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreditLoop {
+    /// Output ports of the loop, in its order.
     pub ports: Vec<PortRef>,
-    /// The lanes of each port that can take part, in order.
+    /// Lanes of each port that can take part, in the order of the ports.
     pub lanes: Vec<Vec<u8>>,
 }
 

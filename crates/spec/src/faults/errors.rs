@@ -5,7 +5,7 @@
 
 use softband_sim::RandomStream;
 
-/// Probability that an arriving bit is wrong: at least 0, less than 1.
+/// Bit error rate: probability that an arriving bit is wrong, at least 0 and less than 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BitErrorRate(f64);
 
@@ -13,13 +13,15 @@ pub struct BitErrorRate(f64);
 impl Eq for BitErrorRate {}
 
 impl BitErrorRate {
+    /// No bit errors.
     pub const NONE: Self = Self(0.0);
 
-    /// Returns `None` unless `rate` is at least 0 and less than 1.
+    /// Makes a rate. Returns `None` unless it is at least 0 and less than 1.
     pub fn new(rate: f64) -> Option<Self> {
         (0.0..1.0).contains(&rate).then_some(Self(rate))
     }
 
+    /// Returns the rate, from 0 to less than 1.
     pub fn get(self) -> f64 {
         self.0
     }

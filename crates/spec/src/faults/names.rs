@@ -5,13 +5,16 @@ use crate::{FabricSpec, PortRef};
 use softband_sim::SimDuration;
 use softband_types::PortNumber;
 
-/// An unknown word, and the valid words.
+/// Unknown word, and the valid words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
+    /// Statement of the problem.
     pub message: String,
+    /// The unknown word.
     pub word: String,
     /// Category of the `known` words, in the plural.
     pub what: String,
+    /// Valid words, in the order of the fabric. An empty list if there are too many.
     pub known: Vec<String>,
 }
 
@@ -22,6 +25,8 @@ impl Unknown {
 }
 
 impl FabricSpec {
+    /// Returns the index of the host with this name.
+    ///
     /// # Errors
     /// `Unknown` if no host has this name.
     pub fn find_host(&self, name: &str) -> Result<usize, Unknown> {
@@ -29,6 +34,8 @@ impl FabricSpec {
         names().position(|of| of == name).ok_or_else(|| Unknown::new(format!("no host `{name}`"), name, "hosts", names()))
     }
 
+    /// Returns the index of the switch with this name.
+    ///
     /// # Errors
     /// `Unknown` if no switch has this name.
     pub fn find_switch(&self, name: &str) -> Result<usize, Unknown> {
@@ -82,6 +89,8 @@ impl FabricSpec {
 }
 
 impl PacketClass {
+    /// Returns the class with this name.
+    ///
     /// # Errors
     /// `Unknown` if no class of packets has this name.
     pub fn find(name: &str) -> Result<Self, Unknown> {
