@@ -4,7 +4,39 @@
 //! In a window every partition executes its own nodes' events. Then the partitions exchange the
 //! parcels that cross cables, agree on the earliest pending event, and continue with its window.
 //! Results depend neither on the number of partitions nor on the host's scheduling.
+//!
+//! # Example
+//!
+//! ```
+//! use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
+//! use softband_parallel::ParallelRunner;
+//! use softband_spec::FabricBuilder;
+//! use softband_workload::{Pattern, Settings, build};
+//! use std::ops::ControlFlow;
+//! use std::sync::Arc;
+//!
+//! let mut fabric = FabricBuilder::new("star");
+//! let switch = fabric.switch("sw", SwitchPart::ideal(4));
+//! for name in ["a", "b", "c", "d"] {
+//!     let host = fabric.host(name, HostPart::ideal());
+//!     let hca = fabric.hca(host, HcaPart::ideal());
+//!     fabric.cable(hca, switch, CablePart::ideal(100_000));
+//! }
+//! let spec = fabric.build()?;
+//! let settings = Settings { bytes: Some(16_384), ..Settings::default() };
+//! let schedule = Arc::new(build(Pattern::AllToAll, 4, &settings)?);
+//!
+//! // Seed 1, a rank on each host: the same flows on one thread and on two.
+//! let flows = |threads| {
+//!     let mut runner = ParallelRunner::new(&spec, 1, &schedule, (1, threads))?;
+//!     runner.run(&mut |_| ControlFlow::Continue(()))?;
+//!     Ok::<_, softband_workload::RunError>(runner.measurements().flows)
+//! };
+//! assert_eq!(flows(1)?, flows(2)?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![allow(clippy::disallowed_methods)] // threads are outside the pure model side
 
 mod barrier;
@@ -21,19 +53,21 @@ use std::thread::{Scope, ScopedJoinHandle};
 /// A single partition shows its progress after this number of events: some hundredths of a second.
 const EVENTS_BETWEEN_SHOWS: u64 = 1 << 16;
 
-/// A running workload, in partitions.
+/// Running workload, in partitions of its fabric: each has a World and a thread.
 pub struct ParallelRunner {
     runners: Vec<Runner>,
     /// No useful event is left: the last events were timers without a waiter.
     is_stuck: bool,
 }
 
-/// The progress of a run.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
+    /// Time of the run: that of its last event.
     pub now: SimTime,
     /// Completed work, in the unit of `total`: bytes or steps.
     pub done: u64,
+    /// Work of the whole run: bytes of payload, or steps if no step has payload.
     pub total: u64,
 }
 
@@ -79,11 +113,12 @@ struct Round {
 }
 
 impl ParallelRunner {
-    /// Creates a World for each partition: as many as `threads`, but at most one per host. A fabric
-    /// without lookahead gets a single partition.
+    /// Creates a World for each partition: as many as `threads` (at least 1), but at most one per
+    /// host. A fabric without lookahead gets a single partition. Each host has `ranks_per_host`
+    /// ranks.
     ///
     /// # Errors
-    /// Fails if the fabric's hosts have no room for the ranks.
+    /// Fails if the fabric's hosts have no room for the ranks, or if a thread cannot start.
     pub fn new(spec: &FabricSpec, seed: u64, schedule: &Arc<Schedule>, (ranks_per_host, threads): (u32, u8)) -> Result<Self, RunError> {
         let most = u8::try_from(spec.hosts.len()).unwrap_or(u8::MAX);
         let partitioning = Partitioning::new(spec, if lookahead(spec).is_some() { threads.min(most) } else { 1 });
@@ -150,6 +185,7 @@ impl ParallelRunner {
         self.runners.iter().map(Runner::now).max().unwrap_or_default()
     }
 
+    /// Returns the number of threads, which is that of partitions.
     pub fn threads(&self) -> usize {
         self.runners.len()
     }
@@ -168,10 +204,12 @@ impl ParallelRunner {
         self.runners.iter().map(of).max().unwrap_or_default()
     }
 
+    /// Returns the measurements of the whole run so far.
     pub fn measurements(&self) -> Measurements {
         Measurements { completion: self.completion(), ..Measurements::of_partitions(self.runners.iter().map(Runner::measurements)) }
     }
 
+    /// Returns the load of every cabled port, in the order of the fabric's cables.
     pub fn port_reports(&self) -> Vec<PortReport> {
         let counters = self.runners.iter().flat_map(|runner| runner.world().counters());
         port_reports(self.runners[0].world().spec(), counters, self.completion())
@@ -334,3 +372,8 @@ impl Report {
         }
     }
 }
+
+/// Runs the examples of the README file.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

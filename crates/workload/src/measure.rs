@@ -3,11 +3,15 @@
 use softband_sim::SimTime;
 use std::sync::Arc;
 
-/// A part of a workload, from the beginning of its first step to the end of its last step.
+/// Part of a workload, from the beginning of its first step to the end of its last step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseReport {
+    /// Name of the phase, such as `reduce-scatter`.
     pub name: String,
+    /// Time when its first step began, or `None` if none has begun. A step that only receives does
+    /// not count.
     pub begun: Option<SimTime>,
+    /// Time when its last step was done, or zero before its first end.
     pub ended: SimTime,
 }
 
@@ -58,14 +62,19 @@ impl Tally {
 /// All messages from one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
+    /// Sender.
     pub from_rank: u32,
+    /// Receiver.
     pub to_rank: u32,
+    /// Host of the sender.
     pub from_host: Arc<str>,
+    /// Host of the receiver.
     pub to_host: Arc<str>,
-    /// Completed messages, and their payload in bytes. After the end of a run, these are all messages.
+    /// Completed messages. After the end of a run, these are all messages.
     pub messages: u64,
+    /// Payload of the completed messages in bytes.
     pub bytes: u64,
-    /// Time before the first post.
+    /// Time of the first post.
     pub begun: SimTime,
     /// Time at which the sender saw its last completion.
     pub ended: SimTime,
@@ -83,23 +92,30 @@ impl FlowReport {
 /// Rates of all flows, in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateSummary {
+    /// Rate of the slowest flow.
     pub min: f64,
+    /// Median of all flows.
     pub median: f64,
+    /// Rate of the fastest flow.
     pub max: f64,
+    /// Mean of all flows.
     pub mean: f64,
 }
 
 /// Measurements of a whole run.
 #[derive(Clone, Debug)]
 pub struct Measurements {
-    /// Time at which the last step was done. For an unfinished run: its progress in simulated time.
+    /// Time when the last step was done. For an unfinished run: its progress in simulated time.
     pub completion: SimTime,
+    /// Phases, in the order of the workload.
     pub phases: Vec<PhaseReport>,
+    /// Flows that have begun, by sender and receiver.
     pub flows: Vec<FlowReport>,
+    /// Number of connections between ranks, each with a queue pair at both ends.
     pub connections: usize,
-    /// Events of the World.
+    /// Number of events that the World has executed.
     pub events: u64,
-    /// Packets, counted once for each link that they crossed, including acknowledgements.
+    /// Number of packets, counted once for each link that they crossed, with acknowledgements.
     pub packet_hops: u64,
 }
 
@@ -119,6 +135,7 @@ impl Measurements {
         all
     }
 
+    /// Returns the rates of all flows in bytes per second, or zeros without flows.
     pub fn rates(&self) -> RateSummary {
         let mut rates: Vec<f64> = self.flows.iter().map(FlowReport::bytes_per_second).collect();
         rates.sort_by(f64::total_cmp);

@@ -6,33 +6,39 @@ use softband_types::{Mtu, ServiceLevel};
 
 mod collectives;
 
-/// Operation that carries messages.
+/// Operation that carries messages. The default is `Send`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operation {
+    /// Sends to receive requests that are always ready.
     #[default]
     Send,
     /// RDMA writes; with immediate data if a rank waits for the message.
     Write,
 }
 
-/// A named workload.
+/// Named workload: flows between ranks, or a collective whose steps wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// Every rank sends to one other rank, and every rank receives from one rank.
     Permutation,
+    /// Every rank sends to every other rank.
     AllToAll,
     /// Many ranks send to one rank.
     Incast,
     /// Each message goes to a newly drawn rank.
     UniformRandom,
+    /// All-reduce around a ring: a reduce-scatter, then an all-gather, each with `ranks - 1` steps.
     RingAllreduce,
+    /// All-reduce along a binomial tree: a reduction to the root, then a broadcast.
     TreeAllreduce,
+    /// Broadcast from the root along a binomial tree.
     Broadcast,
     /// One rank sends to another, as a bandwidth program does.
     Stream,
 }
 
 impl Pattern {
+    /// All patterns with their names on the command line.
     pub const ALL: [(&'static str, Self); 8] = [
         ("permutation", Self::Permutation),
         ("all-to-all", Self::AllToAll),
@@ -44,54 +50,82 @@ impl Pattern {
         ("stream", Self::Stream),
     ];
 
+    /// Returns the pattern with this name, or `None` if no pattern has it.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, pattern)| *pattern)
     }
 
+    /// Returns the name of the pattern on the command line, such as `all-to-all`.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, pattern)| *pattern == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns whether `bytes` is the size of a whole collective instead of a message.
+    /// Checks whether `bytes` is the size of a whole collective instead of a message.
     pub fn is_collective(self) -> bool {
         matches!(self, Self::RingAllreduce | Self::TreeAllreduce | Self::Broadcast)
     }
 }
 
-/// Settings of a workload. `None` selects the default of the pattern.
+/// Settings of a workload. `None` selects the default of the pattern. [`build`] checks them and
+/// refuses settings without effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of each message; for collectives, bytes of the whole vector of each rank.
+    /// Bytes of each message, from 1 to 2^30. For collectives: bytes of the whole vector of each
+    /// rank. The default is 1 MiB; for all-to-all, uniform random and stream it is 64 KiB.
     pub bytes: Option<u64>,
-    /// Messages from each sender to each of its receivers, or from each sender if receivers are drawn.
+    /// Messages from each sender to each of its receivers, or from each sender if receivers are
+    /// drawn: from 1 to 2^31 - 1. The default is 16; all-to-all has 1, uniform random has 64, and a
+    /// stream has 1,000.
     pub messages: Option<u32>,
-    /// Messages outstanding in each flow.
+    /// Messages outstanding in each flow, from 1 to 1,024. The default is 16; a stream has 128, as
+    /// perftest does.
     pub window: Option<u32>,
+    /// Seed of drawn receivers and permutations. The default is 0.
     pub seed: u64,
-    /// Receiver of an incast, or first rank of a broadcast or tree.
+    /// Receiver of an incast, or first rank of a broadcast or tree. The default is rank 0.
     pub root: Option<u32>,
-    /// Number of senders in an incast.
+    /// Number of senders in an incast, from 1. The default is all ranks but the root.
     pub senders: Option<u32>,
-    /// Ends of a stream.
+    /// Sender of a stream. The default is rank 0.
     pub from: Option<u32>,
+    /// Receiver of a stream. The default is rank 1, or rank 0 if rank 1 sends.
     pub to: Option<u32>,
+    /// Operation that carries messages. The default is `Send`.
     pub operation: Operation,
+    /// Number of rounds, from 1 to 30,000. The default is 1. A rank begins a round after its own
+    /// part of the previous round.
     pub repeat: Option<u32>,
-    /// MTU of all connections, in bytes.
+    /// MTU of all connections in bytes. The default is the path MTU of each connection.
     pub mtu: Option<u32>,
-    /// Service level of all connections.
+    /// Service level of all connections, from 0 (the default) to 15.
     pub service_level: Option<u32>,
 }
 
 /// Reason why settings do not fit a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
+    /// The workload has fewer than two ranks.
     #[error("a workload needs two ranks at least, and there are {0}")]
     TooFewRanks(u32),
+    /// A setting is out of range.
     #[error("{key} = {value} is out of range: {range}")]
-    OutOfRange { key: &'static str, value: u64, range: String },
+    OutOfRange {
+        /// Name of the setting.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// Values that are possible.
+        range: String,
+    },
+    /// The pattern does not use a setting.
     #[error("{key} has no effect on {pattern}: leave it out")]
-    Needless { key: &'static str, pattern: &'static str },
+    Needless {
+        /// Name of the setting.
+        key: &'static str,
+        /// Name of the pattern.
+        pattern: &'static str,
+    },
+    /// Sender and receiver of a stream are the same rank.
     #[error("a stream goes from one rank to another, not to itself")]
     ToItself,
 }
@@ -106,10 +140,12 @@ const STREAM_INTERVAL_BYTES_MAX: u64 = 8_192;
 const STREAM_CLOCK_MESSAGES_MAX: u32 = 20_000;
 const STEPS_MAX: u64 = 50_000_000;
 
-/// Builds the steps of a named workload for `ranks` ranks.
+/// Builds the steps of a named workload for `ranks` ranks. The result depends only on the
+/// arguments.
 ///
 /// # Errors
-/// If a setting is out of range or has no meaning for the pattern.
+/// If there are fewer than two ranks, or if a setting is out of range or has no meaning for the
+/// pattern.
 pub fn build(pattern: Pattern, ranks: u32, settings: &Settings) -> Result<Schedule, PatternError> {
     if ranks < 2 {
         return Err(PatternError::TooFewRanks(ranks));

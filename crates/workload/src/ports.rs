@@ -13,25 +13,34 @@ const STALL_NAMED: f64 = 0.01;
 const FEEDERS_NAMED: usize = 8;
 const DEPTH_MAX: usize = 4;
 
-/// One end of a cable, in its state after the run.
+/// Load of a port with a cable, in its state after the run.
 #[derive(Clone, Debug)]
 pub struct PortReport {
+    /// The port.
     pub port: PortRef,
-    /// Name in the fabric file.
+    /// Name of the port in the fabric file: `a/mthca0/1`, `sw/1`.
     pub name: String,
+    /// Port at the other end of the cable.
     pub peer: PortRef,
+    /// Name of that port.
     pub peer_name: String,
+    /// Rate of the link: `4X EDR` or `100GbE`.
     pub rate_name: String,
+    /// Rate of the link's data in bytes per second, after line coding.
     pub link_bytes_per_second: f64,
-    /// Shares of the run's time during which the link carried packets.
+    /// Share of the run's time during which the port sent packets, from 0 to 1.
     pub xmit_utilisation: f64,
+    /// Share of the run's time during which the port received packets, from 0 to 1.
     pub rcv_utilisation: f64,
-    /// Share of the run's time during which packets waited and a lane had no credits, for the worst lane.
+    /// Share of the run's time during which packets waited and their lane had no credits, for the
+    /// worst lane: from 0 to 1.
     pub stalled: f64,
+    /// Counters of the port.
     pub counters: PortCounters,
 }
 
-/// Returns a report on every cabled port, in the order of the fabric's cables.
+/// Returns a report on every cabled port, in the order of the fabric's cables. `completion` is the
+/// time of the whole run.
 pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounters>, completion: SimTime) -> Vec<PortReport> {
     let counters: BTreeMap<String, PortCounters> = counters.map(|port| (format!("{}/{}", port.node, port.port.0), port)).collect();
     let picos = (completion.as_picos() as f64).max(1.0);
@@ -62,9 +71,13 @@ pub fn port_reports(spec: &FabricSpec, counters: impl Iterator<Item = PortCounte
 /// A port that delays others: it is full, or its receiver gives it no credits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotPort {
+    /// Name of the port.
     pub name: String,
+    /// Name of the port at the other end of its cable.
     pub to: String,
+    /// Share of the run's time during which the port sent packets, from 0 to 1.
     pub utilisation: f64,
+    /// Share of the run's time during which packets waited without credits, from 0 to 1.
     pub stalled: f64,
     /// Ports that send into its switch and wait for credits there, longest wait first.
     pub feeders: Vec<Feeder>,
@@ -73,9 +86,13 @@ pub struct HotPort {
 /// A port that waits for credits of a switch with a hot port, with the ports that wait for its own switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feeder {
+    /// Name of the port.
     pub name: String,
+    /// Share of the run's time during which the port sent packets, from 0 to 1.
     pub utilisation: f64,
+    /// Share of the run's time during which packets waited without credits, from 0 to 1.
     pub stalled: f64,
+    /// Ports that wait for credits of this port's switch, longest wait first.
     pub feeders: Vec<Feeder>,
 }
 

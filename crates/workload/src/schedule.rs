@@ -8,19 +8,41 @@ use softband_types::{Mtu, ServiceLevel};
 /// Action of a rank in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Sends `messages` messages of `bytes` each to another rank, or to itself.
-    Send { to: u32, bytes: u32, messages: u32, tag: u32 },
-    /// Receives one message from a rank, with this tag.
-    Receive { from: u32, tag: u32 },
-    /// Computes on one of the host's processors.
-    Calculate { nanos: u64, cpu: u32 },
+    /// Sends messages to another rank, or to itself.
+    Send {
+        /// Receiver.
+        to: u32,
+        /// Payload of each message in bytes, up to 2^30.
+        bytes: u32,
+        /// Number of messages. 0 is a step that is done at once.
+        messages: u32,
+        /// Number by which a receive selects the message.
+        tag: u32,
+    },
+    /// Receives a message.
+    Receive {
+        /// Sender.
+        from: u32,
+        /// Number that the message must have.
+        tag: u32,
+    },
+    /// Computes on a processor of the host.
+    Calculate {
+        /// Time in nanoseconds.
+        nanos: u64,
+        /// Number of the processor. Steps on the same processor of a rank take turns.
+        cpu: u32,
+    },
 }
 
-/// One step of one rank.
+/// Step of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// Rank that executes the step.
     pub rank: u32,
+    /// Index of its phase.
     pub phase: u16,
+    /// Action of the rank.
     pub action: Action,
 }
 
@@ -37,22 +59,28 @@ impl Step {
 /// Event of a step that another step waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
+    /// End of the step.
     UntilDone,
+    /// Beginning of the step.
     UntilBegun,
 }
 
-/// A whole workload: steps by number, and their dependencies.
+/// Whole workload: steps by number, and their dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
+    /// Number of ranks.
     pub ranks: u32,
+    /// Names of the phases.
     pub phases: Vec<String>,
+    /// Steps, by number from 0.
     pub steps: Vec<Step>,
-    /// (earlier, later), both of one rank. The later step begins only after the earlier step is
-    /// done, or has begun.
+    /// Pairs of an earlier and a later step, both of the same rank. The later step begins only
+    /// after the earlier step is done, or has begun.
     pub order: Vec<(u32, u32, Wait)>,
-    /// Most outstanding messages of a step.
+    /// Most outstanding messages of a step, at least 1.
     pub window: u32,
-    /// Messages per requested completion. The last message of a step also requests a completion.
+    /// Messages per requested completion, from 1 to `window`. The last message of a step also
+    /// requests a completion.
     pub completion_interval: u32,
     /// Whether ranks read the clock before each post and at each completion, as bandwidth programs do.
     pub reads_clock: bool,
@@ -84,13 +112,22 @@ pub enum ScheduleError {
     /// Each step waits for the next, for its cause, and the last step waits for the first.
     #[error("steps wait for each other in a cycle")]
     Cycle(Vec<(u32, Cause)>),
+    /// A send has no matching receive.
     #[error("a send has no matching receive")]
-    Unreceived { step: u32 },
+    Unreceived {
+        /// Number of the send.
+        step: u32,
+    },
+    /// A receive has no matching send.
     #[error("a receive has no matching send")]
-    Unsent { step: u32 },
+    Unsent {
+        /// Number of the receive.
+        step: u32,
+    },
 }
 
 impl Schedule {
+    /// Creates a workload without steps, with a window of 1 and a completion for each message.
     pub fn new(ranks: u32) -> Self {
         Self { ranks, window: 1, completion_interval: 1, ..Self::default() }
     }
@@ -104,6 +141,7 @@ impl Schedule {
         (self.steps.len() - 1) as u32
     }
 
+    /// Begins a phase: later steps belong to it.
     pub fn phase(&mut self, name: impl Into<String>) {
         self.phases.push(name.into());
     }

@@ -19,12 +19,16 @@ use crate::schedule::{Action, Cause, Schedule, ScheduleError, Wait};
 use std::collections::BTreeMap;
 use words::Word;
 
-/// The problem in a trace, its line, and the remedy. Printed as `line: error: ...`, to follow a file name.
+/// Defect of a trace: its line, and the remedy. It prints as `line: error: ...`, to follow a file
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}: error: {message}\n  help: {help}")]
 pub struct GoalError {
+    /// Line of the defect, from 1.
     pub line: u32,
+    /// Statement of the problem.
     pub message: String,
+    /// Remedy.
     pub help: String,
 }
 
@@ -39,6 +43,7 @@ const RANKS_NAMED: usize = 8;
 
 /// Message for files that contain no text.
 pub const NO_TEXT: &str = "the file is not text: only GOAL traces in text form are read";
+/// Remedy for files that contain no text.
 pub const TEXT_FORM: &str = "binary traces can be turned back into text, or are written as text by the program that made them";
 
 const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 1 tag 5`, `l3: calc 1000`, `l3 requires l1` or `l3 irequires l1`";

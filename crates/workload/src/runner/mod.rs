@@ -34,28 +34,79 @@ pub enum RunError {
          help: --ranks-per-host {enough} makes places for all, or take a fabric with more hosts",
         counted(*ranks, "rank", "ranks"), counted(*hosts, "host", "hosts")
     )]
-    TooManyRanks { ranks: u32, places: usize, hosts: usize, ranks_per_host: u32, enough: usize },
+    /// The hosts have too few places for the ranks.
+    TooManyRanks {
+        /// Ranks of the workload.
+        ranks: u32,
+        /// Places for ranks on all hosts.
+        places: usize,
+        /// Hosts of the fabric.
+        hosts: usize,
+        /// Places on each host.
+        ranks_per_host: u32,
+        /// Places on each host that would suffice.
+        enough: usize,
+    },
     #[error(
         "host {host} takes part in the workload, and no port of it has a cable\n  \
          help: give it one under [[cables]], take the host out, or let the workload keep to others"
     )]
-    NoPort { host: String },
+    /// A host takes part, and none of its ports has a cable.
+    NoPort {
+        /// Name of the host.
+        host: String,
+    },
     #[error(
         "mtu = {wanted} is more than the path between the hosts {} and {} carries, {carried}\n  \
          help: {carried} or less, or leave mtu out: each connection then has what its path carries",
         hosts[0], hosts[1]
     )]
-    PathMtu { hosts: [String; 2], wanted: u32, carried: u32 },
+    /// The workload's MTU exceeds the path MTU of a connection.
+    PathMtu {
+        /// Names of both hosts.
+        hosts: [String; 2],
+        /// MTU of the workload in bytes.
+        wanted: u32,
+        /// Path MTU in bytes.
+        carried: u32,
+    },
+    /// An HCA refuses an object, mostly because it has too many.
     #[error("host {host} cannot make what the workload needs ({what})")]
-    Verbs { host: String, what: String },
+    Verbs {
+        /// Name of the host.
+        host: String,
+        /// Object, and the reason.
+        what: String,
+    },
+    /// A message completed with an error.
     #[error("a message from {from} to {to} failed: {status}")]
-    Failed { from: String, to: String, status: String },
+    Failed {
+        /// Name of the sender.
+        from: String,
+        /// Name of the receiver.
+        to: String,
+        /// Status of the completion.
+        status: String,
+    },
+    /// No event is left, and steps still wait.
     #[error("the run stands still: no event is left, and these wait: {waiting}")]
-    Stuck { waiting: Waiting },
+    Stuck {
+        /// Steps that wait.
+        waiting: Waiting,
+    },
+    /// The operating system refuses a thread.
     #[error("no thread could be started for a partition of the fabric ({error}): ask for fewer with --threads")]
-    NoThread { error: String },
+    NoThread {
+        /// Error of the operating system.
+        error: String,
+    },
+    /// Packets wait for each other's buffers in a cycle, for ever.
     #[error("deadlock in the fabric: {waits}")]
-    Deadlock { waits: String },
+    Deadlock {
+        /// Ports of the cycle.
+        waits: String,
+    },
+    /// The caller ended the run.
     #[error("it was interrupted")]
     Interrupted,
 }
@@ -95,10 +146,12 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Creates a runner for the hosts of `world`. Other runners have the other hosts.
+    /// Creates a runner for the hosts of `world`, with `ranks_per_host` ranks on each host (at
+    /// least 1): rank r is on host r / `ranks_per_host`. Other runners have the other hosts of a
+    /// World in partitions.
     ///
     /// # Errors
-    /// If the fabric's hosts have too few places for the ranks.
+    /// If the fabric's hosts have too few places for the ranks, or if a connection cannot be made.
     pub fn new(mut world: World, schedule: Arc<Schedule>, ranks_per_host: u32) -> Result<Self, RunError> {
         world.count_payload_only();
         let hosts = world.spec().hosts.len();
@@ -220,14 +273,17 @@ impl Runner {
         self.steps_left == 0
     }
 
+    /// Returns the World, with its counters.
     pub fn world(&self) -> &World {
         &self.world
     }
 
+    /// Returns the World for changes, such as faults.
     pub fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
+    /// Returns the time of the World: that of its last event.
     pub fn now(&self) -> SimTime {
         self.world.now()
     }
@@ -247,11 +303,12 @@ impl Runner {
         ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
     }
 
-    /// Returns the time at which the last finished step of this runner's hosts was done.
+    /// Returns the time when the last finished step of this runner's hosts was done.
     pub fn last_done(&self) -> SimTime {
         self.ended
     }
 
+    /// Returns the measurements so far.
     pub fn measurements(&self) -> Measurements {
         let names: Vec<Arc<str>> = self.world.spec().hosts.iter().map(|host| host.name.as_str().into()).collect();
         let name = |rank: u32| Arc::clone(&names[(rank / self.ranks_per_host) as usize]);

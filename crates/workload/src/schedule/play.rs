@@ -5,6 +5,7 @@ use super::{Action, Schedule, ScheduleError, Wait};
 /// Reason why a step of a cycle waits for the next step of the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
+    /// It is ordered behind the next step, by [`Schedule::order`].
     Order(Wait),
     /// It receives a message of the next step.
     Message,
