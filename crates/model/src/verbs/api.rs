@@ -2,6 +2,7 @@
 
 mod host_memory;
 mod objects;
+mod shorthand;
 
 pub use host_memory::{HostMemory, MemoryFault, read_and_write};
 pub use objects::{
