@@ -110,8 +110,10 @@ deny:
 	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check -A unmatched-skip -A license-not-encountered
 
 # The crates whose manifest permits publishing; tests/libraries.rs of xtask checks their content. Uploads nothing.
+# Cargo takes a package for immutable: it keeps former contents of the same version, unpacked in its home and built.
 publish-check: target/setup.stamp
-	@$(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked
+	@rm -rf target/publish "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/softband-*
+	@$(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked --target-dir target/publish
 
 docs:
 	@scripts/docs.sh

@@ -3,36 +3,87 @@
 use softband_model::verbs::api::Completion;
 use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn, SrqHandle};
 
-/// A change that a program may now see. All notices of one `step` carry that step's time.
+/// Change that a program may now see. All notices of a `step` carry that step's time:
+/// [`World::now`](crate::World::now).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A completion entered a completion queue.
-    Completed { process: ProcessId, cq: CqHandle, completion: Completion },
+    Completed {
+        /// Owner of the queue pair.
+        process: ProcessId,
+        /// Completion queue.
+        cq: CqHandle,
+        /// The completion.
+        completion: Completion,
+    },
     /// An armed completion queue raises its event.
-    CqEvent { process: ProcessId, cq: CqHandle },
+    CqEvent {
+        /// Owner of the queue.
+        process: ProcessId,
+        /// Completion queue.
+        cq: CqHandle,
+    },
     /// A completion queue overran and accepts no more completions (`IBV_EVENT_CQ_ERR`).
-    CqError { process: ProcessId, cq: CqHandle },
+    CqError {
+        /// Owner of the queue.
+        process: ProcessId,
+        /// Completion queue.
+        cq: CqHandle,
+    },
     /// A peer or a read response wrote to a process's registered memory.
     MemoryWritten {
+        /// Owner of the memory.
         process: ProcessId,
-        /// The whole message is in memory. Pollers that do not check each byte wait for this.
+        /// Whether the whole message is in memory. Pollers that do not check each byte wait for
+        /// this.
         whole: bool,
     },
-    /// An asynchronous event of a queue pair, with its verbs number (`IBV_EVENT_...`).
-    QpEvent { process: ProcessId, hca: HcaId, qpn: Qpn, event: u32 },
-    /// An asynchronous event of a shared receive queue.
-    SrqEvent { process: ProcessId, hca: HcaId, srq: SrqHandle, event: u32 },
+    /// A queue pair raises an asynchronous event.
+    QpEvent {
+        /// Owner of the QP.
+        process: ProcessId,
+        /// HCA of the QP.
+        hca: HcaId,
+        /// Number of the QP.
+        qpn: Qpn,
+        /// Number of the event in `ibv_event_type`.
+        event: u32,
+    },
+    /// A shared receive queue raises an asynchronous event.
+    SrqEvent {
+        /// Owner of the queue.
+        process: ProcessId,
+        /// HCA of the queue.
+        hca: HcaId,
+        /// Shared receive queue.
+        srq: SrqHandle,
+        /// Number of the event in `ibv_event_type`.
+        event: u32,
+    },
     /// Packets wait for each other's credits in a cycle.
     Deadlock {
         /// Each port, and the port whose credits it waits for.
         waits: String,
-        /// Switches discard the packets in the end; otherwise the packets wait for ever.
+        /// Whether switches discard the packets in the end. Otherwise the packets wait for ever.
         is_broken_up: bool,
     },
-    /// The requested time has come.
-    Wakeup { token: u32 },
+    /// A time has come that the caller asked for.
+    Wakeup {
+        /// Number that the caller gave to [`World::wake_at`](crate::World::wake_at).
+        token: u32,
+    },
     /// A host died with everything that runs on it.
-    HostDied { host: usize },
-    /// An asynchronous event of a port.
-    PortEvent { hca: HcaId, port: PortNumber, event: u32 },
+    HostDied {
+        /// Index of the host.
+        host: usize,
+    },
+    /// A port raises an asynchronous event.
+    PortEvent {
+        /// HCA of the port.
+        hca: HcaId,
+        /// Number of the port, from 1.
+        port: PortNumber,
+        /// Number of the event in `ibv_event_type`.
+        event: u32,
+    },
 }

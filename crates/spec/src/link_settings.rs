@@ -55,7 +55,7 @@ pub fn largest_packet(mtu: Mtu) -> CreditBlocks {
 
 /// Flow control at one end of a link.
 pub struct EndSettings {
-    /// What the end keeps as a sender.
+    /// Flow control of the end as a sender.
     pub flow_control: FlowControl,
     /// Maximum wait for credits at the head of a lane.
     pub head_lifetime: LifetimeCode,

@@ -5,26 +5,25 @@ use super::Hcas;
 use crate::pdes::timeline::Timeline;
 use softband_sim::SimDuration;
 
-/// The active time of each limit of one HCA since the fabric began, in picoseconds of simulated
-/// time.
+/// Active time of each limit of an HCA since the fabric began, in picoseconds of simulated time.
 ///
 /// A limit that was active during a whole transfer is the transfer's bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HcaCounters {
-    /// `host/device`.
+    /// HCA as `host/device`.
     pub node: String,
-    /// The slot's two directions, including packet headers; 0 on PCI-X, whose bus is
-    /// `shared_bus_picos`.
+    /// Slot towards the HCA, with packet headers; 0 on PCI-X, whose bus is `shared_bus_picos`.
     pub slot_read_picos: u64,
+    /// Slot away from the HCA, with packet headers; 0 on PCI-X.
     pub slot_write_picos: u64,
-    /// The PCI-X bus with all its cards, or the bridge behind a slot; 0 without them.
+    /// PCI-X bus with all its cards, or the bridge behind a slot; 0 without them.
     pub shared_bus_picos: u64,
-    /// The host's memory for all its HCAs; 0 if its part names no rate.
+    /// Memory of the host for all its HCAs; 0 if its part names no rate.
     pub memory_picos: u64,
     /// Time with all read requests of the HCA in flight and another waiting: the cost of memory
     /// latency.
     pub read_wait_picos: u64,
-    /// The gaps between messages, for the processing engine with the longest total.
+    /// Gaps between messages, for the processing engine with the longest total.
     pub message_gap_picos: u64,
 }
 

@@ -53,13 +53,16 @@ impl Transfers {
     }
 }
 
-/// A queue pair that had to wait for its receiver or to resend.
+/// Queue pair that had to wait for its receiver or to resend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePairRepeats {
+    /// HCA of the QP.
     pub hca: HcaId,
-    /// `host/device`.
+    /// HCA as `host/device`.
     pub node: String,
+    /// Number of the QP.
     pub qpn: Qpn,
+    /// Counts of repeats, and waits before them.
     pub repeats: Repeats,
 }
 

@@ -4,10 +4,12 @@ use super::Hcas;
 use softband_model::verbs::api::QpSnapshot;
 use softband_types::{HcaId, ProcessId, SrqHandle};
 
-/// A snapshot of one queue pair.
+/// Snapshot of a queue pair for an observer.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuePairView {
+    /// HCA of the QP.
     pub hca: HcaId,
+    /// Attributes, as `query_qp` returns them.
     pub attributes: QpSnapshot,
     /// Send requests without a completion.
     pub sends: usize,

@@ -8,21 +8,29 @@ use crate::traffic::Traffic;
 use softband_model::link::{Framing, symbol_time};
 use softband_types::{LinkRate, PortNumber};
 
-/// Counters of one port since the fabric began.
+/// Counters of a port since the fabric began. Names without a unit are those of the performance
+/// management agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// `host/device` of an HCA, or the name of a switch.
+    /// HCA as `host/device`, or the name of a switch.
     pub node: String,
+    /// Number of the port, from 1.
     pub port: PortNumber,
-    /// Data in words of four bytes: LRH to ICRC without VCRC (IBTA 16.1.3.5), or whole frames.
+    /// Data sent, in words of 4 bytes: LRH to ICRC without VCRC (IBTA 16.1.3.5), or whole frames.
     pub port_xmit_data: u64,
+    /// Data received, in words of 4 bytes.
     pub port_rcv_data: u64,
-    /// All bytes of packets and frames: they determine the link's busy time.
+    /// All bytes of packets and frames sent: they determine the link's busy time.
     pub sent_bytes: u64,
+    /// All bytes of packets and frames received.
     pub received_bytes: u64,
+    /// Packets sent.
     pub port_xmit_pkts: u64,
+    /// Packets received.
     pub port_rcv_pkts: u64,
+    /// Packets sent. The model does not separate multicast packets.
     pub unicast_xmit_pkts: u64,
+    /// Packets received. The model does not separate multicast packets.
     pub unicast_rcv_pkts: u64,
     /// Time for which the port's own traffic occupied the link, in picoseconds.
     pub xmit_busy_picos: u64,
@@ -31,24 +39,27 @@ pub struct PortCounters {
     /// Symbol times spent sending packets of congested lanes (IBTA annex A10, PortXmitConCtrl); 0
     /// without congestion control.
     pub port_xmit_time_cong: u64,
-    /// Packets that arrived with a FECN or a BECN (IBTA annex A10, PortRcvConCtrl).
+    /// Packets that arrived with a FECN (IBTA annex A10, PortRcvConCtrl).
     pub port_pkt_rcv_fecn: u64,
+    /// Packets that arrived with a BECN (IBTA annex A10, PortRcvConCtrl).
     pub port_pkt_rcv_becn: u64,
     /// Symbol times (a byte of data on a lane) during which packets waited and the link idled,
     /// because no lane had credits.
     pub port_xmit_wait: u64,
-    /// The stall time of each data lane, in picoseconds.
+    /// Stall time of each data lane, in picoseconds: packets waited, and the lane had no credits.
     pub credit_stall_picos: Vec<u64>,
+    /// Counters of an Ethernet port, or `None` on InfiniBand.
     pub ethernet: Option<EthernetCounters>,
     /// Fault counters; `None` in a fabric without faults.
     pub faults: Option<FaultCounters>,
 }
 
-/// The additional counters of an Ethernet port.
+/// Additional counters of an Ethernet port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EthernetCounters {
-    /// Pause frames, including those that resume a priority.
+    /// Pause frames sent, with those that resume a priority.
     pub xmit_pauses: u64,
+    /// Pause frames received, with those that resume a priority.
     pub rcv_pauses: u64,
     /// Frames for which the receive buffer had no room.
     pub rcv_discards: u64,

@@ -42,6 +42,7 @@ impl Partitioning {
         Self { partition_of: partition_of.into_iter().map(|partition| partition.unwrap_or(0)).collect(), partitions }
     }
 
+    /// Returns the number of partitions, at least 1.
     pub fn partitions(&self) -> u8 {
         self.partitions
     }

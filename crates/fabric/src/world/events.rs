@@ -11,12 +11,12 @@ use softband_sim::SimTime;
 use softband_types::{HcaId, VirtualLane};
 
 impl World {
-    /// Returns the time of the next event.
+    /// Returns the time of the next event, or `None` if nothing is scheduled.
     pub fn next_event_time(&self) -> Option<SimTime> {
         self.timeline.next_time()
     }
 
-    /// Returns the time of the last executed event.
+    /// Returns the time of the last executed event, or zero before the first.
     pub fn now(&self) -> SimTime {
         self.timeline.now()
     }
@@ -26,12 +26,17 @@ impl World {
         (self.timeline.now(), self.timeline.node())
     }
 
-    /// Schedules a wakeup with `token` at `at`, after all other events of an HCA at that instant.
+    /// Schedules a [`Notice::Wakeup`] with `token` at `at`, after all other events of an HCA at
+    /// that instant.
+    ///
+    /// # Panics
+    /// If `at` lies before [`World::now`].
     pub fn wake_at(&mut self, hca: HcaId, at: SimTime, token: u32) {
         self.timeline.push_last(at, hca.0, Event::Wakeup { token });
     }
 
-    /// Executes the next event and appends its program-visible effects to `notices`.
+    /// Executes the next event and appends its program-visible effects to `notices`. Does nothing
+    /// if no event is left.
     pub fn step(&mut self, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>) {
         while self.run_in_window(memory, notices, 1) == 0 && self.next_window() {}
     }

@@ -21,8 +21,10 @@ use crate::subnet::Subnet;
 use softband_sim::SimDuration;
 use softband_spec::FabricSpec;
 
-/// A fabric in motion. It reads no clock: callers pass the time to verbs, and `step` executes the
-/// next event.
+/// A fabric in motion. It reads no clock: callers pass the time to verbs, and [`World::step`]
+/// executes the next event.
+///
+/// The same calls give the same events, notices and counters, on each machine.
 pub struct World {
     spec: FabricSpec,
     numbering: Numbering,
@@ -35,10 +37,11 @@ pub struct World {
 
 impl World {
     /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
-    /// tables, lanes and MTUs.
+    /// tables, lanes and MTUs. `seed` selects lost packets and bit errors.
     ///
     /// # Panics
-    /// Panics if a cable names a port that does not exist. The loader refuses such files.
+    /// If a cable names a port that does not exist. [`softband_spec::FabricBuilder`] and file
+    /// readers refuse such fabrics.
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         let numbering = Numbering::of(spec);
         let mut links = Links::new(spec, &numbering);
@@ -61,17 +64,18 @@ impl World {
         self.hcas.count_payload_only();
     }
 
+    /// Returns the description of the fabric.
     pub fn spec(&self) -> &FabricSpec {
         &self.spec
     }
 
-    /// Makes HCAs lose `ppm` of a million arriving packets from now on, as with a bad CRC. The seed
-    /// selects the packets.
+    /// Makes HCAs lose `ppm` of a million arriving packets from now on, as with a bad CRC. The
+    /// default is 0. The seed selects the packets.
     pub fn set_packet_loss(&mut self, ppm: u32) {
         self.faults.lose_at_random(ppm);
     }
 
-    /// Limits the acknowledgement timeout of queue pairs created from now on.
+    /// Limits the local ACK timeout of queue pairs created from now on. The default is no limit.
     pub fn limit_ack_wait(&mut self, at_most: SimDuration) {
         self.hcas.limit_ack_wait(at_most);
     }

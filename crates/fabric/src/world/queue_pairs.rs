@@ -6,9 +6,11 @@ use softband_sim::SimTime;
 use softband_types::{HcaId, ProcessId, Qpn, SrqHandle, XrcdHandle};
 
 impl World {
+    /// Creates a QP in state `Reset`.
+    ///
     /// # Errors
     /// `Invalid` for capabilities beyond the HCA's or for objects of another HCA, `NoMemory` if the
-    /// HCA has no free queue pair.
+    /// HCA has no free QP.
     pub fn create_qp(&mut self, owner: ProcessId, hca: HcaId, init: QpInit) -> Result<QpSnapshot, VerbsError> {
         self.hcas.create_qp(owner, hca, init)
     }
@@ -18,6 +20,8 @@ impl World {
         self.hcas.queue_pairs()
     }
 
+    /// Changes attributes and the state of a QP. Returns its new attributes.
+    ///
     /// # Errors
     /// `Invalid` for an illegal transition, or for an attribute that is missing, needless or out of
     /// range. Also the errors of [`Self::resolve`].
@@ -38,12 +42,16 @@ impl World {
         self.hcas.find_qp(hca, qpn)
     }
 
+    /// Returns the attributes of a QP.
+    ///
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn query_qp(&self, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<QpSnapshot, VerbsError> {
         self.hcas.query_qp(owner, hca, qpn)
     }
 
+    /// Destroys a QP. Packets on their way to it are lost.
+    ///
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it, `Busy` while it is
     /// attached to a multicast group.
@@ -63,7 +71,11 @@ impl World {
         self.hcas.open_qp(owner, xrcd, qpn)
     }
 
-    /// Posts a send request. Errors in the request become completions.
+    /// Posts a send request at `now`, by a doorbell. Errors in the request become completions. Does
+    /// nothing without a QP of this number and owner.
+    ///
+    /// # Panics
+    /// If `now` lies before [`World::now`].
     pub fn post_send(&mut self, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
         self.hcas.post_send(&mut self.timeline, now, owner, hca, qpn, request);
     }

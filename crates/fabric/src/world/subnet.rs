@@ -7,22 +7,26 @@ use softband_model::verbs::api::{AddressVector, PortSnapshot, VerbsError};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ProcessId, Qpn};
 
 impl World {
+    /// Returns the HCA with this index in the host with this index, both from 0.
+    ///
     /// # Panics
-    /// Panics if the fabric file has no such HCA.
+    /// If the fabric has no such HCA.
     pub fn hca_id(&self, host: usize, hca_index: usize) -> HcaId {
         self.hcas.find(host, hca_index).expect("the caller knows the fabric file")
     }
 
-    /// Returns the host of an HCA, and the HCA's index within that host.
+    /// Returns the index of an HCA's host, and the HCA's index within that host.
     ///
     /// # Panics
-    /// Panics if `hca` is not part of this fabric.
+    /// If `hca` is not part of this fabric.
     pub fn place_of(&self, hca: HcaId) -> (usize, usize) {
         self.hcas.place_of(hca)
     }
 
+    /// Returns the parameters of an HCA.
+    ///
     /// # Panics
-    /// Panics if `hca` is not part of this fabric.
+    /// If `hca` is not part of this fabric.
     pub fn hca_part(&self, hca: HcaId) -> &HcaPart {
         self.hcas.part(hca)
     }
@@ -32,13 +36,19 @@ impl World {
         self.hcas.pkeys(hca)
     }
 
+    /// Returns the GUID of an HCA. Port n has this GUID plus n.
+    ///
+    /// # Panics
+    /// If `hca` is not part of this fabric.
     pub fn node_guid(&self, hca: HcaId) -> Guid {
         let (host, index) = self.hcas.place_of(hca);
         self.spec.hosts[host].hcas[index].node_guid
     }
 
+    /// Returns the link layer of an HCA's ports.
+    ///
     /// # Panics
-    /// Panics if `hca` is not part of this fabric.
+    /// If `hca` is not part of this fabric.
     pub fn link_layer(&self, hca: HcaId) -> LinkLayer {
         let (host, index) = self.hcas.place_of(hca);
         self.spec.hosts[host].hcas[index].link_layer
@@ -99,9 +109,11 @@ impl World {
         self.links.path_mtu(from?, (to, self.subnet.lid(to)))
     }
 
+    /// Attaches a UD QP to a multicast group. A second time changes nothing.
+    ///
     /// # Errors
-    /// `Invalid` for a queue pair that is not UD, or for an address that is not a group's.
-    /// `Unsupported` on an HCA without multicast, `NoMemory` beyond the HCA's limits.
+    /// `Invalid` for a QP that is not UD, or for an address that is not a group's. `Unsupported` on
+    /// an HCA without multicast, `NoMemory` beyond the HCA's limits.
     pub fn attach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
         // Checked first, because the LID below exists only for an HCA of this fabric.
         self.hcas.query_qp(owner, hca, qpn)?;
@@ -111,8 +123,10 @@ impl World {
         Ok(())
     }
 
+    /// Detaches a QP from a multicast group.
+    ///
     /// # Errors
-    /// `Invalid` if the queue pair is not attached.
+    /// `Invalid` if the QP is not attached.
     pub fn detach_multicast(&mut self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> Result<(), VerbsError> {
         self.hcas.query_qp(owner, hca, qpn)?;
         let mlid = self.subnet.lid_of_group(self.link_layer(hca), mgid, mlid);
