@@ -14,7 +14,8 @@ from softband_lab.base.softband import Softband
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.spec.study import Study
 from softband_lab.spec.study_file import load_study
-from softband_lab.study.pipeline import StudyOptions, run_study
+from softband_lab.study.pipeline import run_study
+from softband_lab.study.plan import StudyOptions
 
 TESTS = Path(__file__).parent
 

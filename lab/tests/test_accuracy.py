@@ -15,7 +15,7 @@ from softband_lab.campaign.cluster import Cluster
 from softband_lab.spec.study import Accuracy, Targets
 from softband_lab.spec.study_file import load_study
 from softband_lab.study.accuracy import FORMAT, NO_HCA, NOTHING_PREDICTED, check_targets, run_accuracy
-from softband_lab.study.pipeline import StudyOptions
+from softband_lab.study.plan import StudyOptions
 
 STUDY = """
 [study]

@@ -266,7 +266,7 @@ def test_the_workload_may_be_a_file(tree: Tree) -> None:
     trace.write_text("num_ranks 2\n")
     assert run(tree, "bytes=1,2", workload=str(trace))[0] == 0
     assert table(tree, "runs")["workload"].unique().to_list() == ["two words"]
-    assert question(tree, "bytes=1", workload="incast").workload_text is None
+    assert question(tree, "bytes=1", workload="incast").workload == "incast"
     trace.write_text("num_ranks 3\n")
     assert "they go" in run(tree, "bytes=1,2", workload=str(trace))[1]
 

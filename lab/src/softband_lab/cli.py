@@ -25,7 +25,8 @@ from softband_lab.report.compare import compare as compare_tables
 from softband_lab.report.compare import load_results, print_comparison
 from softband_lab.spec.study_file import list_studies, load_study
 from softband_lab.study.accuracy import run_accuracy
-from softband_lab.study.pipeline import StudyOptions, run_study
+from softband_lab.study.pipeline import run_study
+from softband_lab.study.plan import StudyOptions
 from softband_lab.sweep.question import ask as ask_sweep
 from softband_lab.sweep.run import check_runs, run_sweep
 from softband_lab.sweep.whatif import Point, Question, choose_cables, load_defaults, message_size, parse_lengths

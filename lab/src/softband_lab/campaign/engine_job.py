@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from softband_lab.base.errors import LabError
 from softband_lab.base.softband import Program, RunFailed, Softband, run_arguments
 from softband_lab.base.tables import Kind, Table
+from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
 from softband_lab.campaign.perftest import Measurement, parse_table
 
@@ -53,8 +54,7 @@ class EngineJob:
     """One or more engine runs on one fabric whose tables together are one result."""
 
     id: str
-    fabric_label: str
-    fabric_text: str
+    fabric: InputFile
     steps: list[Step]
     seed: int
     timeout_seconds: float
@@ -66,17 +66,16 @@ class EngineJob:
 
     def inputs(self) -> Any:
         steps = [[asdict(program) for program in step.programs] for step in self.steps]
-        return [self.fabric_text, steps, self.seed, self.expected_sizes]
+        return [self.fabric.text, steps, self.seed, self.expected_sizes]
 
     def command(self) -> str:
         return self.command_of(self.steps[0])
 
     def command_of(self, step: Step) -> str:
-        return shlex.join(["softband", *run_arguments(self.fabric_label, step.programs, self.seed, "OUT")])
+        return shlex.join(["softband", *run_arguments(self.fabric.label, step.programs, self.seed, "OUT")])
 
     def run(self, softband: Softband, folder: Path) -> Tables:
-        fabric = folder / Path(self.fabric_label).name
-        fabric.write_text(self.fabric_text, encoding="utf-8")
+        fabric = self.fabric.lay(folder)
         rows: list[dict[str, Any]] = []
         for number, step in enumerate(self.steps):
             rows += self._run_step(step, softband, fabric, folder / f"step-{number}")
@@ -105,7 +104,7 @@ class EngineJob:
             run = softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
         except RunFailed as failed:
             # As a person would type it, not with the folders of where it ran.
-            lines = [line.replace(str(fabric), self.fabric_label) for line in failed.last_lines]
+            lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
             raise RunFailed(command, failed.reason, lines) from None
         return [
             {

@@ -70,5 +70,10 @@ class Failure:
 
 def content_key(job: Job[Any], softband: Softband) -> str:
     """The same for the same inputs and the same `softband`, wherever it runs."""
-    parts = [FORMAT, type(job).__name__, softband.version, softband.build_digest, job.inputs()]
+    return digest_of(softband, type(job).__name__, job.inputs())
+
+
+def digest_of(softband: Softband, *inputs: Any) -> str:
+    """Returns a digest of inputs, which JSON can hold, and of the version and the build of `softband`."""
+    parts = [FORMAT, softband.version, softband.build_digest, *inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

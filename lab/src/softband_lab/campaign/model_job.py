@@ -10,10 +10,13 @@ from typing import Any, ClassVar
 
 from softband_lab.base.softband import LOG_NAME, RunFailed, Softband
 from softband_lab.base.tables import Kind, Table, header_of, read_csv
+from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
 from softband_lab.campaign.warned import paragraphs
 
 Value = str | int | float | bool
+# The name of a pattern of `softband model`, or a file.
+Workload = str | InputFile
 
 # Links have no more; all runs have the same columns, whatever lanes and link layers their fabric uses.
 _LANES = 15
@@ -76,10 +79,8 @@ class ModelJob:
 
     id: str
     parameters: tuple[tuple[str, Value], ...]
-    fabric_label: str
-    fabric_text: str
-    workload: str
-    workload_text: str | None
+    fabric: InputFile
+    workload: Workload
     options: tuple[str, ...]
     # Results do not depend on them.
     threads: str
@@ -89,27 +90,21 @@ class ModelJob:
     keeps_files: ClassVar[bool] = False
 
     def inputs(self) -> Any:
-        return [self.fabric_text, self.workload, self.workload_text, self.options, self.parameters]
+        return [self.fabric.text, *workload_inputs(self.workload), self.options, self.parameters]
 
     def command(self) -> str:
-        return shlex.join(["softband", "model", self.fabric_label, self.workload, *self.options])
+        return shlex.join(["softband", "model", self.fabric.label, label_of(self.workload), *self.options])
 
     def place(self, folder: Path) -> list[str]:
-        """Lays the inputs into a folder; what is to be said after `softband model`."""
-        fabric = folder / f"{Path(self.fabric_label).stem}.toml"
-        fabric.write_text(self.fabric_text, encoding="utf-8")
-        workload = self.workload
-        if self.workload_text is not None:
-            path = folder / "workload" / Path(self.workload).name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(self.workload_text, encoding="utf-8")
-            workload = str(path)
-        return [str(fabric), workload, *self.options]
+        """Writes the inputs into a folder. Returns the arguments of `softband model`."""
+        fabric, workload = self.fabric.lay(folder, ".toml"), self.workload
+        words = workload if isinstance(workload, str) else str(workload.lay(folder / "workload"))
+        return [str(fabric), words, *self.options]
 
     def in_own_words(self, words: list[str], text: str) -> str:
-        """The warnings about the laid out inputs, with the names that the user gave them."""
-        text = text.replace(words[0], self.fabric_label)
-        return text if self.workload_text is None else text.replace(words[1], self.workload)
+        """Returns a message about the written inputs with the labels of the files."""
+        text = self.fabric.in_own_words(text, Path(words[0]))
+        return text if isinstance(self.workload, str) else self.workload.in_own_words(text, Path(words[1]))
 
     def run(self, softband: Softband, folder: Path) -> Tables:
         words, out = self.place(folder), folder / "results"
@@ -135,7 +130,7 @@ class ModelJob:
         rates = summary["flow_bytes_per_second"]
         run = {
             **dict(self.parameters),
-            "fabric": self.fabric_label,
+            "fabric": self.fabric.label,
             "workload": summary["workload"],
             "seed": summary["seed"],
             "completion_ps": summary["completion_picos"],
@@ -160,6 +155,16 @@ class ModelJob:
             "warnings": Table.of([{"warning": text} for text in warnings], _WARNING_COLUMNS),
             "runs": Table.of([run], schema),
         }
+
+
+def label_of(workload: Workload) -> str:
+    """Returns the workload as the command line names it."""
+    return workload if isinstance(workload, str) else workload.label
+
+
+def workload_inputs(workload: Workload) -> tuple[str, str | None]:
+    """Returns the part of a run's key that the workload decides: its label and its text."""
+    return label_of(workload), None if isinstance(workload, str) else workload.text
 
 
 def name_of(parameters: tuple[tuple[str, Value], ...]) -> str:

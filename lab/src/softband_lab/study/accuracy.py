@@ -27,7 +27,8 @@ from softband_lab.rules.evidence import Evidence
 from softband_lab.rules.judgement import NUMBER_TOLERANCE_PERCENT
 from softband_lab.spec.study import Accuracy, Study
 from softband_lab.spec.study_file import load_study
-from softband_lab.study.pipeline import StudyOptions, check_study, run_study
+from softband_lab.study.pipeline import run_study
+from softband_lab.study.plan import StudyOptions, check_study
 
 # Of accuracy.csv; it goes up with every change after which a file means something else.
 FORMAT = 2

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from softband_lab.base.errors import LabError
 from softband_lab.base.fabricfile import (
     Document,
@@ -25,7 +23,8 @@ from softband_lab.base.fabricfile import (
     with_vls,
 )
 from softband_lab.base.places import find_fabric
-from softband_lab.campaign.model_job import ModelJob, Value, name_of
+from softband_lab.campaign.inputs import InputFile, derived_fabric, fabric_file
+from softband_lab.campaign.model_job import ModelJob, Value, Workload, name_of
 from softband_lab.sweep.whatif import choose_cables, load_defaults
 
 _MOST_RUNS = 100_000
@@ -128,19 +127,18 @@ class Question:
     home: Path
     fabric: Path
     fabric_label: str
-    workload: str
-    workload_text: str | None
+    workload: Workload
     options: tuple[str, ...]
     axes: tuple[Axis, ...]
     threads: str
 
     @property
     def workload_name(self) -> str:
-        return self.workload if self.workload_text is None else Path(self.workload).stem
+        return self.workload if isinstance(self.workload, str) else Path(self.workload.label).stem
 
     def jobs(self) -> list[ModelJob]:
-        texts: dict[tuple[Value, ...], tuple[str, str]] = {}
-        return [self._job(values, texts) for values in itertools.product(*(axis.values for axis in self.axes))]
+        fabrics: dict[tuple[Value, ...], InputFile] = {}
+        return [self._job(values, fabrics) for values in itertools.product(*(axis.values for axis in self.axes))]
 
     def of_run(self, job: ModelJob) -> str:
         """The run as the command line has it."""
@@ -163,26 +161,24 @@ class Question:
             for value in axis.to_be_checked()
         ]
 
-    def _job(self, values: tuple[Value, ...], texts: dict[tuple[Value, ...], tuple[str, str]]) -> ModelJob:
+    def _job(self, values: tuple[Value, ...], fabrics: dict[tuple[Value, ...], InputFile]) -> ModelJob:
         parameters = tuple((axis.column, value) for axis, value in zip(self.axes, values, strict=True))
         given = [(axis, value) for axis, value in zip(self.axes, values, strict=True) if axis.is_option]
         of_fabric = [(axis, value) for axis, value in zip(self.axes, values, strict=True) if not axis.is_option]
         key = tuple(value for _, value in of_fabric)
-        if key not in texts:
-            texts[key] = self._fabric(of_fabric)
-        label, text = texts[key]
+        if key not in fabrics:
+            fabrics[key] = self._fabric(of_fabric)
         options = (*self.options, *(word for axis, value in given for word in (f"--{axis.name}", str(value))))
-        name, workload = name_of(parameters), (self.workload, self.workload_text)
-        return ModelJob(name, parameters, label, text, *workload, options, self.threads)
+        return ModelJob(name_of(parameters), parameters, fabrics[key], self.workload, options, self.threads)
 
-    def _fabric(self, changes: list[tuple[Axis, Value]]) -> tuple[str, str]:
+    def _fabric(self, changes: list[tuple[Axis, Value]]) -> InputFile:
         if not changes:
-            return self.fabric_label, self.fabric.read_text(encoding="utf-8")
+            return fabric_file(self.fabric, self.fabric_label)
         document = load_toml(self.fabric)
         for axis, value in changes:
             document = self._changed(document, axis.name, value)
         name = name_of(tuple((axis.column, value) for axis, value in changes))
-        return f"fabrics/{self.fabric.stem}_{name}.toml", tomli_w.dumps(document)
+        return derived_fabric(f"{self.fabric.stem}_{name}", document)
 
     def _changed(self, document: Document, name: str, value: Value) -> Document:
         where = f"--sweep {name}"
@@ -221,7 +217,8 @@ def ask(home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweep
     except (OSError, UnicodeDecodeError) as error:
         raise LabError(file, f"cannot be read: {error}", "a TOML file, or a GOAL trace in its text form") from None
     others, threads = _without_threads(options)
-    return Question(home, path, str(fabric), workload, text, others, axes, threads)
+    chosen = workload if text is None else InputFile(workload, text)
+    return Question(home, path, str(fabric), chosen, others, axes, threads)
 
 
 def _without_threads(options: tuple[str, ...]) -> tuple[tuple[str, ...], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,8 +23,9 @@ from softband_lab.base.table_files import write_table
 from softband_lab.base.tables import Table, joined
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.dataset import Store
-from softband_lab.campaign.jobs import FORMAT, content_key
-from softband_lab.campaign.model_job import ModelJob
+from softband_lab.campaign.inputs import leave_derived
+from softband_lab.campaign.jobs import content_key, digest_of
+from softband_lab.campaign.model_job import ModelJob, workload_inputs
 from softband_lab.campaign.runner import exclusive, run_jobs
 from softband_lab.campaign.warned import Warned, is_of_inputs, paragraphs
 from softband_lab.sweep.question import Question
@@ -48,7 +48,7 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
         warned.show("they follow when their runs have ended")
     with exclusive(out):
         _make_room(question, softband, out, console)
-        _leave_fabrics(jobs, out)
+        leave_derived([job.fabric for job in jobs], out)
         outcome = run_jobs(jobs, softband, out, cluster, console)
         heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
         _hear_runs(question, jobs, outcome.results, place, warned)
@@ -145,10 +145,10 @@ def _look(question: Question, job: ModelJob, softband: Softband) -> _Look:
 
 
 def _own_name(question: Question, job: ModelJob, text: str) -> str:
-    if job.fabric_label == question.fabric_label:
+    if job.fabric.label == question.fabric_label:
         return text
     # The changed file may be written nowhere yet, and its lines are not those of the user's.
-    return re.sub(re.escape(job.fabric_label) + r"(:\d+)*", lambda _: question.fabric_label, text)
+    return re.sub(re.escape(job.fabric.label) + r"(:\d+)*", lambda _: question.fabric_label, text)
 
 
 def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
@@ -188,15 +188,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _digest(question: Question, softband: Softband) -> str:
     text = question.fabric.read_text(encoding="utf-8")
-    parts = [FORMAT, softband.version, softband.build_digest, text, question.workload_text]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _leave_fabrics(jobs: list[ModelJob], out: Path) -> None:
-    """So that the command of each run can be typed."""
-    texts = {job.fabric_label: job.fabric_text for job in jobs if job.fabric_label.startswith("fabrics/")}
-    for label, text in texts.items():
-        write_whole(out / label, text.encode())
+    return digest_of(softband, text, workload_inputs(question.workload)[1])
 
 
 def _print_end(question: Question, heads: list[Table], reused: int, console: Console) -> None:

@@ -20,7 +20,6 @@ from softband_lab.base.fabricfile import (
     with_cable,
     with_rate,
     with_vls,
-    write_toml,
 )
 from softband_lab.base.places import fabric_path
 from softband_lab.base.softband import Program, Softband
@@ -28,6 +27,7 @@ from softband_lab.base.strict import Strict, parse_model
 from softband_lab.base.tables import Kind, Table
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob, JobResult, Step
+from softband_lab.campaign.inputs import InputFile, derived_fabric, leave_derived
 from softband_lab.campaign.runner import Outcome, run_jobs
 from softband_lab.sweep.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of, read_counters
 from softband_lab.sweep.in_flight import (
@@ -116,7 +116,7 @@ class Question:
         needed = 0
         for rate in dict.fromkeys(point.rate for point in points):
             longest = max((point for point in points if point.rate == rate), key=lambda point: point.length_m)
-            path, _ = self._derived(longest)
+            path = self._derived(longest).leave(self.out)
             metres = longest.length_m * len(self.varied)
             shown = self.softband.show(path)
             fastest = link_bytes_per_second(shown.stdout) if shown.exit_status == 0 else 0.0
@@ -125,7 +125,9 @@ class Question:
 
     def measure(self, points: list[Point], quiet: bool = False) -> None:
         """Bandwidth at each point that is not known yet."""
-        jobs = {self._job(point).id: (point, self._job(point)) for point in points if point not in self.known}
+        made = [(point, self._job(point)) for point in points if point not in self.known]
+        jobs = {job.id: (point, job) for point, job in made}
+        leave_derived([job.fabric for _, job in made], self.out)
         console = Console(quiet=True) if quiet else self.console
         outcome = run_jobs([job for _, job in jobs.values()], self.softband, self.out, self.cluster, console)
         self.outcome.failures.update(outcome.failures)
@@ -233,26 +235,18 @@ class Question:
         peers = peers_of(load_toml(self.fabric))
         self.bottlenecks[point] = find_bottleneck(counters, seconds, peers), longest_wait(counters, seconds, peers)
 
-    def _derived(self, point: Point) -> tuple[Path, Document]:
-        """The fabric of a point, as a file in the results' folder."""
+    def _derived(self, point: Point) -> InputFile:
+        """Returns the fabric of a point."""
         document = derive(load_toml(self.fabric), point, self.varied, self.part)
-        path = self.out / "fabrics" / f"{self.fabric.stem}-{point.name}.toml"
-        write_toml(document, path)
-        return path, document
+        return derived_fabric(f"{self.fabric.stem}-{point.name}", document)
 
     def _job(self, point: Point) -> EngineJob:
-        path, document = self._derived(point)
-        server, client = two_hosts(document, self.fabric, (self.defaults.server_host, self.defaults.client_host))
+        wanted = (self.defaults.server_host, self.defaults.client_host)
+        server, client = two_hosts(load_toml(self.fabric), self.fabric, wanted)
         programs = [Program(server, self.command), Program(client, f"{self.command} {server}")]
-        return EngineJob(
-            f"{path.stem}-{self.size_bytes}",
-            f"fabrics/{path.name}",
-            path.read_text(encoding="utf-8"),
-            [Step(programs)],
-            self.defaults.seed,
-            _TIMEOUT_SECONDS,
-            [self.size_bytes],
-        )
+        fabric = self._derived(point)
+        run_id = f"{Path(fabric.label).stem}-{self.size_bytes}"
+        return EngineJob(run_id, fabric, [Step(programs)], self.defaults.seed, _TIMEOUT_SECONDS, [self.size_bytes])
 
 
 @dataclass

@@ -1,0 +1,69 @@
+"""Plan: the runs, claims and rules of a study, checked before the first run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from softband_lab.base.places import fabric_path
+from softband_lab.campaign.cluster import Cluster
+from softband_lab.campaign.engine_job import EngineJob, Step
+from softband_lab.campaign.inputs import fabric_file
+from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
+from softband_lab.rules.evaluators import AnyRule
+from softband_lab.spec.published import Published, load_published
+from softband_lab.spec.study import Figure, Run, Study
+from softband_lab.spec.study_file import check_fabrics
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """The command line of a study."""
+
+    home: Path
+    out: Path
+    quick: bool
+    cluster: Cluster
+    command: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked study: its runs as jobs, and the published claims with a rule for each."""
+
+    study: Study
+    figures: list[Figure]
+    jobs: list[EngineJob]
+    published: list[Published]
+    rules: dict[str, AnyRule]
+
+
+def plan(study: Study, included: Sequence[Study], options: StudyOptions) -> Plan:
+    """Checks a study and makes its jobs. `included`: the studies that its rules may name.
+
+    Fails with a `LabError` that names what cannot run, and each claim that no rule can judge.
+    """
+    published, rules = check_study(study, included, options.home)
+    jobs = [_job(study, run, options.home) for run in study.runs(options.quick)]
+    return Plan(study, study.chosen_figures(options.quick), jobs, published, rules)
+
+
+def check_study(study: Study, included: Sequence[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
+    """Returns the published claims of a study and its rules. Fails if a run or a judgement is impossible."""
+    check_fabrics(study, home)
+    reference = study.claims_path(home)
+    published = load_published(reference)
+    rules = load_rules(study, published, reference)
+    check_claims(study, published, rules, list(included), home)
+    check_calibrated(home)
+    return published, rules
+
+
+def _job(study: Study, run: Run, home: Path) -> EngineJob:
+    fabric = fabric_file(fabric_path(home, run.fabric), f"fabrics/{run.fabric}")
+    test = study.tests[run.test]
+    sizes = test.expected_sizes(run.transport)
+    of_steps: list[int | None] = [*sizes] if test.run_per_size else [None]
+    steps = [Step(test.programs(run.transport, size, run.client_host)) for size in of_steps]
+    return EngineJob(run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes)
