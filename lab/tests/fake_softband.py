@@ -130,8 +130,16 @@ def run(arguments: list[str]) -> int:
         for port in (1, 2)
     ]
     (out / "counters.json").write_text(json.dumps({"ports": ports}))
-    versions = {"softband": "0.0.0", "perftest": "4.5"}
-    (out / "run.json").write_text(json.dumps({"versions": versions, "virtual_seconds": 0.5, "wall_seconds": 0.1}))
+    summary = {
+        "versions": {"softband": "0.0.0", "perftest": "4.5"},
+        "virtual_seconds": 0.5,
+        "wall_seconds": 0.1,
+        "programs": [
+            {"host": host, "command": command, "exit_status": 0, "ended_at_seconds": 0.5} for host, command in programs
+        ],
+        "bottlenecks": [{"kind": "link", "part": "a/mthca0/1", "share": 97, "text": "the link was busy"}],
+    }
+    (out / "run.json").write_text(json.dumps(summary))
     with (Path(__file__).parent / "runs.log").open("a") as log:
         log.write(f"{arguments[0]}\n")
     return 0
@@ -163,7 +171,7 @@ def model(arguments: list[str]) -> int:
         return 2
     time.sleep(fabric.get("fake", {}).get("seconds", 0))
     with (Path(__file__).parent / "runs.log").open("a") as log:
-        log.write(f"{Path(arguments[0]).name} {size} on {option['--threads']} threads\n")
+        log.write(f"{Path(arguments[0]).name} {size} on {option.get('--threads', 'all')} threads\n")
     leave_model(fabric, Path(arguments[1]).stem, size, Path(option["--out"]))
     if os.environ.get("SOFTBAND_PROGRESS") != "0":
         print("softband: 50.0 % done, 1.000 us simulated", file=sys.stderr)

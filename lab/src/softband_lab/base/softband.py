@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from softband_lab.base.errors import LabError
 # In the folder of a run: what `softband` said; of `softband model` only what went to standard error.
 LOG_NAME = "softband.log"
 _GRACE_SECONDS = 5.0
+_CATALOG = "SOFTBAND_CATALOG"
 _SHORT_COMMAND_SECONDS = 60.0
 
 
@@ -51,6 +52,9 @@ class RunFailed(Exception):
         self.reason = reason
         self.last_lines = last_lines
 
+    def __str__(self) -> str:
+        return "\n".join([f"{self.reason}: {self.command}", *(f"  | {line}" for line in self.last_lines)])
+
 
 class Cancelled(Exception):
     """The campaign is stopping; the run was ended before its time."""
@@ -62,6 +66,8 @@ class Softband:
 
     binary: Path
     home: Path | None = None
+    # The folder with parts of the user, for fabric files whose copies lie elsewhere.
+    own_parts: Path | None = None
     _alive: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -100,6 +106,7 @@ class Softband:
                 errors="replace",
                 timeout=_SHORT_COMMAND_SECONDS,
                 check=False,
+                env=self._with_own_parts(os.environ),
             )
         except subprocess.TimeoutExpired:
             return Answer(124, "", f"no answer within {_SHORT_COMMAND_SECONDS:g} s")
@@ -118,10 +125,17 @@ class Softband:
         return self.ask(["fabric", "show", str(fabric), "--svg", str(svg)]).exit_status == 0 and svg.is_file()
 
     def run(
-        self, fabric: Path, programs: list[Program], out: Path, seed: int, timeout_seconds: float
+        self,
+        fabric: Path,
+        programs: list[Program],
+        out: Path,
+        seed: int | None,
+        timeout_seconds: float | None,
+        options: Sequence[str] = (),
     ) -> dict[str, Any]:
         """One engine run; returns its run.json. Raises RunFailed, or Cancelled after `stop`."""
-        return self._carry_out(run_arguments(str(fabric), programs, seed, str(out)), out, timeout_seconds, "run.json")
+        arguments = [*run_arguments(str(fabric), programs, seed, str(out)), *options]
+        return self._carry_out(arguments, out, timeout_seconds, "run.json")
 
     def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
         """One workload, by what follows `softband model`; returns its model.json. Raises as `run`."""
@@ -182,7 +196,15 @@ class Softband:
         The tree's own programs are on the path.
         """
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return {"SOFTBAND_PROCESSORS": "1", **os.environ, "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1", "PATH": path}
+        environment = {"SOFTBAND_PROCESSORS": "1", **os.environ, "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1"}
+        return self._with_own_parts({**environment, "PATH": path})
+
+    def _with_own_parts(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Folders that the environment names take precedence, as with `softband` itself."""
+        if self.own_parts is None:
+            return dict(environment)
+        folders = [name for name in (environment.get(_CATALOG), str(self.own_parts)) if name]
+        return {**environment, _CATALOG: os.pathsep.join(folders)}
 
     def _wait(self, process: subprocess.Popen[bytes], timeout_seconds: float | None) -> int | None:
         try:
@@ -192,11 +214,13 @@ class Softband:
             return None
 
 
-def run_arguments(fabric: str, programs: Iterable[Program], seed: int, out: str) -> list[str]:
+def run_arguments(fabric: str, programs: Iterable[Program], seed: int | None, out: str) -> list[str]:
     arguments = ["run", fabric]
     for program in programs:
         arguments += ["--on", program.host, program.command]
-    return [*arguments, "--seed", str(seed), "--out", out]
+    if seed is not None:
+        arguments += ["--seed", str(seed)]
+    return [*arguments, "--out", out]
 
 
 def digest_files(files: Iterable[Path]) -> str:

@@ -14,9 +14,9 @@ from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
 from softband_lab.campaign.perftest import Measurement, parse_table
 
-_MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
+MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
 SCHEMA: dict[str, Kind] = {
-    **_MEASURED,
+    **MEASURED,
     "virtual_seconds": Kind.FLOAT,
     "wall_seconds": Kind.FLOAT,
     "command": Kind.STRING,
@@ -88,7 +88,7 @@ class EngineJob:
     def read(self, key: str, head: Table) -> JobResult:
         rows = [
             Row(
-                Measurement(**{name: row[name] for name in _MEASURED}),
+                Measurement(**{name: row[name] for name in MEASURED}),
                 row["command"],
                 row["versions"],
                 row["virtual_seconds"],

@@ -124,7 +124,8 @@ class ModelJob:
         return head
 
     def _tables(self, summary: dict[str, Any], warnings: list[str], out: Path) -> Tables:
-        ports = _read(out / "ports.csv", _PORT_COLUMNS, _OF_SOME_PORTS)
+        found = model_tables(summary, out)
+        ports = found["ports"]
         sums = {name: sum(filter(None, values)) for name, values in ports.columns.items() if name in _COUNTERS}
         hot = summary["hot_ports"]
         rates = summary["flow_bytes_per_second"]
@@ -149,12 +150,19 @@ class ModelJob:
         }
         schema = {**{name: _type_of(value) for name, value in self.parameters}, **_RUN_COLUMNS}
         return {
-            "flows": _read(out / "flows.csv", _FLOW_COLUMNS),
-            "ports": ports,
-            "hot_ports": Table.of(_trees(hot), _HOT_COLUMNS),
+            **found,
             "warnings": Table.of([{"warning": text} for text in warnings], _WARNING_COLUMNS),
             "runs": Table.of([run], schema),
         }
+
+
+def model_tables(summary: dict[str, Any], out: Path) -> Tables:
+    """Returns the flows, ports and hot ports of a run: `summary` is its `model.json`, `out` its folder."""
+    return {
+        "flows": _read(out / "flows.csv", _FLOW_COLUMNS),
+        "ports": _read(out / "ports.csv", _PORT_COLUMNS, _OF_SOME_PORTS),
+        "hot_ports": Table.of(_trees(summary["hot_ports"]), _HOT_COLUMNS),
+    }
 
 
 def label_of(workload: Workload) -> str:

@@ -49,12 +49,21 @@ _HEADER_CELL = re.compile(r"#\w+|BW (?:peak|average)\[[^\]]*\]|[\w.]+%? ?(?:perc
 _WHOLE_NUMBERS = ("size_bytes", "iterations")
 
 
+def has_table(text: str) -> bool:
+    """Returns whether an output has the header line of a table."""
+    return any(_is_header(line) for line in text.splitlines())
+
+
+def _is_header(line: str) -> bool:
+    return line.lstrip().startswith("#bytes")
+
+
 def parse_table(text: str, source: Path) -> list[Measurement]:
     """All data lines of the (only) table in a program's output, in printed order."""
     header: list[str] | None = None
     rows: list[Measurement] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.lstrip().startswith("#bytes"):
+        if _is_header(line):
             header = _HEADER_CELL.findall(line)
             continue
         if header is None or not re.match(r"\s*\d", line):

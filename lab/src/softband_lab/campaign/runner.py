@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -126,8 +126,10 @@ class _Campaign(Generic[ResultT]):
         self.progress.tick()
         while self.waiting and len(self.under_way) < slots:
             job, key = self.waiting.popleft()
-            places = (self.softband.binary, self.softband.home) if self.cluster.is_local else (None, None)
-            order = Order(self.id, job, self.softband.version, self.softband.build_digest, *places)
+            order = Order(self.id, job, self.softband.version, self.softband.build_digest)
+            if self.cluster.is_local:
+                there = self.softband
+                order = replace(order, binary=there.binary, home=there.home, own_parts=there.own_parts)
             future = self.cluster.submit(order)
             self.under_way[future] = (job, key)
             future.add_done_callback(self.done.put)

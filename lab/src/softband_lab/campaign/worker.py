@@ -26,6 +26,7 @@ class Order:
     # Of the campaign's own process; workers elsewhere look for theirs.
     binary: Path | None = None
     home: Path | None = None
+    own_parts: Path | None = None
     # Where runs run in the campaign's own process; workers elsewhere have folders of their own.
     scratch: Path | None = None
 
@@ -74,7 +75,7 @@ def _softband(order: Order) -> Softband:
     with _lock:
         known = _softbands.get(order.campaign)
         if known is None:
-            known = Softband(order.binary, order.home) if order.binary else _look_for_softband(order)
+            known = Softband(order.binary, order.home, order.own_parts) if order.binary else _look_for_softband(order)
             _softbands[order.campaign] = known
         return known
 

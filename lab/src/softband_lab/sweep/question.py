@@ -136,6 +136,10 @@ class Question:
     def workload_name(self) -> str:
         return self.workload if isinstance(self.workload, str) else Path(self.workload.label).stem
 
+    @property
+    def count(self) -> int:
+        return math.prod(len(axis.values) for axis in self.axes)
+
     def jobs(self) -> list[ModelJob]:
         fabrics: dict[tuple[Value, ...], InputFile] = {}
         return [self._job(values, fabrics) for values in itertools.product(*(axis.values for axis in self.axes))]

@@ -26,7 +26,7 @@ from softband_lab.campaign.dataset import Store
 from softband_lab.campaign.inputs import leave_derived
 from softband_lab.campaign.jobs import content_key, digest_of
 from softband_lab.campaign.model_job import ModelJob, workload_inputs
-from softband_lab.campaign.runner import exclusive, run_jobs
+from softband_lab.campaign.runner import Outcome, exclusive, run_jobs
 from softband_lab.campaign.warned import Warned, is_of_inputs, paragraphs
 from softband_lab.sweep.question import Question
 
@@ -36,8 +36,36 @@ _SHOWN = 20
 _MOST_FABRICS_FIRST = 32
 
 
+@dataclass(frozen=True)
+class Swept:
+    """The end of a sweep: the head of each finished run in the order of the combinations, and the failures."""
+
+    heads: list[Table]
+    outcome: Outcome[Table]
+
+    @property
+    def status(self) -> int:
+        """0 success, 1 a run failed, 130 interrupted."""
+        return 130 if self.outcome.interrupted else 1 if self.outcome.failures else 0
+
+
 def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> int:
-    """0 all well, 1 some runs failed, 130 interrupted."""
+    """Runs a sweep, and prints its end. Returns the exit status."""
+    swept = sweep(question, softband, out, cluster, console)
+    if swept.outcome.interrupted:
+        console.print(f"interrupted: {len(swept.heads)} of {question.count} runs are kept in {out}")
+        console.print("the same command goes on from there")
+        return swept.status
+    _print_end(question, swept.heads, swept.outcome.reused, console)
+    if swept.outcome.failures:
+        failed = ", ".join(swept.outcome.failures)
+        console.print(f"[bold red]{len(swept.outcome.failures)} runs failed:[/] {failed}")
+    console.print(f"[bold]the data set:[/] {out / 'data'}", soft_wrap=True)
+    return swept.status
+
+
+def sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, console: Console) -> Swept:
+    """Checks the values, runs the combinations without results, and writes `runs.csv` and `runs.parquet`."""
     warned, place = Warned(), out / "data" / "warnings"
     try:
         with console.status("checking the values"):
@@ -53,17 +81,9 @@ def run_sweep(question: Question, softband: Softband, out: Path, cluster: Cluste
         heads = [outcome.results[job.id] for job in jobs if job.id in outcome.results]
         _hear_runs(question, jobs, outcome.results, place, warned)
         warned.show(str(place))
-        if outcome.interrupted:
-            console.print(f"interrupted: {len(heads)} of {len(jobs)} runs are kept in {out}")
-            console.print("the same command goes on from there")
-            return 130
-        if heads:
+        if heads and not outcome.interrupted:
             write_table(joined(heads), out, "runs")
-    _print_end(question, heads, outcome.reused, console)
-    if outcome.failures:
-        console.print(f"[bold red]{len(outcome.failures)} runs failed:[/] {', '.join(outcome.failures)}")
-    console.print(f"[bold]the data set:[/] {out / 'data'}", soft_wrap=True)
-    return 1 if outcome.failures else 0
+    return Swept(heads, outcome)
 
 
 @dataclass(frozen=True)
