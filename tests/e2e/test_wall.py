@@ -182,7 +182,7 @@ def test_status_names_hosts_devices_and_programs(fabrics: Fabrics) -> None:
     assert until(lambda: fabrics.programs("b"))
     (fabric,) = fabrics.status()
     assert fabric["name"] == "default" and [host["name"] for host in fabric["hosts"]] == ["a", "b"]
-    assert fabric["hosts"][1]["programs"] == [{"pid": program.pid, "command": "sleep 1000", "queue_pairs": []}]
+    assert fabric["hosts"][1]["programs"] == [{"pid": program.pid, "command": "sleep 1000", "queue_pairs": [], "fallbacks": {}}]
     assert fabric["hosts"][0]["devices"][0]["ports"][0]["state"] == "active"
     text = fabrics.command("status").stdout
     assert str(program.pid) in text and "sleep 1000" in text and fabric["hosts"][1]["address"] in text
