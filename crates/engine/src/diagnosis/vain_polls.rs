@@ -135,7 +135,7 @@ impl Observer<'_> {
 /// Returns the first thread of a process that waits for news of a CQ or of memory.
 fn polling_slot(process: &Process) -> Option<usize> {
     let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Poll | Waiting::Spin));
-    process.threads().iter().position(|thread| waits(&thread.state()))
+    process.threads().iter().position(|thread| waits(thread.state()))
 }
 
 /// Returns whether the wait of a thread ends by itself.

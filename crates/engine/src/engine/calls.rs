@@ -2,7 +2,7 @@
 //! lengths and numbers.
 //!
 //! The table in [`softband_ipc::calls::table`] names the handler of each call. A handler is a method
-//! of the rooms that it needs ([`rooms_of`]), and takes the [`Caller`] and the request. It returns
+//! of the rooms that it needs (`rooms_of!`), and takes the [`Caller`] and the request. It returns
 //! the reply or an errno, or an [`Outcome`] if the thread may have to wait for the reply. Handlers
 //! know nothing of bytes and of costs.
 

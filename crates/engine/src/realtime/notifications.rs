@@ -1,5 +1,5 @@
 //! Events of CQs into which programs put completions themselves, in wall pace. The program finds in
-//! the [`Arming`] word whether an event is due. It then notifies the engine, which raises the
+//! the `Arming` word whether an event is due. It then notifies the engine, which raises the
 //! event.
 
 use crate::completion::record::CqRecord;
