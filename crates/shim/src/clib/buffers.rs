@@ -19,6 +19,7 @@ impl<'a> Readable<'a> {
     ///
     /// # Safety
     /// `data` has `len` bytes, which live for `'a`.
+    #[inline]
     pub unsafe fn new(data: *const c_void, len: size_t) -> Self {
         Self(iovec { iov_base: data.cast_mut(), iov_len: len }, PhantomData)
     }
@@ -27,29 +28,35 @@ impl<'a> Readable<'a> {
     ///
     /// # Safety
     /// `list` has `count` elements, and each has its bytes; all of them live for `'a`.
+    #[inline]
     pub unsafe fn list(list: *const iovec, count: usize) -> &'a [Self] {
         // SAFETY: the elements live for `'a`, and the type has their layout.
         unsafe { super::args::slice(list.cast(), count) }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.iov_len
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    #[inline]
     pub fn as_ptr(&self) -> *const c_void {
         self.0.iov_base
     }
 
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         // SAFETY: the buffer has its length, by the contract of `new` and `list`.
         unsafe { super::args::slice(self.0.iov_base.cast(), self.0.iov_len) }
     }
 
     /// Returns at most `len` bytes behind the first `start`.
+    #[inline]
     pub fn part(&self, start: usize, len: usize) -> Self {
         let rest = &self.bytes()[start..];
         let part = &rest[..len.min(rest.len())];
@@ -62,6 +69,7 @@ impl<'a> Writable<'a> {
     ///
     /// # Safety
     /// `data` has room for `len` bytes, which live for `'a` and which nobody else uses.
+    #[inline]
     pub unsafe fn new(data: *mut c_void, len: size_t) -> Self {
         Self(iovec { iov_base: data, iov_len: len }, PhantomData)
     }
@@ -71,15 +79,18 @@ impl<'a> Writable<'a> {
     /// # Safety
     /// `list` has `count` elements, and each has its room; all of them live for `'a`. Nobody else
     /// uses the room.
+    #[inline]
     pub unsafe fn list(list: *const iovec, count: usize) -> &'a [Self] {
         // SAFETY: the elements live for `'a`, and the type has their layout.
         unsafe { super::args::slice(list.cast(), count) }
     }
 
+    #[inline]
     pub fn len(&self) -> usize {
         self.0.iov_len
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,6 +101,7 @@ impl<'a> Writable<'a> {
         self.put_at(start + text.len(), &[0]);
     }
 
+    #[inline]
     pub fn as_ptr(&self) -> *mut c_void {
         self.0.iov_base
     }
@@ -111,6 +123,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    #[inline]
     pub fn new(parts: &'a [Writable<'a>]) -> Self {
         Self { parts, index: 0, offset: 0 }
     }
