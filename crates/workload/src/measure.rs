@@ -62,9 +62,9 @@ impl Tally {
 /// All messages from one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Sender.
+    /// Rank that sends.
     pub from_rank: u32,
-    /// Receiver.
+    /// Rank that receives.
     pub to_rank: u32,
     /// Host of the sender.
     pub from_host: Arc<str>,

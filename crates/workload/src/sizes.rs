@@ -1,13 +1,13 @@
 //! Sizes as people write them.
 
-/// An invalid size.
+/// Text that is no size in bytes. It prints the problem and the valid units.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a size\n  help: write bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")]
 pub struct SizeError(String);
 
 const UNITS: [(&str, u64); 5] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1), ("", 1)];
 
-/// Returns the bytes of `65536`, `64KiB` or `64 KiB`.
+/// Returns the bytes of a size such as `65536`, `64KiB` or `64 KiB`; units are B, KiB, MiB and GiB.
 ///
 /// # Errors
 /// If the text is not a number, has an unknown unit, or does not fit.

@@ -15,7 +15,7 @@ pub struct MarkingSettings {
 }
 
 impl MarkingSettings {
-    /// Largest threshold.
+    /// Largest threshold: 15 marks soonest.
     pub const THRESHOLD_MAX: u8 = 15;
 
     /// Returns the amount that may wait behind a packet on a lane before the lane counts as

@@ -22,7 +22,7 @@ pub enum WindowType {
     Two,
 }
 
-/// A memory window.
+/// Memory window: a part of a region that peers reach by an R_Key of its own.
 #[derive(Debug)]
 pub struct MemoryWindow {
     /// Process that allocated the window.

@@ -32,7 +32,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Merges two reports.
+    /// Merges the waiting steps of two partitions.
     pub fn and(mut self, other: Self) -> Self {
         self.named.extend(other.named);
         self.named.sort();

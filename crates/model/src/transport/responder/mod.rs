@@ -168,7 +168,8 @@ impl Responder {
         }
     }
 
-    /// Handles a request packet.
+    /// Handles a request packet that has arrived for the QP with attributes `a`. Returns its
+    /// effects; payload reaches memory only when the caller writes it.
     pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
         let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
             let outcome = self.no_such_queue(a, packet);

@@ -8,15 +8,16 @@ use softband_types::{
 /// Sizes of a QP's queues. The model uses them as given; the limits are those of the HCA's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCapabilities {
-    /// Outstanding send requests.
+    /// Outstanding send requests, from 0 to the HCA's `max_qp_wr`. The default is 128.
     pub max_send_wr: u32,
-    /// Outstanding receive requests.
+    /// Outstanding receive requests, from 0 to the HCA's `max_qp_wr`. The default is 128.
     pub max_recv_wr: u32,
-    /// Scatter/gather entries of a send request.
+    /// Scatter/gather entries of a send request, from 0 to the HCA's `max_sge`. The default is 1.
     pub max_send_sge: u32,
-    /// Scatter entries of a receive request.
+    /// Scatter entries of a receive request, from 0 to the HCA's `max_sge`. The default is 1.
     pub max_recv_sge: u32,
-    /// Inline payload of a send request in bytes.
+    /// Inline payload of a send request in bytes, from 0 (the default) to the HCA's
+    /// `max_inline_bytes`.
     pub max_inline_bytes: u32,
 }
 
@@ -50,9 +51,9 @@ pub struct SrqInit {
     /// Domain of the receive buffers. It counts for each queue pair that takes a request (IBTA
     /// 10.2.9.1).
     pub pd: PdHandle,
-    /// Outstanding receive requests, at least 1.
+    /// Outstanding receive requests, from 1 to the HCA's `max_srq_wr`.
     pub max_wr: u32,
-    /// Scatter entries of a receive request.
+    /// Scatter entries of a receive request, from 0 to the HCA's `max_srq_sge`.
     pub max_sge: u32,
     /// Domain and CQ of a queue for extended reliable connections, or `None` for other queues.
     pub xrc: Option<SrqOfXrc>,
@@ -143,9 +144,11 @@ pub struct QpModification {
     pub receive_psn: Option<Psn>,
     /// PSN of the first packet sent.
     pub send_psn: Option<Psn>,
-    /// RDMA reads and atomics that this side may have outstanding.
+    /// RDMA reads and atomics that this side may have outstanding, from 0 to the HCA's
+    /// `max_rd_atomic`.
     pub max_rd_atomic: Option<u8>,
-    /// RDMA reads and atomics that the peer may have outstanding at this side.
+    /// RDMA reads and atomics that the peer may have outstanding at this side, from 0 to the HCA's
+    /// `max_rd_atomic`.
     pub max_dest_rd_atomic: Option<u8>,
     /// Code of the wait that this side's RNR NAKs ask for, from 0 to 31.
     pub min_rnr_timer: Option<u8>,
@@ -189,9 +192,11 @@ pub struct QpSnapshot {
     pub receive_psn: Psn,
     /// PSN of the next new packet.
     pub send_psn: Psn,
-    /// RDMA reads and atomics that this side may have outstanding.
+    /// RDMA reads and atomics that this side may have outstanding, from 0 to the HCA's
+    /// `max_rd_atomic`.
     pub max_rd_atomic: u8,
-    /// RDMA reads and atomics that the peer may have outstanding at this side.
+    /// RDMA reads and atomics that the peer may have outstanding at this side, from 0 to the HCA's
+    /// `max_rd_atomic`.
     pub max_dest_rd_atomic: u8,
     /// Code of the wait that this side's RNR NAKs ask for, from 0 to 31.
     pub min_rnr_timer: u8,
