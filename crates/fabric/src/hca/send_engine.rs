@@ -193,8 +193,10 @@ impl Hcas {
         let id = transit.port;
         let is_down = hop.faults.will_be_down(id, at);
         let is_for_others = transit.dlid != hop.subnet.lid(id);
-        let leaves = is_for_others && !is_down && hop.links.cabling(id).is_some() && hop.links.sends_on(id, transit.lane);
-        hop.links.count_discards(id, u64::from(is_down && is_for_others));
+        let leaves = is_for_others && !is_down && hop.links.can_send(id, transit.lane);
+        if is_down && is_for_others {
+            hop.links.count_discards(id, 1);
+        }
         // A multicast packet also goes to the members on this HCA.
         let stays = if leaves { transit.dlid.is_multicast().then(|| transit.copy()) } else { None };
         let packet = hop.links.add(transit);

@@ -91,6 +91,13 @@ impl Links {
         self.ports[port as usize].node
     }
 
+    /// Checks whether packets of a lane can leave by a port: it has a cable, and the lane sends.
+    #[inline]
+    pub(crate) fn can_send(&self, port: u32, lane: VirtualLane) -> bool {
+        let port = &self.ports[port as usize];
+        port.cabling.is_some() && port.arbiter.sends_on(lane)
+    }
+
     /// Checks whether a port sends packets of a lane.
     #[inline]
     pub(crate) fn sends_on(&self, port: u32, lane: VirtualLane) -> bool {

@@ -49,6 +49,7 @@ impl Framing {
 
     /// Returns the bytes of a whole packet, from LRH to VCRC or of a frame. `destination` is the
     /// GID of its global route, and `transport_bytes` reach from the BTH to the invariant CRC.
+    #[inline]
     pub fn packet_bytes(self, destination: Option<Gid>, transport_bytes: u32) -> u32 {
         match self {
             Self::Infiniband => {
