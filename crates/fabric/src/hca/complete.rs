@@ -48,7 +48,7 @@ impl Hcas {
         timeline.push(at, node, Event::Completed { completion });
     }
 
-    pub(crate) fn complete_receive(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, completion: Completion) {
+    pub(super) fn complete_receive(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, completion: Completion) {
         self.complete(timeline, qp, RECEIVE, at, completion);
     }
 
@@ -71,7 +71,7 @@ impl Hcas {
 
     /// Retires finished requests at the front of the send queue. The first failed request puts the
     /// queue pair into error.
-    pub(crate) fn retire(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn retire(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let at = now + self.nodes[slot.qp.hca.0 as usize].part.completion_write;
         while let Some(slot) = self.slot_mut(qp) {
@@ -88,7 +88,7 @@ impl Hcas {
 
     /// Reports that a draining send queue has finished its started work, if the program requested
     /// it.
-    pub(crate) fn note_drained(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn note_drained(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let drained = slot.qp.attributes.state == QpState::Sqd && slot.qp.requester.is_drained();
         if drained && std::mem::take(&mut slot.tells_drained) {
@@ -126,7 +126,7 @@ impl Hcas {
     }
 
     /// Puts a queue pair into error and flushes both its queues in order.
-    pub(crate) fn put_into_error(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn put_into_error(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let former = std::mem::replace(&mut slot.qp.attributes.state, QpState::Error);
         slot.fetching = false;
@@ -142,7 +142,7 @@ impl Hcas {
     }
 
     /// Puts a queue pair into error after a failure that only an event can report.
-    pub(crate) fn fail_fatally(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn fail_fatally(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         self.report_qp_event(timeline, qp, EVENT_FATAL, now);
         self.put_into_error(timeline, qp, now);
     }
@@ -165,7 +165,7 @@ impl Hcas {
         }
     }
 
-    pub(crate) fn flush_sends(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn flush_sends(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(retired) = slot.qp.requester.flush(&slot.qp.attributes) else { break };
             self.transfers.end(1, now);
@@ -173,7 +173,7 @@ impl Hcas {
         }
     }
 
-    pub(crate) fn flush_receives(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn flush_receives(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         while let Some(slot) = self.slot_mut(qp) {
             let Some(request) = slot.qp.responder.flush() else { break };
             let qpn = slot.qp.attributes.qpn;
@@ -202,7 +202,7 @@ impl Hcas {
     }
 
     /// Follows up on any input to a requester: retires requests, arms the timer, sends more.
-    pub(crate) fn after_requester(&mut self, hop: &mut Hop<'_>, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(super) fn after_requester(&mut self, hop: &mut Hop<'_>, qp: u32, memory: &mut dyn HostMemory, now: SimTime) {
         self.retire(hop.timeline, qp, now);
         self.arm_timer(hop.timeline, qp, now);
         self.wake(hop, qp, Side::Requester, memory, now);
@@ -210,7 +210,7 @@ impl Hcas {
 
     /// Keeps one timer event no later than the requester's deadline. Deadlines that move later cost
     /// nothing until it fires.
-    pub(crate) fn arm_timer(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn arm_timer(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let Some(deadline) = slot.qp.requester.deadline() else { return };
         if slot.timer_at.is_none_or(|at| at > deadline) {

@@ -14,7 +14,7 @@ use softband_types::{HcaId, ServiceLevel};
 
 /// A flow, for both ways of telling flows apart.
 #[derive(Clone, Copy)]
-pub(crate) struct FlowOf {
+pub(super) struct FlowOf {
     pub qp: u32,
     pub port: u32,
     pub service_level: ServiceLevel,
@@ -23,7 +23,7 @@ pub(crate) struct FlowOf {
 impl Hcas {
     /// Returns the congestion notice of a marked packet to its source. The requested
     /// acknowledgement carries it; without a request a separate packet does.
-    pub(crate) fn on_fecn(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
+    pub(super) fn on_fecn(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
         let slid = hop.subnet.lid(port);
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let part = &self.nodes[slot.qp.hca.0 as usize].part;
@@ -44,7 +44,7 @@ impl Hcas {
     }
 
     /// Throttles a flow after its receiver reported congestion.
-    pub(crate) fn on_becn(&mut self, links: &mut Links, hca: u32, packet: &Packet, port: u32, now: SimTime) {
+    pub(super) fn on_becn(&mut self, links: &mut Links, hca: u32, packet: &Packet, port: u32, now: SimTime) {
         let Some(qp) = self.qp_index(HcaId(hca), packet.destination).filter(|_| self.nodes[hca as usize].part.congestion_control) else { return };
         links.count_becn(port);
         let flow = FlowOf { qp, port, service_level: packet.service_level };
@@ -52,7 +52,7 @@ impl Hcas {
     }
 
     /// Returns the earliest time of a flow's next packet, if the flow must wait.
-    pub(crate) fn held_back_until(&mut self, hca: u32, flow: FlowOf, now: SimTime) -> Option<SimTime> {
+    pub(super) fn held_back_until(&mut self, hca: u32, flow: FlowOf, now: SimTime) -> Option<SimTime> {
         if self.injection.is_none() || !self.nodes[hca as usize].part.congestion_control {
             return None;
         }
@@ -60,7 +60,7 @@ impl Hcas {
     }
 
     /// Counts a packet of `bytes` bytes that a flow hands to the link.
-    pub(crate) fn note_injected(&mut self, links: &Links, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
+    pub(super) fn note_injected(&mut self, links: &Links, hca: u32, flow: FlowOf, bytes: u32, now: SimTime) {
         if self.injection.is_none() || !self.nodes[hca as usize].part.congestion_control {
             return;
         }
@@ -79,7 +79,7 @@ impl Hcas {
     }
 
     /// Takes work out of the engine's queue until its flow may continue.
-    pub(crate) fn hold_back(&mut self, timeline: &mut Timeline, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
+    pub(super) fn hold_back(&mut self, timeline: &mut Timeline, hca: u32, work: Work, flow: FlowOf, until: SimTime) {
         if self.injection.as_ref().is_some_and(|settings| settings.flow == Flow::QueuePair) {
             return timeline.push(until, hca, Event::InjectionDue { qp: work.qp, side: work.side });
         }

@@ -18,7 +18,7 @@ pub const QPN_FIRST: u32 = 0x404;
 const QPNS_MAX: usize = (1 << 24) - QPN_FIRST as usize;
 
 /// A queue pair with the fabric's state for it.
-pub(crate) struct QpSlot {
+pub(super) struct QpSlot {
     pub qp: QueuePair,
     /// Index of its port, once assigned.
     pub port: Option<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct QpSlot {
 }
 
 /// A work request between a program and its queue.
-pub(crate) enum Post {
+pub(super) enum Post {
     Send { qp: u32, epoch: u32, request: SendRequest },
     Receive { qp: u32, epoch: u32, request: ReceiveRequest },
     SharedReceive { srq: SrqHandle, request: ReceiveRequest },
@@ -128,16 +128,16 @@ impl Hcas {
     }
 
     /// Returns the index of the queue pair with this number.
-    pub(crate) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
+    pub(super) fn qp_index(&self, hca: HcaId, qpn: Qpn) -> Option<u32> {
         let offset = qpn.0.checked_sub(QPN_FIRST)? as usize;
         *self.nodes.get(hca.0 as usize)?.qp_of_qpn.get(offset)?
     }
 
-    pub(crate) fn slot(&self, index: u32) -> Option<&QpSlot> {
+    pub(super) fn slot(&self, index: u32) -> Option<&QpSlot> {
         self.qps[index as usize].as_deref()
     }
 
-    pub(crate) fn slot_mut(&mut self, index: u32) -> Option<&mut QpSlot> {
+    pub(super) fn slot_mut(&mut self, index: u32) -> Option<&mut QpSlot> {
         self.qps[index as usize].as_deref_mut()
     }
 
@@ -371,7 +371,7 @@ impl Hcas {
 
     /// Checks for packets, payload or completions in flight that may belong to a queue pair.
     /// Packets match by QPN alone.
-    pub(crate) fn is_something_under_way(&self, links: &Links, index: u32, qpn: Qpn) -> bool {
+    pub(super) fn is_something_under_way(&self, links: &Links, index: u32, qpn: Qpn) -> bool {
         links.packets().any(|packet| packet.source == qpn || packet.destination == qpn)
             || self.dma_writes.iter().any(|in_flight| in_flight.is_of(index))
             || self.completions.iter().any(|(_, _, completion)| completion.qpn == qpn)

@@ -19,7 +19,7 @@ const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
 const EVENT_SRQ_LIMIT_REACHED: u32 = 15;
 
 /// Payload in flight on the bus.
-pub(crate) struct InFlight {
+pub(super) struct InFlight {
     qp: u32,
     epoch: u32,
     dma_write: DmaWrite,
@@ -28,7 +28,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    pub(crate) fn is_of(&self, qp: u32) -> bool {
+    pub(super) fn is_of(&self, qp: u32) -> bool {
         self.qp == qp
     }
 }
@@ -49,7 +49,7 @@ impl Hcas {
     }
 
     /// Receives a packet for a queue pair of the same port, without link or credits.
-    pub(crate) fn on_looped_back(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(super) fn on_looped_back(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let transit = hop.links.take(id);
         self.receive(hop, transit, memory, now);
     }
@@ -111,7 +111,7 @@ impl Hcas {
     }
 
     /// Delivers an HCA's multicast packet to the HCA's own members, besides the copy on the link.
-    pub(crate) fn on_multicast_ready(&mut self, hop: &mut Hop<'_>, id: u32, now: SimTime) {
+    pub(super) fn on_multicast_ready(&mut self, hop: &mut Hop<'_>, id: u32, now: SimTime) {
         let transit = hop.links.in_flight(id);
         let own = Transit { packet: transit.packet.clone(), completes: None, head: now, tail: now, ..*transit };
         self.receive_for_group(hop, &own, Arrival { head: now, tail: now }, now);
@@ -187,19 +187,19 @@ impl Hcas {
         }
     }
 
-    pub(crate) fn report_srq_limit(&mut self, timeline: &mut Timeline, srq: SrqHandle, now: SimTime) {
+    pub(super) fn report_srq_limit(&mut self, timeline: &mut Timeline, srq: SrqHandle, now: SimTime) {
         let Some(queue) = self.verbs.srqs.get(srq.0) else { return };
         let (process, hca) = (queue.owner, queue.hca);
         timeline.report(now, hca.0, Notice::SrqEvent { process, hca, srq, event: EVENT_SRQ_LIMIT_REACHED });
     }
 
-    pub(crate) fn report_qp_event(&mut self, timeline: &mut Timeline, qp: u32, event: u32, now: SimTime) {
+    pub(super) fn report_qp_event(&mut self, timeline: &mut Timeline, qp: u32, event: u32, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         let (process, hca, qpn) = (slot.qp.owner, slot.qp.hca, slot.qp.attributes.qpn);
         timeline.report(now, hca.0, Notice::QpEvent { process, hca, qpn, event });
     }
 
-    pub(crate) fn on_qp_error(&mut self, timeline: &mut Timeline, qp: u32, qp_error: QpError, now: SimTime) {
+    pub(super) fn on_qp_error(&mut self, timeline: &mut Timeline, qp: u32, qp_error: QpError, now: SimTime) {
         if let Some(event) = qp_error.event {
             self.report_qp_event(timeline, qp, event, now);
         }

@@ -35,7 +35,7 @@ impl Next {
 
 impl Hcas {
     /// Adds a side to the engine's queue, unless it is there already, and runs the engine.
-    pub(crate) fn wake(&mut self, hop: &mut Hop<'_>, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(super) fn wake(&mut self, hop: &mut Hop<'_>, qp: u32, side: Side, memory: &mut dyn HostMemory, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         let hca = slot.qp.hca.0;
         if !std::mem::replace(&mut slot.queued[side as usize], true) {
@@ -55,7 +55,7 @@ impl Hcas {
     }
 
     /// Reads packets ahead, sides in turn, until no side has work or all places are taken.
-    pub(crate) fn pump(&mut self, hop: &mut Hop<'_>, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
+    pub(super) fn pump(&mut self, hop: &mut Hop<'_>, hca: u32, memory: &mut dyn HostMemory, now: SimTime) {
         while let Some(work) = self.nodes[hca as usize].ready.pop_front() {
             let Some(next) = self.next_of(hop.links, work, now) else {
                 if let Some(slot) = self.slot_mut(work.qp) {
@@ -128,7 +128,7 @@ impl Hcas {
         Some(Next { starts, engine, port, lane: self.lane_at(links, port, service_level), service_level })
     }
 
-    pub(crate) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
+    pub(super) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
         links.cabling(port).map_or(VirtualLane(0), |cabling| self.sl2vl.lane(service_level, cabling.vls))
     }
 
@@ -214,7 +214,7 @@ impl Hcas {
     }
 
     /// Frees a departed packet's place in the staging buffer, and wakes the work that waits for it.
-    pub(crate) fn release_place(
+    pub(super) fn release_place(
         &mut self,
         hop: &mut Hop<'_>,
         port: u32,

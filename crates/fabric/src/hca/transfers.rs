@@ -12,7 +12,7 @@ const GONE_MAX: usize = 4_096;
 
 /// The time with at least one send request between its doorbell and its outcome.
 #[derive(Default)]
-pub(crate) struct Transfers {
+pub(super) struct Transfers {
     /// Send requests in flight.
     open: u64,
     /// Start of the current busy period; meaningless if no request is in flight.
@@ -24,7 +24,7 @@ pub(crate) struct Transfers {
 
 impl Transfers {
     /// Counts a request that entered its send queue.
-    pub(crate) fn begin(&mut self, now: SimTime) {
+    pub(super) fn begin(&mut self, now: SimTime) {
         if self.open == 0 {
             self.since = now;
         }
@@ -32,7 +32,7 @@ impl Transfers {
     }
 
     /// Counts requests that left their send queues.
-    pub(crate) fn end(&mut self, count: usize, now: SimTime) {
+    pub(super) fn end(&mut self, count: usize, now: SimTime) {
         if count == 0 {
             return;
         }

@@ -161,7 +161,7 @@ impl Links {
     }
 
     /// Returns the name of a node in the fabric file's notation: `a/mthca0`, `sw`.
-    pub(crate) fn name_of_node(&self, node: u32) -> &str {
+    fn name_of_node(&self, node: u32) -> &str {
         &self.names[node as usize]
     }
 

@@ -6,7 +6,7 @@ use softband_types::VirtualLane;
 
 /// A packet that may leave from a given time on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub(super) struct Ready {
     pub at: SimTime,
     pub packet: u32,
     /// Input port by which the packet entered the node; 0 for an HCA's own packets.
@@ -25,11 +25,11 @@ impl Keyed for Ready {
     }
 }
 
-pub(crate) type TxPending = SmallQueue<Ready, 2>;
+pub(super) type TxPending = SmallQueue<Ready, 2>;
 
 /// Removes the first packet if it is ready.
 #[inline]
-pub(crate) fn take_ready(tx_pending: &mut TxPending, now: SimTime) -> Option<Ready> {
+pub(super) fn take_ready(tx_pending: &mut TxPending, now: SimTime) -> Option<Ready> {
     if tx_pending.first()?.at <= now { tx_pending.pop_first() } else { None }
 }
 

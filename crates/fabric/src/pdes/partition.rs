@@ -50,7 +50,7 @@ impl Partitioning {
 
 /// Returns, per cable, its host and switch if the host has no other cable. A division of that pair
 /// gains nothing.
-pub(crate) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
+pub(super) fn only_cables(spec: &FabricSpec) -> Vec<Option<(usize, usize)>> {
     let mut count = vec![0; spec.hosts.len()];
     let ends = spec.cables.iter().flat_map(|cable| cable.ends);
     ends.for_each(|end| {
@@ -90,7 +90,7 @@ fn spread(neighbours: &[Vec<usize>], partition_of: &mut [Option<u8>], partitions
 
 /// The nodes whose events run here.
 #[derive(Default)]
-pub(crate) struct OwnPartition {
+pub(super) struct OwnPartition {
     /// `None` if all nodes are here.
     partitioning: Option<Partitioning>,
     own: u8,
