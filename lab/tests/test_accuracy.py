@@ -160,7 +160,7 @@ def test_targets_of_some_studies_stand_apart_from_those_of_all(summed: Tree) -> 
     assert aimed[0].split(":")[-1] != overall[0].split(":")[-1]
 
 
-def test_an_hca_of_no_generation_is_named_before_any_run_runs(summed: Tree) -> None:
+def test_an_hca_of_no_generation_is_named_before_any_run_starts(summed: Tree) -> None:
     path = summed.home / "fabrics/sdr.toml"
     path.write_text(path.read_text().replace("old-hca", "other-hca"))
     with pytest.raises(LabError, match=r"fabrics/sdr\.toml: part `other-hca`: is an HCA of no generation"):
@@ -209,7 +209,7 @@ def test_a_row_says_by_which_value_it_was_judged(summed: Tree) -> None:
     assert "judged by 49.9 % by the paper&#39;s own M1 and M11: ratio 1.499, predicted 1.512" in page
 
 
-def test_a_curve_that_an_included_study_lacks_is_refused_before_any_run_runs(summed: Tree) -> None:
+def test_a_curve_that_an_included_study_lacks_is_refused_before_any_run_starts(summed: Tree) -> None:
     path = summed.home / "studies/sum/claims.toml"
     right = path.read_text()
     path.write_text(right.replace('curves = ["rc-ddr"]', 'curves = ["own"]'))

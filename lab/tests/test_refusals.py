@@ -193,7 +193,7 @@ def test_doubled_braces_reach_the_program(tree: Tree) -> None:
         ),
     ],
 )
-def test_a_rule_that_names_what_is_not_there_is_refused_before_any_run_runs(
+def test_a_rule_that_names_what_is_not_there_is_refused_before_any_run_starts(
     tree: Tree, old: str, new: str, message: str
 ) -> None:
     change(tree.home / "studies/mini/claims.toml", old, new)
@@ -256,7 +256,7 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
         ('pattern = "([0-9]+) m"', 'pattern = "[0-9]+ m"', r"U4\.pattern: has no group"),
     ],
 )
-def test_a_rule_that_could_not_judge_is_refused_before_any_run_runs(
+def test_a_rule_that_could_not_judge_is_refused_before_any_run_starts(
     tree: Tree, old: str, new: str, message: str
 ) -> None:
     part = tree.home / "catalog/cable/long.toml"
@@ -277,7 +277,7 @@ def test_a_ratio_in_percent_is_refused_as_it_could_mean_two_things(tree: Tree) -
     )
 
 
-def test_hosts_that_a_fabric_does_not_have_are_refused_before_any_run_runs(tree: Tree) -> None:
+def test_hosts_that_a_fabric_does_not_have_are_refused_before_any_run_starts(tree: Tree) -> None:
     path = tree.home / "studies/mini/study.toml"
     right = path.read_text()
     change(path, 'server_host = "a"', 'server_host = "z"')

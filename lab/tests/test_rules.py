@@ -219,7 +219,7 @@ tests = ["bandwidth"]
         ("S3,x,1,942,MB/s", "S3,x,1,942,us", r":13: S3: is in `us`"),
     ],
 )
-def test_what_a_rule_cannot_judge_is_refused_before_any_run_runs(
+def test_what_a_rule_cannot_judge_is_refused_before_any_run_starts(
     tree: Tree, right: str, wrong: str, message: str
 ) -> None:
     part = tree.home / "catalog/cable/long.toml"

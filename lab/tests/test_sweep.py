@@ -83,7 +83,7 @@ def test_runs_that_are_there_are_not_run_again_and_further_values_join_them(tree
     assert pl.read_csv(tree.out / "runs.csv")["bytes"].to_list() == [3, 4]
 
 
-def test_a_changed_fabric_makes_the_runs_run_again_and_the_old_ones_go(tree: Tree) -> None:
+def test_a_changed_fabric_makes_the_runs_start_again_and_the_old_ones_go(tree: Tree) -> None:
     run(tree, "bytes=1,2")
     tree.append("switch.toml", "bus_mib = 900.0")
     status, printed = run(tree, "bytes=2,3")
@@ -93,7 +93,7 @@ def test_a_changed_fabric_makes_the_runs_run_again_and_the_old_ones_go(tree: Tre
 
 
 @pytest.mark.parametrize("name", ["flows", "ports", "hot_ports", "warnings", "runs"])
-def test_a_damaged_table_makes_its_run_run_again(tree: Tree, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_damaged_table_makes_its_run_starts_again(tree: Tree, capsys: pytest.CaptureFixture[str], name: str) -> None:
     run(tree, "bytes=1,2")
     path = tree.out / "data" / name / "bytes-1.parquet"
     whole = path.read_bytes()
@@ -109,7 +109,7 @@ def test_a_damaged_table_makes_its_run_run_again(tree: Tree, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("damage", ["{", "{}", '{"sha256": []}', '{"sha256": {}}'])
-def test_damaged_checksums_make_their_run_run_again(
+def test_damaged_checksums_make_their_run_start_again(
     tree: Tree, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
     run(tree, "bytes=1,2")
