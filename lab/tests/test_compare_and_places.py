@@ -177,9 +177,9 @@ def test_a_tolerance_that_would_let_everything_pass_is_refused(pair: tuple[Path,
 
 def test_the_help_says_what_the_exit_status_means(pair: tuple[Path, Path]) -> None:
     said = " ".join(compared(pair, "--help")[1].split())
-    assert "Exit status: 0: the two have the same rows" in said
-    assert "1: a value is further apart" in said
-    assert "2: nothing was compared" in said
+    assert "Exit status: 0: both have the same rows" in said
+    assert "1: a value is beyond the tolerance" in said
+    assert "2: a mistake in a file" in said
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:

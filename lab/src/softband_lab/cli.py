@@ -52,7 +52,7 @@ def study(
     cluster: Where = None,
     listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's runs.")] = False,
 ) -> None:
-    """Run a study: every run that is not there yet, then tables, claims, figures and the page."""
+    """Run a study: each missing run, then tables, claims, figures and the page."""
     console = Console()
     home = find_home()
     if name is None:
@@ -173,15 +173,15 @@ def compare(
     second: Annotated[Path, typer.Argument(help="Results folder, for instance of the model.")],
     tolerance: Annotated[float, typer.Option("--tolerance", help="Percent apart that is still alike.")] = 5.0,
 ) -> None:
-    """Compare two results folders: values of the same run and message size, and what only one of the two has.
+    """Compare two results folders: values of common runs and message sizes, and rows of only one folder.
 
     Exit status:
 
-    0: the two have the same rows and values, none further apart than the tolerance.
+    0: both have the same rows and values, within the tolerance.
 
-    1: a value is further apart, or a row or a value is in one of the two alone.
+    1: a value is beyond the tolerance, or only one folder has a row or a value.
 
-    2: nothing was compared, for a mistake in a file or in the command.
+    2: a mistake in a file or in the command prevented the comparison.
     """
     if not (math.isfinite(tolerance) and tolerance >= 0):
         raise LabError("--tolerance", f"`{tolerance:g}` is no tolerance", "a number of percent, 0 or more")
@@ -198,7 +198,7 @@ def compare(
 
 
 def _own_arguments(command: str) -> list[str]:
-    """The words after the command, whether it was a word of `softband_lab` or a script of its own."""
+    """Returns the words after the command, both of `python -m softband_lab COMMAND` and of its own script."""
     arguments = sys.argv[1:]
     return arguments[1:] if arguments[:1] == [command] else arguments
 
@@ -248,7 +248,7 @@ def compare_main() -> None:
 
 
 def dask_main() -> None:
-    """A scheduler or workers, of the same versions as the lab's own; Dask takes the place of this process."""
+    """Replaces this process by Dask's command, so that schedulers and workers have the versions of the lab."""
     check_dask("softband dask")
     os.execv(sys.executable, [sys.executable, "-P", "-m", "dask", *_own_arguments("dask")])
 

@@ -1,4 +1,4 @@
-"""The one exception that a person sees: it says where, what is wrong and what would be right."""
+"""The exceptions of the lab. `LabError` reaches the user: it names the place, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from pathlib import Path
 
 
 class LabError(Exception):
-    """A mistake in an input, or a missing piece; never a bug of the lab itself.
-
-    Without a remedy the problem says it already.
-    """
+    """A wrong input or a missing file, never a bug of the lab. An empty remedy adds no help line."""
 
     def __init__(self, where: Path | str, problem: str, remedy: str) -> None:
         super().__init__(f"{where}: {problem}" + (f"\n  help: {remedy}" if remedy else ""))
@@ -18,13 +15,13 @@ class LabError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[type[LabError], tuple[str, str, str]]:
-        """Exceptions come from other machines, too: without this only the text would be given to the constructor."""
+        """Keeps all three arguments when a worker sends the exception: pickle would pass the text alone."""
         return LabError, (self.where, self.problem, self.remedy)
 
 
 class MissingEvidence(Exception):
-    """A claim needs a result that no run of this tree gives; the text is the reason."""
+    """No run of this tree gives the result that a claim needs. The text is the reason."""
 
 
 class NotRun(MissingEvidence):
-    """A claim needs a run that was left out or that failed; the text is the reason."""
+    """The run that a claim needs failed, or the study left it out. The text is the reason."""

@@ -1,6 +1,6 @@
-"""Fabric files as the lab needs them: read a field, and derive a changed copy.
+"""Reads fields of fabric files, and derives changed copies.
 
-The engine checks fabric files; here only what is asked for is looked at.
+The engine checks fabric files. This module checks only the fields that it reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tomli_w
 from softband_lab.base.errors import LabError
 from softband_lab.base.files import write_whole
 
-# IBTA code of OperationalVLs, as OpenSM's max_op_vls takes it, by number of data lanes.
+# Number of data lanes to the IBTA code of OperationalVLs, which is the value of OpenSM's max_op_vls.
 OPERATIONAL_VLS_CODE = {1: 1, 2: 2, 4: 3, 8: 4, 15: 5}
 LINK_RATES = ("SDR", "DDR", "QDR", "FDR10", "FDR", "EDR", "HDR", "NDR", "XDR")
 
@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 
 def load_toml(path: Path) -> Document:
-    """Parse a TOML file, with the place of a mistake in the message."""
+    """Parses a TOML file. Fails with a `LabError` that names the place of the mistake."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -39,7 +39,7 @@ def load_toml(path: Path) -> Document:
 
 
 def read_field(document: Document, dotted: str) -> Any:
-    """`subnet.max_op_vls` or `cables.0.part`; None where nothing is there."""
+    """Returns the value at a path such as `subnet.max_op_vls` or `cables.0.part`, or None if the path ends early."""
     value: Any = document
     for step in dotted.split("."):
         if isinstance(value, dict):
@@ -52,9 +52,9 @@ def read_field(document: Document, dotted: str) -> Any:
 
 
 def set_field(document: Document, dotted: str, value: Any, where: str) -> Document:
-    """The same document with another value at `subnet.max_op_vls` or `cables.0.part`, as `read_field` has it.
+    """Returns a copy of a document with another value at a path, as in `read_field`.
 
-    Tables that are not there are made: whether the key means anything, the engine says.
+    Creates missing tables. The engine checks the meaning of the key.
     """
     changed = copy.deepcopy(document)
     *above, last = dotted.split(".")
@@ -80,7 +80,7 @@ def set_field(document: Document, dotted: str, value: Any, where: str) -> Docume
 
 
 def cables(document: Document, path: Path) -> list[dict[str, Any]]:
-    """The file's cables. Fails if it has none."""
+    """Returns the cables of a fabric file. Fails if it has none."""
     found = document.get("cables")
     if not isinstance(found, list) or not found:
         raise LabError(path, "has no [[cables]]", 'add at least one: [[cables]] part = "cx4" from = ... to = ...')
@@ -88,7 +88,7 @@ def cables(document: Document, path: Path) -> list[dict[str, Any]]:
 
 
 def two_hosts(document: Document, path: Path, wanted: tuple[str, str]) -> tuple[str, str]:
-    """Server and client: the hosts that are wanted if the file has them, else its first two."""
+    """Returns the hosts of server and client: the wanted ones if the file has both, else its first two."""
     hosts = list(document.get("hosts", {}))
     if all(name in hosts for name in wanted):
         return wanted
@@ -98,7 +98,7 @@ def two_hosts(document: Document, path: Path, wanted: tuple[str, str]) -> tuple[
 
 
 def with_vls(document: Document, data_vls: int, where: str = "--vls") -> Document:
-    """The same fabric with this many data lanes (as far as both ports of each link can)."""
+    """Returns the fabric with this many data lanes. Each link has at most as many as both its ports support."""
     if data_vls not in OPERATIONAL_VLS_CODE:
         allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
         raise LabError(where, f"{data_vls} is no number of operational data lanes", f"one of {allowed}")
@@ -108,7 +108,7 @@ def with_vls(document: Document, data_vls: int, where: str = "--vls") -> Documen
 
 
 def with_rate(document: Document, rate: str, where: str = "--rate") -> Document:
-    """The same fabric with every cable capped at a link rate."""
+    """Returns the fabric with a cap of the link rate on every cable."""
     if rate.upper() not in LINK_RATES:
         raise LabError(where, f"`{rate}` is no link rate", f"one of {', '.join(LINK_RATES)}")
     changed = copy.deepcopy(document)
@@ -118,7 +118,7 @@ def with_rate(document: Document, rate: str, where: str = "--rate") -> Document:
 
 
 def with_cable(document: Document, indices: list[int], length_m: float, part: str | None = None) -> Document:
-    """The same fabric with the chosen cables at a length, and of another part where one is named."""
+    """Returns the fabric with another length of the chosen cables, in metres, and another part if `part` names it."""
     changed = copy.deepcopy(document)
     for index in indices:
         cable = changed["cables"][index]
@@ -133,7 +133,7 @@ def write_toml(document: Document, path: Path) -> None:
 
 
 def parse_length_m(text: str, where: str) -> float:
-    """`100m`, `100 m`, `50 cm` or `2 km`, in metres."""
+    """Returns the metres of a text such as `100m`, `100 m`, `50 cm` or `2 km`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(m|cm|km)\s*", text)
     if not match:
         raise LabError(where, f"`{text}` is no length", "a number with its unit, such as `8 m`")
@@ -141,6 +141,6 @@ def parse_length_m(text: str, where: str) -> float:
 
 
 def plain(number: float) -> str:
-    """All digits and no exponent: `1000000`, `1.2345678`."""
+    """Prints a number with all digits and without an exponent: `1000000`, `1.2345678`."""
     text = f"{Decimal(repr(number)):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,7 +1,4 @@
-"""Files that are whole or what they were, and errors that name them.
-
-The system's own error of a full disk names no file.
-"""
+"""Writes files whole or not at all. Errors name the file, because the system's error of a full disk does not."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from softband_lab.base.errors import LabError
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """The file under its name has all of the content, or is what it was."""
+    """Replaces a file by a rename, so that it has the whole new content or its former one."""
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

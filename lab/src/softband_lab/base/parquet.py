@@ -1,4 +1,4 @@
-"""Parquet files: tables written so that any reader reads them, and those files read again.
+"""Writes tables as Parquet files for any reader, and reads its own files.
 
 Each column is optional, in plain encoding and compressed with gzip; metadata is in Thrift's compact protocol.
 https://github.com/apache/parquet-format has all names and numbers of fields.
@@ -18,7 +18,7 @@ from softband_lab.base.tables import Kind, Table
 from softband_lab.base.thrift import Field, Struct, read_struct, write_struct, write_varint
 
 _MAGIC = b"PAR1"
-# A page is far smaller than the 2 GB that its header can tell.
+# Keeps a page far below the 2 GB that its header can express.
 _ROWS_OF_A_GROUP = 500_000
 _BOOLEAN, _INT64, _DOUBLE, _BYTE_ARRAY = 0, 2, 5, 6
 _UTF8, _UINT_64 = 0, 14
@@ -34,7 +34,7 @@ _CODES = {Kind.INT: "q", Kind.UINT: "Q", Kind.FLOAT: "d"}
 
 
 class NotOurs(Exception):
-    """The file is none that `parquet_bytes` wrote."""
+    """The file was not written by `parquet_bytes`."""
 
 
 def parquet_bytes(table: Table) -> bytes:
@@ -63,7 +63,7 @@ def _schema_element(name: str, kind: Kind) -> Struct:
 
 
 def _write_chunk(out: bytearray, name: str, kind: Kind, values: list[Any]) -> tuple[Struct, int]:
-    """One page with all values of a column of a group; its metadata and its size before compression."""
+    """Writes all values of a column of a group as a page. Returns its metadata and its size before compression."""
     content = _levels(values) + _plain([value for value in values if value is not None], kind)
     packed = _gzip(content)
     head = write_struct({
@@ -91,7 +91,7 @@ def _write_chunk(out: bytearray, name: str, kind: Kind, values: list[Any]) -> tu
 
 
 def _gzip(content: bytes) -> bytes:
-    """Without a date and a system's name: the same content gives the same bytes."""
+    """Compresses without a date and a system name, so that the same content gives the same bytes."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     packed = bytearray(packer.compress(content) + packer.flush())
     packed[4:8], packed[9] = bytes(4), 255
@@ -99,7 +99,7 @@ def _gzip(content: bytes) -> bytes:
 
 
 def _levels(values: Sequence[Any]) -> bytes:
-    """Which values there are: runs of ones and zeros, after their size in bytes."""
+    """Encodes the presence of values as runs of ones and zeros, after the size of the encoding in bytes."""
     runs = bytearray()
     for is_there, run in groupby(values, key=lambda value: value is not None):
         runs += write_varint(sum(1 for _ in run) << 1) + bytes([is_there])
@@ -124,7 +124,7 @@ def _little(numbers: array[Any]) -> array[Any]:
 
 
 def read_parquet(content: bytes) -> Table:
-    """A file that `parquet_bytes` wrote; NotOurs for any other."""
+    """Reads a file that `parquet_bytes` wrote. Raises NotOurs for other files."""
     try:
         return _read(content)
     except (LookupError, ValueError, TypeError, struct.error, zlib.error) as error:

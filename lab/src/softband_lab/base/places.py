@@ -1,6 +1,6 @@
-"""Where things are: the `softband` binary, and the folder that holds studies/, references/ and fabrics/.
+"""Finds the `softband` binary, and the folder that holds studies/, references/ and fabrics/.
 
-Nothing is compiled in, so that a copied or moved tree keeps working.
+The search starts at this file, so a copied or moved tree works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOME_FOLDERS = ("studies", "references")
 
 
 def find_home(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder with studies/ and references/: a dist tree, or a checkout."""
+    """Returns the folder with studies/ and references/: an installed tree or a checkout. Fails if none is found."""
     environ = os.environ if environ is None else environ
     named = environ.get("SOFTBAND_HOME")
     if named:
@@ -35,7 +35,7 @@ def find_home(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find_softband(environ: Mapping[str, str] | None = None) -> Path:
-    """The `softband` binary that starts the engine."""
+    """Returns the path of the `softband` binary. Fails if none is found."""
     environ = os.environ if environ is None else environ
     named = environ.get("SOFTBAND_BIN")
     if named:
@@ -54,12 +54,12 @@ def find_softband(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def fabric_path(home: Path, name: str) -> Path:
-    """A fabric file named relative to the fabrics/ folder of the tree."""
+    """Returns the path of a fabric file that is named relative to fabrics/."""
     return home / "fabrics" / name
 
 
 def find_fabric(home: Path, given: Path) -> Path:
-    """A fabric as `softband run` takes it: a file, or the name of one in the tree (`cables/sdr-10m`)."""
+    """Returns the path of a fabric: a file, or a name in the tree (`cables/sdr-10m`), as `softband run` accepts it."""
     named = home / "fabrics" / given
     for candidate in (given, home / given, named, named.with_name(named.name + ".toml")):
         if candidate.is_file():
@@ -87,8 +87,8 @@ def _binary_candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _package_ancestors() -> list[Path]:
-    # dist/python/softband_lab is two below the tree, lab/src/softband_lab three below the checkout;
-    # one more is not looked at, so that an unrelated folder above is never taken for the tree.
+    # python/softband_lab lies two levels below an installed tree, lab/src/softband_lab three below a checkout.
+    # The search stops there: a folder further up could be an unrelated tree.
     return list(Path(__file__).resolve().parents)[2:5]
 
 

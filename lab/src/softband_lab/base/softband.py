@@ -19,7 +19,7 @@ from typing import Any
 
 from softband_lab.base.errors import LabError
 
-# In the folder of a run: what `softband` said; of `softband model` only what went to standard error.
+# Output of `softband` in the folder of a run. `softband model` writes only its standard error there.
 LOG_NAME = "softband.log"
 _GRACE_SECONDS = 5.0
 _CATALOG = "SOFTBAND_CATALOG"
@@ -28,7 +28,7 @@ _SHORT_COMMAND_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Program:
-    """One program of a run: where, and the command as the user would type it."""
+    """A program of a run: its host, and its command as a user types it."""
 
     host: str
     command: str
@@ -36,7 +36,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a short `softband` command said."""
+    """The result of a short `softband` command."""
 
     exit_status: int
     stdout: str
@@ -44,7 +44,7 @@ class Answer:
 
 
 class RunFailed(Exception):
-    """A run ended badly; carries what a person needs to see why."""
+    """A run failed. Carries its command, the reason, and the last lines of its output."""
 
     def __init__(self, command: str, reason: str, last_lines: list[str]) -> None:
         super().__init__(reason)
@@ -57,16 +57,16 @@ class RunFailed(Exception):
 
 
 class Cancelled(Exception):
-    """The campaign is stopping; the run was ended before its time."""
+    """The campaign stops, and ended this run early."""
 
 
 @dataclass
 class Softband:
-    """The binary, and the processes started with it that are still alive."""
+    """The binary, and its processes that are still alive."""
 
     binary: Path
     home: Path | None = None
-    # The folder with parts of the user, for fabric files whose copies lie elsewhere.
+    # The user's parts beside a fabric file, for runs that read a copy of the file elsewhere.
     own_parts: Path | None = None
     _alive: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,19 +85,19 @@ class Softband:
 
     @cached_property
     def build_digest(self) -> str:
-        """Changes when anything changes that could change a result: binaries, libraries, part catalogue.
+        """Returns a digest of everything that can change a result: binaries, libraries, part catalogue.
 
-        The version alone would keep stale results alive while the model or a part is being worked on.
+        The version alone stays the same while a developer changes the model or a part.
         """
         trees = [tree for tree in (self.binary.parent.parent, self.home) if tree is not None]
-        # Other programs of the tree (softband-multirail) decide what is measured.
+        # Results also depend on other programs of the tree, such as softband-multirail.
         files = [self.binary, *sorted(self.binary.parent.glob("softband-*"))]
         for folder in dict.fromkeys(tree / name for tree in trees for name in ("lib", "catalog")):
             files += sorted(path for path in folder.rglob("*") if path.is_file())
         return digest_files(files)
 
     def ask(self, arguments: list[str]) -> Answer:
-        """Run a short command to its end."""
+        """Runs a short command to its end."""
         try:
             done = subprocess.run(
                 [str(self.binary), *arguments],
@@ -133,19 +133,19 @@ class Softband:
         timeout_seconds: float | None,
         options: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """One engine run; returns its run.json. Raises RunFailed, or Cancelled after `stop`."""
+        """Runs programs on a fabric. Returns run.json. Raises RunFailed, or Cancelled after `stop`."""
         arguments = [*run_arguments(str(fabric), programs, seed, str(out)), *options]
         return self._carry_out(arguments, out, timeout_seconds, "run.json")
 
     def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
-        """One workload, by what follows `softband model`; returns its model.json. Raises as `run`."""
+        """Runs `softband model` with these arguments. Returns model.json. Raises as `run` does."""
         arguments = ["model", *words, "--out", str(out)]
         return self._carry_out(arguments, out, timeout_seconds, "model.json", has_report=True)
 
     def _carry_out(
         self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str, has_report: bool = False
     ) -> dict[str, Any]:
-        """A report on standard output is dropped: the summary has all of it, and the log then has warnings only."""
+        """Drops a report on standard output: the summary repeats it, and the log then has warnings only."""
         shown = shlex.join(["softband", *arguments])
         out.mkdir(parents=True, exist_ok=True)
         log = out / LOG_NAME
@@ -165,7 +165,7 @@ class Softband:
         return _read_summary(out / summary, shown, log)
 
     def stop(self) -> None:
-        """End every run that is under way; later ones are refused."""
+        """Ends every run that is under way, and refuses later runs."""
         self._stopping.set()
         with self._lock:
             alive = list(self._alive)
@@ -176,7 +176,7 @@ class Softband:
         with self._lock:
             if self._stopping.is_set():
                 raise Cancelled
-            # An own session: Ctrl-C in the terminal reaches the lab alone, which then ends its runs in order.
+            # A session of its own: Ctrl-C reaches the lab alone, which then ends its runs in order.
             process = subprocess.Popen(
                 [*_tied_to_us(), str(self.binary), *arguments],
                 stdin=subprocess.DEVNULL,
@@ -189,18 +189,17 @@ class Softband:
             return process
 
     def _environment(self) -> dict[str, str]:
-        """Other runs run beside this one: each gets one processor, and the campaign tells the progress of all.
+        """Returns the environment of a run.
 
-        A run's log holds the output of its programs and warnings; the lab reads bottlenecks off the counters.
-
-        The tree's own programs are on the path.
+        A run gets one processor, because other runs use the others. The campaign itself shows the progress.
+        The log has no bottleneck lines: the lab reads bottlenecks from counters. PATH begins with the tree.
         """
         path = f"{self.binary.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         environment = {"SOFTBAND_PROCESSORS": "1", **os.environ, "SOFTBAND_PROGRESS": "0", "SOFTBAND_QUIET": "1"}
         return self._with_own_parts({**environment, "PATH": path})
 
     def _with_own_parts(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Folders that the environment names take precedence, as with `softband` itself."""
+        """Adds the parts beside the fabric file. Folders of the environment take precedence, as in `softband`."""
         if self.own_parts is None:
             return dict(environment)
         folders = [name for name in (environment.get(_CATALOG), str(self.own_parts)) if name]
@@ -233,13 +232,13 @@ def digest_files(files: Iterable[Path]) -> str:
 
 @cache
 def _tied_to_us() -> list[str]:
-    """A run ends with the campaign or the worker that started it, also when that is killed."""
+    """Returns the prefix of a command that ends with its parent, also if the parent is killed."""
     program = shutil.which("setpriv")
     return [program, "--pdeathsig", "TERM", "--"] if program else []
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """First politely, so that the engine cleans up after itself; then for certain."""
+    """Interrupts a process, so that the engine cleans up, and kills it after a grace period."""
     if process.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError):

@@ -1,27 +1,27 @@
-"""The name that somebody may have meant, by the rule of crates/catalog/src/spelling.rs."""
+"""Suggests known names for misspelt ones, by the rule of crates/catalog/src/spelling.rs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# A word of so many letters stands for a name that begins with it.
+# Least number of letters of a word that can stand for a longer name.
 _PREFIX_MIN = 3
 _SEPARATORS = re.compile(r"[-_/.]")
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that the word was probably meant to be.
+    """Returns the known name that is most similar to a word, or None if no name is similar.
 
-    A name is near where a third of its letters or fewer have to be changed, added, dropped or swapped with their
-    neighbour. Where no whole name is near, a name counts whose last part is, or that the word begins or is a part of.
+    A name is near if it takes few edits: at most a third of its letters. An edit changes, adds, drops or swaps letters.
+    If no whole name is near, its last part may be near, or the word may be its beginning or one of its parts.
     """
     found = [(rank, name) for name in known if (rank := _farness(word.lower(), name.lower())) is not None]
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Advice: the nearest name, then all of them."""
+    """Returns a remedy: the nearest name, then all names."""
     names = list(known)
     near = nearest(word, names)
     all_of_them = f"one of {', '.join(names)}"
@@ -29,7 +29,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def _farness(word: str, name: str) -> tuple[int, int] | None:
-    """Edits of the whole name, after all those edits of its last part, and then beginnings and parts."""
+    """Returns a rank: edits of the whole name first, then edits of its last part, then beginnings and parts."""
     if (edits := _few_edits(word, name)) is not None:
         return 0, edits
     if len(word) < _PREFIX_MIN:
@@ -51,7 +51,7 @@ def _is_part(word: str, part: str) -> bool:
 
 
 def distance(first: str, second: str) -> int:
-    """Letters to change, add, drop or swap with their neighbour, each letter in one edit only."""
+    """Counts the edits between two words: letters changed, added, dropped or swapped, each letter at most once."""
     before: list[int] = []
     last = list(range(len(second) + 1))
     for row, letter in enumerate(first, 1):

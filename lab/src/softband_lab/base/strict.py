@@ -1,4 +1,4 @@
-"""TOML that is checked as it is read: no unknown keys, and mistakes with their line and remedy."""
+"""Checks TOML documents against models. Errors name the line and the remedy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _UNKNOWN_KEY: LiteralString = "unknown_key"
 
 
 class Strict(BaseModel):
-    """No unknown keys: a misspelt one must not be silently without effect."""
+    """A model that refuses unknown keys, because a misspelt key would have no effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _knows_every_key(cls, document: Any) -> Any:
-        """Before a key is found missing: it may be there under a misspelt name."""
+        """Looks for unknown keys before missing ones: a missing key may be there under a misspelt name."""
         if isinstance(document, dict):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in document:
@@ -38,7 +38,7 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> AnyModel:
-    """Raw to checked, with the first mistake's place and remedy in the message."""
+    """Converts a raw document. Fails with a `LabError` that names the place and the remedy of the first mistake."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -51,8 +51,8 @@ def parse_model(model: type[AnyModel], document: dict[str, Any], path: Path) -> 
 
 
 def _rename(key: str, known: list[str], free: list[str]) -> str:
-    """Advice for a key that is not known; of the known ones those that are free are not given."""
-    # `[test.b]` may be a part of `[tests]` that is given with others.
+    """Returns the remedy for an unknown key. `free`: known keys that the document does not have."""
+    # `[test.b]` may belong to a table `[tests]` that the document has as well.
     near = nearest(key, free) or nearest(key, known)
     return f"did you mean `{near}`?" if near else f"remove it, or one of {', '.join(known)}"
 
@@ -70,7 +70,7 @@ def _explain(error: ErrorDetails) -> tuple[str, str]:
 
 
 def _without_kinds(loc: tuple[Step, ...], document: Any) -> list[Step]:
-    """The steps that the file has: behind a rule's id comes its kind, which is a value there and no key."""
+    """Removes the kind of a rule from a path: pydantic puts it behind the id, but the file has it as a value."""
     steps: list[Step] = []
     value, is_new = document, True
     for step in loc:

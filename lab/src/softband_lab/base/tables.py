@@ -1,4 +1,4 @@
-"""Tables with typed columns: rows in, and CSV or Parquet out."""
+"""Tables with typed columns, from rows and to CSV."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-# Ryu, which other programs print with, changes to exponents at other places than Python.
+# Floats are printed as Ryu does, which other programs use. Python switches to exponents at other values.
 _MOST_DIGITS = 16
 _MOST_ZEROS = 5
 
 
 class Kind(Enum):
-    """Types of columns; every column may have empty fields."""
+    """The type of a column. Every column may have empty fields."""
 
     STRING = "string"
     INT = "int"
@@ -38,7 +38,7 @@ class Table:
 
     @staticmethod
     def of(rows: Sequence[Mapping[str, Any]], schema: Schema) -> Table:
-        """Each row has every column of the schema, and maybe others."""
+        """Builds a table from rows. Each row needs every column of the schema; other columns are ignored."""
         columns = {name: [_typed(row[name], kind) for row in rows] for name, kind in schema.items()}
         return Table(dict(schema), columns)
 
@@ -51,7 +51,7 @@ class Table:
             yield dict(zip(self.schema, values, strict=True))
 
     def after(self, first: Mapping[str, str]) -> Table:
-        """The same with text columns before it, of one value each."""
+        """Returns the table with text columns in front. Each has one value in all rows."""
         return Table(
             {**dict.fromkeys(first, Kind.STRING), **self.schema},
             {**{name: [value] * self.height for name, value in first.items()}, **self.columns},
@@ -70,7 +70,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """Tables of the same columns, one below the other."""
+    """Concatenates tables of the same columns. Fails if the columns differ."""
     schema = tables[0].schema
     if any(table.schema != schema for table in tables):
         raise ValueError("tables of different columns")
@@ -78,7 +78,7 @@ def joined(tables: Sequence[Table]) -> Table:
 
 
 def read_csv(path: Path, schema: Schema) -> Table:
-    """A file of whose columns those of the schema are read. Columns that it does not have are empty ones."""
+    """Reads the columns of the schema from a file. Columns that the file lacks have empty fields."""
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.reader(file)
         header = next(reader, [])
@@ -120,7 +120,7 @@ def _print(value: Any, kind: Kind) -> str:
 
 
 def _quoted(text: str) -> str:
-    """An empty text is quoted: it is another thing than no value."""
+    """Quotes a text for CSV if it needs quotes. An empty text gets quotes too: no value has none."""
     if text and not re.search(r'[",\r\n]', text):
         return text
     doubled = text.replace('"', '""')
@@ -128,7 +128,7 @@ def _quoted(text: str) -> str:
 
 
 def print_float(value: float) -> str:
-    """The shortest text that stands for the number, with an exponent where there were many zeros."""
+    """Returns the shortest text that reads as the number, with an exponent in place of many zeros."""
     text = repr(value)
     if "e" not in text and len(text) < _MOST_DIGITS:
         return text
@@ -139,7 +139,7 @@ def print_float(value: float) -> str:
     digits = (whole + part).lstrip("0") or "0"
     exponent = power - len(part) + (len(digits) - len(digits.rstrip("0")) if digits.strip("0") else 0)
     digits = digits.rstrip("0") or "0"
-    point = len(digits) + exponent  # where the point stands, counted from the first digit
+    point = len(digits) + exponent  # digits before the point
     if exponent >= 0 and point <= _MOST_DIGITS:
         return f"{sign}{digits}{'0' * exponent}.0"
     if 0 < point <= _MOST_DIGITS:

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as the metadata of Parquet files needs it."""
+"""The part of Thrift's compact protocol that the metadata of Parquet files uses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _TRUE, _FALSE, _I32, _I64, _BINARY, _LIST, _STRUCT = 1, 2, 5, 6, 8, 9, 12
 
 @dataclass(frozen=True)
 class Field:
-    """A value with the type that stands before it."""
+    """A value with its type code."""
 
     type: int
     value: Any
-    # Of a list: the type of its elements.
+    # The type of the elements of a list.
     element: int = 0
 
     @staticmethod
@@ -46,7 +46,7 @@ class Field:
         return Field(_LIST, values, _STRUCT)
 
 
-# Values by the numbers of their fields, in ascending order.
+# Fields by number, in ascending order.
 Struct = dict[int, Field]
 
 
@@ -81,7 +81,7 @@ def _write(kind: int, value: Any, element: int = 0) -> bytes:
 
 
 def read_struct(content: bytes, place: int) -> tuple[dict[int, Any], int]:
-    """Its values by number, and where it ends."""
+    """Returns the values of a struct by field number, and the offset behind it."""
     found: dict[int, Any] = {}
     number = 0
     while content[place] != 0:

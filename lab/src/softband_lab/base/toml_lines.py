@@ -1,4 +1,4 @@
-"""Where something stands in a TOML file: what is parsed has no lines any more."""
+"""Finds the line of a key in a TOML file, because parsed documents have no lines."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 
 Step = str | int
 
-# An array's line within an array is none: `["a", "b"],`.
+# Not a header: the line `["a", "b"],` of an array in an array.
 _HEADER = re.compile(r"""\s*(\[\[?)([\w.\s"'-]+)\]\]?\s*(#.*)?$""")
 _KEY = re.compile(r"""\s*([\w.-]+|"[^"]*"|'[^']*')\s*=""")
 
 
 def place(path: Path, steps: Sequence[Step]) -> str:
-    """`study.toml:12: tests.latency.unit`; inside of an array or inline table the line is that of its key."""
+    """Returns `study.toml:12: tests.latency.unit`. A value in an array or inline table has the line of its key."""
     dotted = ".".join(str(step) for step in steps)
     return at(path, steps) + (f": {dotted}" if dotted else "")
 
 
 def at(path: Path, steps: Sequence[Step]) -> str:
-    """The file and the line, without the name of what stands there."""
+    """Returns the file and the line, without the name of the key."""
     line = _line_of(path, tuple(steps))
     return f"{path}:{line}" if line else str(path)
 
 
 def _line_of(path: Path, steps: tuple[Step, ...]) -> int | None:
-    """The line of what has most of the steps: the key itself, what it is in, or, of a table, the first thing in it."""
+    """Returns the line that matches most steps: the key, the table around it, or the first key of a table."""
     best, deepest = None, 0
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def _line_of(path: Path, steps: tuple[Step, ...]) -> int | None:
 
 
 def _places(text: str) -> Iterator[tuple[int, tuple[Step, ...]]]:
-    """Each header and each key at the beginning of a line."""
+    """Yields each header and each key at the beginning of a line, with its line number."""
     table: tuple[Step, ...] = ()
     counts: dict[tuple[Step, ...], int] = {}
     in_text = False
@@ -54,7 +54,7 @@ def _places(text: str) -> Iterator[tuple[int, tuple[Step, ...]]]:
             yield number, table
         elif not in_text and (match := _KEY.match(line)):
             yield number, (*table, *_split(match[1]))
-        # Text over several lines may hold what looks like a key.
+        # Lines of a multi-line text may look like keys.
         if (line.count('"""') + line.count("'''")) % 2:
             in_text = not in_text
 

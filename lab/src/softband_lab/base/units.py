@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# What programs and papers call MB is sometimes 10^6 bytes, sometimes 2^20: a study says which its source means.
+# Programs and papers use MB for 10^6 or for 2^20 bytes. A study states the meaning in its source.
 DECIMAL_MEGABYTE = 1_000_000
 BINARY_MEGABYTE: Final = 1_048_576
 
-# Unit: its kind, and how many of the kind's base unit it is. Units of a kind convert into each other.
+# Unit to its kind, and its size in the base unit of the kind. Units of a kind convert into each other.
 _UNITS: dict[str, tuple[str, float]] = {
     "B/s": ("rate", 1.0),
     "MiB/s": ("rate", float(BINARY_MEGABYTE)),
@@ -29,7 +29,7 @@ _UNITS: dict[str, tuple[str, float]] = {
     "fraction": ("share", 1.0),
 }
 _MEGABYTE_UNITS = {"MB": ("size", 1), "MB/s": ("rate", 1), "GB/s": ("rate", 1000)}
-# Values without a quantity: an order of values, a code, a list. Each is compared as the rule of its claim says.
+# Units of values that are no quantities: an order, a code, a list. The rule of the claim compares them.
 _WORDS = ("", "ordering", "code", "list", "setting", "points", "name", "VLs")
 
 # The unit of each column of a table that a program prints.
@@ -56,14 +56,14 @@ def known_units() -> list[str]:
 
 
 def units_of(kind: str | None) -> list[str]:
-    """The units of a kind of quantity; None: the words that are no quantity."""
+    """Returns the units of a kind of quantity, or for None the words that are no quantity."""
     if kind is None:
         return sorted(word for word in _WORDS if word)
     return sorted(unit for unit, (other, _) in [*_UNITS.items(), *_MEGABYTE_UNITS.items()] if other == kind)
 
 
 def in_base_units(unit: str, megabyte: int) -> tuple[str, float] | None:
-    """The kind of a unit and its size; None for what is no quantity."""
+    """Returns the kind of a unit and its size in base units, or None if the unit is no quantity."""
     unit = _bare(unit)
     if unit in _MEGABYTE_UNITS:
         kind, count = _MEGABYTE_UNITS[unit]
@@ -72,24 +72,24 @@ def in_base_units(unit: str, megabyte: int) -> tuple[str, float] | None:
 
 
 def column_factor(column: str, unit: str, megabyte: int) -> float | None:
-    """What a column's values are multiplied with to be in `unit`; None where that has no sense."""
+    """Returns the factor from a column's unit to `unit`, or None if the kinds differ."""
     have = in_base_units(COLUMN_UNITS[column], DECIMAL_MEGABYTE)
     want = in_base_units(unit, megabyte)
     return have[1] / want[1] if have and want and have[0] == want[0] else None
 
 
 def axis_units(column: str, megabyte: int) -> list[str]:
-    """What a chart of this column may have as its unit: its values are drawn as the program prints them."""
+    """Returns the names of a column's unit that a chart may use. Charts do not convert the printed values."""
     own = COLUMN_UNITS[column]
     kind, _ = in_base_units(own, DECIMAL_MEGABYTE) or (None, 0.0)
     return [unit for unit in units_of(kind) if unit == own or column_factor(column, unit, megabyte) == 1.0]
 
 
 def may_be_negative(unit: str) -> bool:
-    """A change may go either way; a rate, a time, a length, a ratio may not."""
+    """Returns whether values of a unit can be negative: a change can, a rate, time, length or ratio cannot."""
     return _bare(unit) == "%" or in_base_units(unit, DECIMAL_MEGABYTE) is None
 
 
 def _bare(unit: str) -> str:
-    """A unit may have a remark behind it: `VLs (paper's wording)`."""
+    """Removes the remark behind a unit, as in `VLs (paper's wording)`."""
     return re.sub(r"\s*\(.*\)$", "", unit)

@@ -1,6 +1,6 @@
-"""Where the runs of a campaign run: threads of this process, a Dask scheduler's workers, or Slurm jobs.
+"""Executes the runs of a campaign: in threads of this process, on workers of a Dask scheduler, or in Slurm jobs.
 
-Threads need no package; the others need Dask.
+Threads need no package. The other ways need Dask.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from softband_lab.base.errors import LabError
 from softband_lab.campaign import worker
 from softband_lab.campaign.scratch import Scratch
 
-# A scheduler that is there answers much sooner.
+# A running scheduler answers much sooner.
 _CONNECT_SECONDS = 4.0
 _WORKERLESS_SECONDS = 60.0
 _COUNT_EVERY_SECONDS = 1.0
@@ -34,7 +34,7 @@ _GOES_ON = "the same command goes on with the runs that are finished"
 
 
 def check_dask(wanted_by: str) -> None:
-    """Dask's packages are no part of an installation until a campaign on several machines needs them."""
+    """Fails if Dask is missing: an installation has it only if campaigns on several machines need it."""
     try:
         importlib.import_module("distributed")
     except ImportError:
@@ -46,14 +46,14 @@ def check_dask(wanted_by: str) -> None:
 def _import_distributed(wanted_by: str) -> Any:
     check_dask(wanted_by)
     distributed = importlib.import_module("distributed")
-    # The campaign itself reports what matters. Dask gives each of its loggers a level of its own.
+    # The campaign reports lost workers itself. Dask sets a level for each of its loggers.
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return distributed
 
 
 def is_killed_worker(error: BaseException) -> bool:
-    """Dask gives up a run that killed several workers."""
+    """Returns whether Dask gave a run up because it killed several workers."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(error, distributed.KilledWorker)
 
@@ -63,7 +63,7 @@ def default_jobs() -> int:
 
 
 class Cluster:
-    """Connects when the first run is to run. `jobs`: runs at the same time at most; of Slurm: how many jobs."""
+    """The place of runs. Connects before the first run. `jobs`: most runs at the same time, or the Slurm jobs."""
 
     def __init__(self, where: str | None = None, jobs: int | None = None) -> None:
         if where not in (None, "slurm") and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+:\d+", where):
@@ -117,18 +117,18 @@ class Cluster:
         self._workers_seen = time.monotonic()
 
     def submit(self, order: worker.Order) -> Any:
-        """A future: one of this process's own, or one of Dask's, which has the same methods."""
+        """Starts a run. Returns a future of this process or of Dask; both have the same methods."""
         if self._threads is not None and self._scratch is not None:
             return self._threads.submit(worker.carry_out, replace(order, scratch=self._scratch.folder))
         assert self._client is not None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large fabrics: each goes to one worker, once
+            warnings.simplefilter("ignore")  # Dask warns of large fabrics, but each goes to one worker once.
             return self._client.submit(worker.carry_out, order, pure=False)
 
     def slots(self) -> int:
-        """How many runs may be under way: as many as there are threads.
+        """Returns the number of runs that may be under way, which is the number of threads.
 
-        A lost worker then takes no run with it that only waits.
+        So a lost worker loses no waiting runs.
         """
         if self._where is None:
             return self._jobs or default_jobs()
@@ -154,7 +154,7 @@ class Cluster:
         )
 
     def stop(self, campaign: str) -> None:
-        """End what runs of a campaign, as far as workers answer."""
+        """Ends the runs of a campaign on this machine and on all workers that answer."""
         if self._where is None:
             worker.stop(campaign)
         elif self._client is not None and self._client.status == "running":
@@ -175,7 +175,7 @@ class Cluster:
 
 
 def _reach(client: Any, address: str, name: str) -> Any:
-    """In a thread of its own: something else that listens there may keep silent for ever."""
+    """Connects in a separate thread, because another server at the address may never answer."""
     found: list[Any] = []
 
     def reach() -> None:
@@ -195,7 +195,7 @@ def _reach(client: Any, address: str, name: str) -> Any:
 
 
 def _slurm(jobs: int) -> Any:
-    """One worker for each job; queue, account, cores and so on as in Dask's jobqueue.yaml."""
+    """Starts a worker in each Slurm job. Dask's jobqueue.yaml sets queue, account, cores and more."""
     try:
         jobqueue = importlib.import_module("dask_jobqueue")
     except ImportError:
@@ -217,7 +217,7 @@ def _slurm(jobs: int) -> Any:
 
 
 def _environment() -> list[str]:
-    """Jobs find the tree that this process found."""
+    """Returns shell commands with which a job finds the tree of this process."""
     names = ("SOFTBAND_BIN", "SOFTBAND_HOME", "SOFTBAND_CATALOG", "PYTHONPATH", "PATH")
     return [f"export {name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
 

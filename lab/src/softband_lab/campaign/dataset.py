@@ -1,8 +1,7 @@
-"""Finished runs on disk: a Parquet data set for each table, one file a run.
+"""Finished runs on disk: a Parquet data set for each table, with a file for each run.
 
-`data/TABLE/RUN.parquet` appears by a rename, whole; what was being written when a campaign ended is called `.part`,
-which nobody reads. A run is finished when the head, the table written last, is there and has the content key, and
-every file is as it was written, by the checksums in `checksums/RUN.json`.
+`data/TABLE/RUN.parquet` appears whole, by a rename. Readers ignore the `.part` files of an ended campaign. A run is
+finished if its head, the table written last, has the content key, and all files match `checksums/RUN.json`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from softband_lab.base.tables import Table
 from softband_lab.campaign.jobs import Failure, Finished, Job
 
 _KEY = "key"
-# A disk that goes bad damages more runs than anybody reads of.
+# A failing disk damages many runs. Messages name the first ones.
 _MOST_NAMED = 8
 # The names that earlier versions gave to folders and tables, and the present ones.
 _EARLIER_NAMES = {"cells": "runs", "data/cells": "data/runs", "cells.csv": "runs.csv", "cells.parquet": "runs.parquet"}
@@ -40,21 +39,21 @@ class Store:
         self._of_others = 0
 
     def take_over(self) -> None:
-        """Gives the files of earlier versions their present names: their runs start again and replace them."""
+        """Gives the files of earlier versions their present names, because their runs start again and replace them."""
         for earlier, present in _EARLIER_NAMES.items():
             if (self.out / earlier).exists() and not (self.out / present).exists():
                 (self.out / earlier).rename(self.out / present)
 
     def remove_leftovers(self) -> None:
         self.take_over()
-        # `.failed-RUN` is where earlier versions put what failed.
+        # Earlier versions kept failed runs in `.failed-RUN`.
         for path in [*self.runs.glob(".writing-*"), *self.runs.glob(".failed-*"), self.failed]:
             shutil.rmtree(path, ignore_errors=True)
         for path in [*self.data.glob("*/.*.part"), *self.checksums.glob(".*.part")]:
             path.unlink(missing_ok=True)
 
     def load(self, job: Job[Any], key: str) -> Table | None:
-        """The head of the run, if the run is finished. One that is not as it was written runs again."""
+        """Returns the head of a finished run, or None. A run with a damaged file starts again."""
         path = self._path(job.tables[-1], job.id)
         if not path.is_file():
             return None
@@ -64,7 +63,7 @@ class Store:
         try:
             head = read_parquet(path.read_bytes())
         except NotOurs:
-            # Earlier versions wrote Parquet in other ways.
+            # Earlier versions used other Parquet encodings.
             self._of_others += 1
             return None
         if set(head.columns.get(_KEY, [])) != {key}:
@@ -74,12 +73,12 @@ class Store:
             self._damaged.append(f"{path}: has no column `{wrong[0]}` as runs have it")
             return None
         tables = {self._path(table, job.id) for table in job.tables}
-        # Who wants the room may take away what runs left.
+        # Users may delete the folders of runs to save space.
         kept = {self.out / name for name in digests if (self.out / name).exists()}
         return None if any(self._is_damaged(path, digests) for path in sorted(tables | kept)) else head
 
-    def say_what_runs_again(self) -> None:
-        """Of the runs that were there and did not count as finished, though their inputs may be the same."""
+    def print_restarts(self) -> None:
+        """Prints the runs that start again because of their files, although their inputs may be unchanged."""
         for text in self._damaged[:_MOST_NAMED]:
             print(f"{text}: the run starts again", file=sys.stderr)
         if len(self._damaged) > _MOST_NAMED:
@@ -91,10 +90,10 @@ class Store:
             print(f"{self.out}: runs of another version start again: {self._of_others}", file=sys.stderr)
 
     def write(self, job: Job[Any], key: str, finished: Finished) -> Table:
-        """Every table, the head last; first what the runs left."""
+        """Writes the files of a run, then its tables, the head last. Returns the head."""
         path = self._path(job.tables[-1], job.id)
         try:
-            # Half of it replaced, the former run is none any more.
+            # The former run is invalid as soon as the first of its files is replaced.
             path.unlink(missing_ok=True)
         except OSError as error:
             raise cannot_write(path, error) from None
@@ -114,14 +113,14 @@ class Store:
         return head
 
     def keep_failure(self, failure: Failure) -> Failure:
-        """To be looked at until the next time; its text names the place where it is kept."""
+        """Keeps the files of a failed run until the next campaign. The returned text names their folder."""
         if not failure.files:
             return failure
         kept = self.failed / failure.id
         _write_files(kept, failure.files)
 
         def named(text: str) -> str:
-            # What could not be written names the disk that is full, which is not this one.
+            # A `cannot write` error names the full disk of the worker, not this one.
             says_where = failure.folder and "cannot write" not in text
             return text.replace(failure.folder, str(kept)) if says_where else text
 
@@ -129,7 +128,7 @@ class Store:
         return replace(failure, reason=named(failure.reason), last_lines=lines, files={}, folder=str(kept))
 
     def clear(self, tables: tuple[str, ...], wanted: Iterable[tuple[Job[Any], str]]) -> int:
-        """Removes all runs but finished ones that are wanted, each with its key; how many went."""
+        """Removes all runs except finished ones with a wanted key. Returns the number of removed runs."""
         self.take_over()
         kept = {job.id for job, key in wanted if self.load(job, key) is not None}
         gone = [path for path in (self.data / tables[-1]).glob("*.parquet") if path.stem not in kept]

@@ -1,4 +1,4 @@
-"""A run of a study or a what-if question: programs on a fabric, and the tables that they print."""
+"""The run of a study or a what-if question: programs on a fabric, and the tables that they print."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SCHEMA: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One engine run; the last program's table is read."""
+    """One command of a run. The lab reads the table of its last program."""
 
     programs: list[Program]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement with the run it came from."""
+    """One measurement with its command, versions and durations in seconds."""
 
     measurement: Measurement
     command: str
@@ -51,7 +51,7 @@ class JobResult:
 
 @dataclass(frozen=True)
 class EngineJob:
-    """One or more engine runs on one fabric whose tables together are one result."""
+    """A run: one or more steps on one fabric, whose tables together are one result."""
 
     id: str
     fabric: InputFile
@@ -103,7 +103,7 @@ class EngineJob:
         try:
             run = softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
         except RunFailed as failed:
-            # As a person would type it, not with the folders of where it ran.
+            # The command as a user types it, without the temporary folders of the run.
             lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
             raise RunFailed(command, failed.reason, lines) from None
         return [
@@ -137,7 +137,7 @@ def _brief(sizes: list[int]) -> str:
 
 
 def describe_versions(versions: Any) -> str:
-    """`softband 0.1.0; perftest 4.5` from whatever table the engine wrote."""
+    """Returns `softband 0.1.0; perftest 4.5` for the table of versions that the engine wrote."""
     if isinstance(versions, dict):
         return "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
     return "" if versions is None else str(versions)

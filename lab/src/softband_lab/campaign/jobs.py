@@ -1,6 +1,6 @@
-"""The jobs of a campaign. Each leaves one run, with its outcome.
+"""The jobs of a campaign. A job is the description of one run.
 
-A job carries everything that it needs, as text: it may be carried out on another machine.
+It carries all its inputs as text, because another machine may execute it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FORMAT = 6
 
 
 class Job(Protocol[ResultT_co]):
-    """One run: runs of `softband` whose tables together are one result.
+    """One run: commands of `softband` whose tables together are one result.
 
-    `tables` names the tables of a run; the last of them, the head, is written last: where it is, the run is whole.
-    `head_columns` names the columns that every head has, each with its type.
-    `keeps_files` says whether what the runs left is kept beside the tables.
+    `tables`: the names of its tables. The last one, the head, is written last, so a run with a head is whole.
+    `head_columns`: the columns that every head has, with their types.
+    `keeps_files`: whether the data set keeps the other files of the run.
     """
 
     tables: ClassVar[tuple[str, ...]]
@@ -35,25 +35,25 @@ class Job(Protocol[ResultT_co]):
 
     @property
     def id(self) -> str:
-        """Names the run, and its files."""
+        """The name of the run and of its files."""
 
     def inputs(self) -> Any:
-        """All that decides about the result, apart from `softband` itself; JSON can hold it."""
+        """Returns all inputs that the result depends on, except `softband` itself, as JSON values."""
 
     def command(self) -> str:
-        """As a person would type it."""
+        """Returns the command as a user types it."""
 
     def run(self, softband: Softband, folder: Path) -> Tables:
-        """On whatever machine, in an empty folder. Raises RunFailed."""
+        """Executes the run in an empty folder of any machine. Raises RunFailed."""
 
     def read(self, key: str, head: Table) -> ResultT_co:
-        """The result, from the run's head."""
+        """Returns the result of a finished run from its head."""
 
 
 @dataclass(frozen=True)
 class Finished:
     tables: Tables
-    # What the runs left, by its path in the run's folder.
+    # The other files of the run, by their paths in its folder.
     files: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -64,12 +64,12 @@ class Failure:
     reason: str
     last_lines: list[str]
     files: dict[str, bytes] = field(default_factory=dict)
-    # Where the files are, which the text may name: where the run ran, and then where they are kept.
+    # The folder of the files, which the text may name: first the temporary one, then the kept one.
     folder: str = ""
 
 
 def content_key(job: Job[Any], softband: Softband) -> str:
-    """The same for the same inputs and the same `softband`, wherever it runs."""
+    """Returns the key of a run. The same inputs and the same `softband` have the same key on every machine."""
     return digest_of(softband, type(job).__name__, job.inputs())
 
 

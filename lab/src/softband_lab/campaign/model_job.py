@@ -1,4 +1,4 @@
-"""A run of a sweep: one run of `softband model`, and its tables."""
+"""The run of a sweep: `softband model` with one combination of values, and its tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = str | int | float | bool
 # The name of a pattern of `softband model`, or a file.
 Workload = str | InputFile
 
-# Links have no more; all runs have the same columns, whatever lanes and link layers their fabric uses.
+# Most data lanes of a link. All runs have the same columns, independent of their lanes and link layers.
 _LANES = 15
 _STALLS = tuple(f"credit_stall_vl{lane}_ps" for lane in range(_LANES))
 _OF_ETHERNET = ("pause_frames_sent", "pause_frames_received", "buffer_discards")
@@ -75,14 +75,14 @@ _RUN_COLUMNS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class ModelJob:
-    """Parameters are what the sweep varies, by column; options have all that the workload is given."""
+    """A run of `softband model`. `parameters`: the varied values by column; `options`: all its options."""
 
     id: str
     parameters: tuple[tuple[str, Value], ...]
     fabric: InputFile
     workload: Workload
     options: tuple[str, ...]
-    # Results do not depend on them.
+    # Results do not depend on the number of threads.
     threads: str
 
     tables: ClassVar[tuple[str, ...]] = ("flows", "ports", "hot_ports", "warnings", "runs")
@@ -113,7 +113,7 @@ class ModelJob:
             said = (out / LOG_NAME).read_text(encoding="utf-8", errors="replace")
             return self._tables(summary, paragraphs(self.in_own_words(words, said)), out)
         except RunFailed as failed:
-            # As a person would type it, not with the folders of where it ran.
+            # The command as a user types it, without the temporary folders of the run.
             lines = [self.in_own_words(words, line) for line in failed.last_lines]
             raise RunFailed(self.command(), failed.reason, lines) from None
         except (LookupError, ValueError, OSError) as error:
@@ -176,7 +176,7 @@ def workload_inputs(workload: Workload) -> tuple[str, str | None]:
 
 
 def name_of(parameters: tuple[tuple[str, Value], ...]) -> str:
-    """A file's name for a run: short, and another one for other parameters."""
+    """Returns the name of a run, which is a short file name. Other parameters give another name."""
     exact = "_".join(f"{name}-{value}" for name, value in parameters)
     plain = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in exact)
     if plain == exact and len(plain) <= 120:
@@ -191,7 +191,7 @@ def _type_of(value: Value) -> Kind:
 
 
 def _read(path: Path, columns: dict[str, Kind], of_some: frozenset[str] = frozenset()) -> Table:
-    """A table that `softband model` left; only columns of parts that a fabric may lack may be missing."""
+    """Reads a table of `softband model`. `of_some`: the columns that a fabric may lack."""
     missing = [name for name in columns.keys() - of_some if name not in header_of(path)]
     if missing:
         raise KeyError(min(missing))
@@ -199,7 +199,7 @@ def _read(path: Path, columns: dict[str, Kind], of_some: frozenset[str] = frozen
 
 
 def _trees(hot_ports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The congestion trees, each hot port before those that wait for its switch, and these before theirs."""
+    """Returns the rows of the congestion trees: each port before the ports that wait for its switch."""
     rows: list[dict[str, Any]] = []
 
     def add(tree: int, depth: int, node: dict[str, Any], feeds: str) -> None:

@@ -15,7 +15,7 @@ from softband_lab.base.errors import LabError
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of a perftest table; what the test did not measure is None."""
+    """One line of a table. Quantities that the test does not measure are None."""
 
     size_bytes: int
     iterations: int
@@ -59,7 +59,7 @@ def _is_header(line: str) -> bool:
 
 
 def parse_table(text: str, source: Path) -> list[Measurement]:
-    """All data lines of the (only) table in a program's output, in printed order."""
+    """Returns the data lines of the table in an output, in printed order. Fails if the output has no table."""
     header: list[str] | None = None
     rows: list[Measurement] = []
     for number, line in enumerate(text.splitlines(), start=1):

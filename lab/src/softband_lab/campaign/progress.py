@@ -1,4 +1,4 @@
-"""How far a campaign is: a bar on a terminal, plain lines on standard error now and then elsewhere."""
+"""The progress of a campaign: a bar on a terminal, elsewhere plain lines on standard error."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-# Seconds between plain lines; 0 for none. `softband model` reads the same variable.
+# Seconds between plain lines; 0 turns them off. `softband model` reads the same variable.
 VARIABLE = "SOFTBAND_PROGRESS"
 _EVERY_SECONDS = 10.0
 
 
 class Progress:
-    """Of `total` runs. A quiet console shows nothing."""
+    """Shows the progress of `total` runs. A quiet console shows nothing."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._total = total
@@ -26,7 +26,7 @@ class Progress:
         self._is_plain = not console.is_terminal and not console.quiet
         self._every = plain_interval_seconds()
         self._begun = self._last = time.monotonic()
-        # Runs that were there at the start cost no time.
+        # Runs that were finished at the start. They cost no time.
         self._free = 0
         self._bar = None if self._is_plain else _bar(console)
         self._task = None if self._bar is None else self._bar.add_task(self._text, total=total)
@@ -43,7 +43,7 @@ class Progress:
             self._bar.stop()
 
     def advance(self, is_free: bool = False) -> None:
-        """One more run is finished; a free one was there already."""
+        """Counts a finished run. A free run was finished at the start."""
         self._done += 1
         self._free += is_free
         if self._bar is not None and self._task is not None:
@@ -56,7 +56,7 @@ class Progress:
             self._bar.update(self._task, description=text)
 
     def tick(self) -> None:
-        """Says where the campaign is, if it is time to."""
+        """Prints a plain line if its time has come."""
         now = time.monotonic()
         if not self._is_plain or self._every is None or now - self._last < self._every:
             return
@@ -70,7 +70,7 @@ class Progress:
 
 
 def plain_interval_seconds() -> float | None:
-    """None for never. A value that is no number of seconds counts as unset."""
+    """Returns the seconds between plain lines, or None for no lines. Ignores a value that is no number."""
     try:
         seconds = float(os.environ.get(VARIABLE, ""))
     except ValueError:

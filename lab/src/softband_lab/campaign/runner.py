@@ -1,6 +1,6 @@
-"""Runs jobs on a cluster, keeps what is finished, and goes on where an earlier campaign stopped.
+"""Executes jobs on a cluster, keeps finished runs, and continues an earlier campaign.
 
-Runs run anywhere and come back to this process, which alone writes: a run is finished when it is in the data set.
+Workers send results back to this process, which alone writes. A run is finished when the data set has it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass
 class Outcome(Generic[ResultT]):
-    """What a campaign left."""
+    """The results and failures of a campaign by run."""
 
     results: dict[str, ResultT] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Outcome(Generic[ResultT]):
 
 @contextmanager
 def exclusive(out: Path) -> Iterator[None]:
-    """Two campaigns in one folder would take each other's half-written runs for leftovers."""
+    """Locks a results folder: two campaigns would remove each other's half-written runs as leftovers."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / ".lock").open("w")
@@ -65,7 +65,7 @@ def exclusive(out: Path) -> Iterator[None]:
 def run_jobs(
     jobs: Sequence[Job[ResultT]], softband: Softband, out: Path, cluster: Cluster, console: Console
 ) -> Outcome[ResultT]:
-    """Run every job whose result is not there already. Ctrl-C keeps the finished ones."""
+    """Executes every job without a finished run. Ctrl-C keeps the finished runs."""
     store = Store(out)
     store.remove_leftovers()
     outcome: Outcome[ResultT] = Outcome()
@@ -80,7 +80,7 @@ def run_jobs(
                 outcome.results[job.id] = job.read(key, known)
                 outcome.reused += 1
                 progress.advance(is_free=True)
-        store.say_what_runs_again()
+        store.print_restarts()
         if waiting:
             cluster.connect()
             _Campaign(softband, store, cluster, outcome, progress, console, waiting).run()
@@ -120,7 +120,7 @@ class _Campaign(Generic[ResultT]):
             self.cluster.forget(self.id)
 
     def _hand_out(self) -> None:
-        """As many as can run: what waits, waits here, where no worker can take it along when it is lost."""
+        """Hands out as many jobs as there are threads. The others wait here, where a lost worker loses none."""
         slots = self.cluster.slots()
         self.progress.describe("runs" if slots else "waiting for workers")
         self.progress.tick()
@@ -135,7 +135,7 @@ class _Campaign(Generic[ResultT]):
             future.add_done_callback(self.done.put)
 
     def _take_one(self) -> None:
-        # Never for long: a wait without end may sleep through a signal.
+        # An endless wait may miss a signal.
         try:
             future = self.done.get(timeout=_SIGNAL_CHECK_SECONDS)
         except queue.Empty:
@@ -150,7 +150,7 @@ class _Campaign(Generic[ResultT]):
         except LabError:
             raise
         except OSError:
-            raise self.cluster.lost() from None  # runs' own ones are Failures
+            raise self.cluster.lost() from None  # a Failure holds an OSError of a run
         except Exception as error:
             if not is_killed_worker(error):
                 if self.cluster.is_local:
@@ -171,7 +171,7 @@ class _Campaign(Generic[ResultT]):
         try:
             came_out = self.store.keep_failure(came_out)
         finally:
-            # Also when there is no room for what it left.
+            # Also if the disk has no room for its files.
             self.outcome.failures[job.id] = came_out
             self.console.print(describe_failure(came_out), soft_wrap=True, highlight=False)
 
@@ -195,7 +195,7 @@ def describe_failure(failure: Failure) -> str:
 
 @contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise KeyboardInterrupt, whatever handler a library has put in its place."""
+    """Makes Ctrl-C and SIGTERM raise KeyboardInterrupt, even if a library has installed another handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

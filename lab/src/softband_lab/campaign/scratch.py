@@ -1,4 +1,4 @@
-"""The folder in which runs run on this machine. What a killed process left goes when the next one starts."""
+"""The temporary folder of runs on this machine. The next process removes the folder of a killed one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Scratch:
 
 
 def remove_leftovers() -> None:
-    """The folders of this user's processes that are gone."""
+    """Removes the folders of processes that no longer exist."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         match = re.fullmatch(rf"{_PREFIX}([0-9]+)-.*", path.name)
         if match and not Path(f"/proc/{match[1]}").exists():

@@ -1,4 +1,4 @@
-"""What `softband` warns of in the runs of a sweep, said once: seeds of one fabric do not repeat it."""
+"""The warnings of a sweep. Each appears once: runs of the same fabric do not repeat it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-# Of a sweep with many fabrics the first ones show what it is about.
+# The first warnings of a sweep with many fabrics are enough to recognise the fault.
 _MOST_SHOWN = 4
 _MOST_LINES = 20
 _MOST_NAMED = 4
 
 
 def paragraphs(text: str) -> list[str]:
-    """One for each warning: what belongs to the line before is indented, or empty."""
+    """Splits a text into warnings. Indented and empty lines belong to the line before them."""
     found: list[str] = []
     for line in text.strip().splitlines():
         if found and (not line.strip() or line[0].isspace()):
@@ -24,15 +24,15 @@ def paragraphs(text: str) -> list[str]:
 
 
 def is_of_inputs(paragraph: str) -> bool:
-    """A warning of the fabric or the workload, known before a run; not what a run said, nor an error."""
+    """Returns whether a paragraph warns of the fabric or the workload, which is known before a run."""
     return ": warning: " in paragraph.partition("\n")[0]
 
 
 @dataclass
 class Warned:
-    """Collects warnings by whom they are about, in the words of the command line, and shows what is new of them."""
+    """Collects warnings by their subject, in words of the command line, and shows new ones."""
 
-    # By nothing what is about all runs.
+    # An empty subject stands for all runs.
     _heard: dict[str, dict[str, None]] = field(default_factory=dict)
     _shown: dict[str, set[str]] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Warned:
         return len(self._heard.get(whom, {}))
 
     def show(self, where_all_are: str) -> None:
-        """Those who have the same ones share them."""
+        """Prints new warnings. Subjects with the same warnings share a paragraph."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for whom, warnings in self._heard.items():
             new = tuple(warning for warning in warnings if warning not in self._shown.get(whom, ()))

@@ -1,4 +1,4 @@
-"""What happens where a run runs: in this process, or in a worker on another machine."""
+"""Executes a run: in this process, or in a worker on another machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from softband_lab.campaign.jobs import Failure, Finished, Job
 
 @dataclass(frozen=True)
 class Order:
-    """A job on its way to where it runs, and the `softband` that it is for."""
+    """A job with the version and build of `softband` that must execute it."""
 
     campaign: str
     job: Job[Any]
     version: str
     build_digest: str
-    # Of the campaign's own process; workers elsewhere look for theirs.
+    # The `softband` of the campaign's own process. Workers on other machines find theirs.
     binary: Path | None = None
     home: Path | None = None
     own_parts: Path | None = None
-    # Where runs run in the campaign's own process; workers elsewhere have folders of their own.
+    # The temporary folder of the campaign's own process. Workers on other machines have their own.
     scratch: Path | None = None
 
 
@@ -36,10 +36,10 @@ _softbands: dict[str, Softband] = {}
 
 
 def carry_out(order: Order) -> Finished | Failure:
-    """Runs a run. What goes wrong with the run is a Failure; a LabError means that nothing can run here."""
+    """Executes a run. Returns a Failure if the run fails. Raises a LabError if no run is possible here."""
     softband, job = _softband(order), order.job
     try:
-        # Dask removes the folders of workers that were killed.
+        # Dask removes the folders of killed workers.
         with tempfile.TemporaryDirectory(prefix="run-", dir=order.scratch or _worker().local_directory) as name:
             return _carry_out(job, softband, Path(name))
     except OSError as error:
@@ -59,7 +59,7 @@ def _carry_out(job: Job[Any], softband: Softband, folder: Path) -> Finished | Fa
 
 
 def stop(campaign: str) -> None:
-    """End the campaign's runs here, and refuse further ones."""
+    """Ends the campaign's runs in this process, and refuses further ones."""
     with _lock:
         softband = _softbands.get(campaign)
     if softband is not None:
@@ -87,7 +87,7 @@ def _look_for_softband(order: Order) -> Softband:
         try:
             home = find_home()
         except LabError:
-            home = None  # a binary without studies does
+            home = None  # The worker needs no studies.
         softband = Softband(binary, home)
         version, digest = softband.version, softband.build_digest
     except LabError as error:
@@ -106,7 +106,7 @@ def _here() -> str:
 
 
 def _worker() -> Any:
-    """Dask's worker; where runs run in this process there is none, nor need there be Dask."""
+    """Returns Dask's worker. Without a cluster no worker exists, and Dask may be missing."""
     return importlib.import_module("distributed").get_worker()
 
 

@@ -1,4 +1,4 @@
-"""How far off the model is, as drawings: every number's deviation by generation, and predicted against published."""
+"""Charts of the deviations of all numbers by generation, and of predicted against published values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from softband_lab.report.svg import Box, Scale
 
 BASES = ("predicted", "derived", "calibrated")
 CLASSES = {"predicted": "s0", "derived": "s2", "calibrated": "s4"}
-# Deviations are drawn wider near zero: most are small, some are not.
+# The axis is wider near zero, because most deviations are small.
 _NEAR = 2.0
 _TICKS = (0, 1, 5, 10, 25, 50, 75, 100)
 _NAME_WIDTH = 44.0
 _ROW = 46.0
-# Of the band beside the diagonal.
+# Width of the band beside the diagonal.
 _BAND_PERCENT = 10.0
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A published number: its deviation, and both values in the base unit of its kind where it is one value."""
+    """A published number: its deviation in percent, and for single values both values in base units."""
 
     claim_id: str
     claim: str
@@ -45,7 +45,7 @@ class Dot:
 
 
 def strip_chart(dots: list[Dot], generations: list[str], tolerance: float, width: float) -> str:
-    """A row for each generation, a dot for each number, where its deviation is."""
+    """Draws a row for each generation, and a dot at the deviation of each number."""
     shown = [title for title in generations if any(dot.generation == title for dot in dots)]
     wide = width > 600
     left = 250.0 if wide else 12.0
@@ -81,7 +81,7 @@ def _band(x: Scale, tolerance: float, box: Box) -> str:
 
 
 def _row_of(dots: list[Dot], middle: float, x: Scale) -> list[str]:
-    """Dots that would hide each other stand above and below the row's middle in turn."""
+    """Places dots that would overlap above and below the middle of the row in turn."""
     parts: list[str] = []
     taken: list[tuple[float, float]] = []
     for dot in sorted(dots, key=lambda one: (abs(one.deviation_percent), one.claim_id)):
@@ -117,7 +117,7 @@ KINDS = {
 
 
 def scatter_chart(dots: list[Dot], kind: str, generations: list[str]) -> str:
-    """Predicted against published values of a kind of quantity; on the diagonal both are the same."""
+    """Draws predicted against published values of a kind of quantity. Equal values lie on the diagonal."""
     title, unit, factor = KINDS[kind]
     own = [
         (dot, dot.values[1] / factor, dot.values[2] / factor) for dot in dots if dot.values and dot.values[0] == kind
@@ -155,7 +155,7 @@ def scatter_sentence(dots: list[Dot], kind: str) -> str:
 
 
 def describe(dots: list[Dot], generations: Iterable[str]) -> str:
-    """The strip in words: for each generation how many numbers there are and how far the middle one is off."""
+    """Describes the strip: the count of numbers and the median deviation of each generation."""
     words = ["Deviation of the model from each published number, by generation of the HCA."]
     for title in generations:
         own = sorted(abs(dot.deviation_percent) for dot in dots if dot.generation == title)

@@ -1,4 +1,4 @@
-"""Figures as drawings: what the model predicts, with the published numbers beside it."""
+"""The figures of a study: predicted values beside the published numbers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Mark:
 
     value: float
     label: str
-    # Of bars, and of a number of one curve alone: the one that it belongs to.
+    # The curve of a bar, or of a number that belongs to a single curve.
     curve: str | None = None
     size: int | None = None
-    # Where it was published, for the tooltip.
+    # The place of publication, for the tooltip.
     source: str = ""
 
 
@@ -41,7 +41,7 @@ class Panel:
     curves: list[str]
     points: list[dict[str, Any]]
     marks: list[Mark]
-    # How curves are called in legends and words.
+    # Names of the curves in legends and descriptions.
     labels: dict[str, str]
 
     def label(self, curve: str) -> str:
@@ -76,7 +76,7 @@ def _best_of_each(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def page_panel(panel: Panel) -> str:
-    """A panel for the page, which has the legend."""
+    """Draws a panel for the page. The page has the legend."""
     return svg.drawing(WIDTH, HEIGHT, describe(panel), _content(panel))
 
 
@@ -85,7 +85,7 @@ def static_panel(panel: Panel) -> str:
 
 
 def static_figure(title: str, panels: list[Panel]) -> str:
-    """All panels of a figure side by side, with one legend."""
+    """Draws all panels of a figure side by side, with a common legend."""
     head = 34.0 if title else 0.0
     width = WIDTH * len(panels)
     parts = [svg.text(4, 23, title, kind="title")] if title else []
@@ -183,7 +183,7 @@ def _tip(panel: Panel, curve: str, size: int, value: float) -> str:
 
 
 def _lines_across(marks: list[Mark], y: Scale) -> list[str]:
-    """A dashed line for each published level, with its words above it, or below where another's would be hit."""
+    """Draws a dashed line for each published level. Its label stands above, or below if it would hit another."""
     parts: list[str] = []
     taken: list[float] = []
     for mark in sorted(marks, key=lambda one: -one.value):
@@ -215,7 +215,7 @@ def _point_mark(panel: Panel, mark: Mark, x: float, y: float) -> str:
 
 
 def _bars(panel: Panel) -> list[str]:
-    """A bar for each curve, with a stroke where the published number is."""
+    """Draws a bar for each curve, with a stroke at the published number."""
     y = _y_scale(panel)
     best = {point["curve"]: point for point in panel.points}
     parts = svg.y_axis(_BOX, y, _title(panel.test))
@@ -261,13 +261,13 @@ def plain(value: float) -> str:
 
 
 def _size_ticks(low: int, high: int) -> list[float]:
-    """Every third power of two over a long axis, every one over a short axis."""
+    """Returns every third power of two on a long axis, and all on a short axis."""
     first, last = int(math.log2(low)), int(math.log2(high))
     return [float(1 << power) for power in range(first, last + 1, 4 if last - first > 10 else 1)]
 
 
 def describe(panel: Panel) -> str:
-    """The chart in words: axes, where each curve begins and ends, what was published."""
+    """Describes the chart: axes, first and last value of each curve, published numbers."""
     unit = panel.test.unit
     if not panel.points:
         return f"No results of {panel.test.title.lower()}."

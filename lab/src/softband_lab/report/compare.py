@@ -1,4 +1,4 @@
-"""Two result folders side by side, with what deviates marked."""
+"""Compares two results folders."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _KEY = ["run", "size_bytes"]
 # The name that earlier versions gave to the column `run`.
 _EARLIER_RUN = "cell"
 _QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
-# Compared where a program prints no typical latency, as perftest's with a duration. An average has the slowest in it.
+# Compared if a program prints no typical latency, as perftest with a duration. Outliers change an average.
 _ELSE = "latency_avg_us"
-# Columns that are not compared are checked as well: a table that is damaged there is not to be trusted.
+# All numbers are checked, also those that are not compared: damage there makes the whole table doubtful.
 _NUMBERS = [name for name, kind in SCHEMA.items() if kind is Kind.FLOAT]
 
-# The report names so many of those that only one folder has, and counts the rest.
+# Number of rows of only one folder that the report names. It counts the others.
 _NAMED = 5
 
-# By run and message size; a quantity that the test does not have is None.
+# Run and message size in bytes. Quantities that the test does not measure are None.
 Key = tuple[str, int]
 Results = dict[Key, dict[str, float | None]]
 
@@ -51,10 +51,10 @@ class Difference:
 @dataclass(frozen=True)
 class Comparison:
     differences: list[Difference]
-    # Names of rows that the other one does not have.
+    # Names of rows that the other folder lacks.
     only_first: list[str]
     only_second: list[str]
-    # Of rows that both have: values that are empty in one of the two, and rows that are empty in both.
+    # Values of common rows that are empty in one folder, and common rows that are empty in both.
     empty: list[str]
 
     def is_alike(self, tolerance_percent: float) -> bool:
@@ -69,7 +69,7 @@ def load_results(folder: Path) -> Results:
     header, rows = _read(path)
     if "run" not in header:
         header = ["run" if name == _EARLIER_RUN else name for name in header]
-    # A file that is no table of runs, such as claims.csv or accuracy.csv, has no version.
+    # Checked first: other tables, such as claims.csv, have no format number.
     _check_columns(header, path, _KEY)
     _check_format(header, rows, path)
     _check_columns(header, path, [*_QUANTITIES, _ELSE])
@@ -88,7 +88,7 @@ def load_results(folder: Path) -> Results:
 
 
 def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header, and each row with the number of its last line."""
+    """Returns the header, and each row with the number of its last line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -137,7 +137,7 @@ def _check_columns(header: list[str], path: Path, columns: Sequence[str]) -> Non
 
 
 def _check_format(header: list[str], rows: list[tuple[int, list[str]]], path: Path) -> None:
-    """A table of another version has the same names for something else, or other names for the same."""
+    """Fails for another format, whose columns may have other meanings."""
     index = header.index("format") if "format" in header else None
     for number, row in rows:
         found = "none" if index is None else row[index]
@@ -150,7 +150,7 @@ def _check_format(header: list[str], rows: list[tuple[int, list[str]]], path: Pa
 
 
 def compare(first: Results, second: Results) -> Comparison:
-    """Every quantity that both have for the same run and size, and what only one of them has."""
+    """Compares each quantity of common runs and sizes, and finds rows of only one folder."""
     differences: list[Difference] = []
     empty: list[str] = []
     for key in (key for key in first if key in second):
@@ -173,7 +173,7 @@ def _name(key: Key) -> str:
 
 
 def print_comparison(comparison: Comparison, tolerance_percent: float, console: Console) -> int:
-    """Prints what deviates and what only one of the two has; returns how many values deviate."""
+    """Prints deviations and rows of only one folder. Returns the number of values beyond the tolerance."""
     marked = comparison.apart(tolerance_percent)
     if marked:
         table = Table(title=f"more than {tolerance_percent:g} % apart")

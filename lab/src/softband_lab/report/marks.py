@@ -1,4 +1,4 @@
-"""Published numbers as a figure shows them: a level across its curves, a point of a curve, a stroke at a bar."""
+"""Marks of published numbers in figures: a level across curves, a point of a curve, a stroke at a bar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from softband_lab.spec.study import Figure, Study
 def published_marks(
     study: Study, claims: list[ClaimRow], figure: Figure, test_name: str, results: dict[str, JobResult]
 ) -> list[Mark]:
-    """The published numbers of a panel; rows that give the same number of the same thing share a mark."""
+    """Returns the marks of a panel. Rows with the same number for the same curve share a mark."""
     found: dict[tuple[float, str | None, int | None], list[tuple[Mark, ClaimRow]]] = {}
     for row in claims:
         rule = row.rule
@@ -55,7 +55,7 @@ def _of_value(study: Study, figure: Figure, row: ClaimRow, rule: ValueRule, test
 def _of_difference(
     study: Study, figure: Figure, row: ClaimRow, rule: DifferenceRule, test_name: str, results: dict[str, JobResult]
 ) -> Iterator[Mark]:
-    """A published loss has no level of its own: it is drawn below the base curve's predicted one."""
+    """Yields the mark of a published loss, which lies below the predicted peak of the base curve."""
     test = study.tests[test_name]
     base = next((curve for curve in figure.curves if curve.name == rule.base), None)
     factor = column_factor(test.column, row.published.unit, study.head.megabyte)
@@ -74,7 +74,7 @@ def _about(row: ClaimRow) -> str:
 
 
 def _joined(same: list[tuple[Mark, ClaimRow]]) -> Mark:
-    """One mark for all; its source names each row once."""
+    """Joins marks of the same number. The source names each row once."""
     mark = same[0][0]
     rows = {row.published.id: row.published for _, row in same}
     source = "; ".join(f"{name}: {row.source}, {row.section}" for name, row in rows.items())

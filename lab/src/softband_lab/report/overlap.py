@@ -1,4 +1,4 @@
-"""Lines of several curves in one chart: where some coincide they take turns in dashes, so that none hides another."""
+"""Lines of several curves. Coinciding curves alternate in dashes, so that none hides another."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import pairwise
 from softband_lab.report import svg
 
 Place = tuple[float, float]
-# Between two places across the chart: the groups of curves that coincide.
+# Two neighbouring x coordinates to the groups of curves that coincide between them.
 _Shared = dict[tuple[float, float], list[list[str]]]
 
-# Lines are two pixels wide.
+# Pixels. Lines are two pixels wide.
 _NEAR = 2.6
 _DASH = 7.0
 
 
 def draw_lines(curves: Mapping[str, list[Place]]) -> dict[str, str]:
-    """The path elements of each curve, from its places in ascending order; all of one width."""
+    """Returns the path elements of each curve. Its points are in ascending order."""
     across = sorted({x for places in curves.values() for x, _ in places})
     filled = {name: _filled(places, across) for name, places in curves.items()}
     shared = _find_shared(filled)
@@ -29,7 +29,7 @@ def draw_lines(curves: Mapping[str, list[Place]]) -> dict[str, str]:
 
 
 def _filled(places: list[Place], across: list[float]) -> list[Place]:
-    """With the places of the other curves between the first and the last, on the line that is drawn anyway."""
+    """Adds points on the line of a curve at the x coordinates of the other curves."""
     if not places:
         return []
     own = [x for x, _ in places]
@@ -57,7 +57,7 @@ def _find_shared(curves: Mapping[str, list[Place]]) -> _Shared:
 
 
 def _runs(places: list[Place], name: str, shared: _Shared) -> Iterator[tuple[list[Place], list[str]]]:
-    """A curve in runs. In each run the same curves coincide with it."""
+    """Splits a curve into stretches. Along a stretch, the same curves coincide with it."""
     run: list[Place] = []
     group: list[str] = []
     for start, end in pairwise(places):
@@ -73,7 +73,7 @@ def _runs(places: list[Place], name: str, shared: _Shared) -> Iterator[tuple[lis
 
 
 def _path(run: list[Place], name: str, group: list[str]) -> str:
-    """The curves of a group take turns in the dashes of their shared line."""
+    """Draws a stretch. The curves of a group alternate in the dashes of their common line."""
     dash = ""
     if len(group) > 1:
         gap, offset = _DASH * (len(group) - 1), _DASH * (len(group) - group.index(name))

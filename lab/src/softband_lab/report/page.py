@@ -1,4 +1,4 @@
-"""The study's page: one file that needs nothing else, not even a network."""
+"""The page of a study: one file without outside references."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from softband_lab.spec.study import Figure, Study
 
 @dataclass(frozen=True)
 class Report:
-    """What the page shows. No date and no place: the same results give the same bytes."""
+    """The content of the page, without date and place, so that the same results give the same bytes."""
 
     study: Study
     figures: list[Figure]

@@ -9,7 +9,7 @@ from softband_lab.base.tables import Kind, Table
 from softband_lab.campaign.engine_job import JobResult
 from softband_lab.spec.study import Run, Study
 
-# Of results.csv; it goes up with every change after which a file means something else.
+# Format of results.csv. The number rises with each change of meaning.
 FORMAT = 2
 
 SCHEMA: dict[str, Kind] = {

@@ -1,4 +1,4 @@
-"""Drawings in SVG: scales, axes, and colours by class, so that a page's theme decides them."""
+"""SVG drawings: scales, axes, and colour classes, which the theme of a page defines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 
-# Okabe and Ito's colours, told apart with any colour vision, and four more of the same kind.
+# Okabe and Ito's colours, which differ for any colour vision, and four more of the same kind.
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c98600", "#3aa0dd", "#7b3fa0", "#8c6d31", "#444444", "#b2182b")
 # The same hues, lighter: at least 4.5 to 1 against the dark theme's cards.
 DARK = ("#5ab4f0", "#ff9a55", "#35d0a2", "#eaa3cd", "#ffc44d", "#9ad9ff", "#c79bea", "#d3b47c", "#c3ccd5", "#ff8f86")
@@ -15,7 +15,7 @@ DARK = ("#5ab4f0", "#ff9a55", "#35d0a2", "#eaa3cd", "#ffc44d", "#9ad9ff", "#c79b
 _LIGHT_TONES = {"ink": "#1d2733", "soft": "#5d6a78", "grid": "#e3e8ed", "axis": "#8a949e", "paper": "#ffffff"}
 _DARK_TONES = {"ink": "#e6edf3", "soft": "#a3b1bf", "grid": "#2c3947", "axis": "#7d8b99", "paper": "#18212b"}
 
-# What every drawing's elements look like; `var(--ink)` and its kin are the page's, or the drawing's own.
+# Style of all elements. The page or the drawing itself defines `var(--ink)` and the other variables.
 _RULES = """
 text{{font:12px Inter,"Segoe UI","DejaVu Sans",sans-serif;fill:{soft}}}
 text.title{{font-size:14px;font-weight:600;fill:{ink}}}
@@ -32,7 +32,7 @@ text.inside{{fill:{paper};font-weight:600}}
 
 
 def page_rules() -> str:
-    """Style of the drawings in a page that defines --ink, --soft, --grid, --axis and --paper in both themes."""
+    """Returns the style of drawings in a page that defines --ink, --soft, --grid, --axis and --paper in both themes."""
     tones = {name: f"var(--{name})" for name in _LIGHT_TONES}
     colours = "".join(f".s{index}{{color:var(--s{index})}}" for index in range(len(LIGHT)))
     return (
@@ -49,7 +49,7 @@ def _variables(tones: dict[str, str], colours: Iterable[str]) -> str:
 
 
 def _own_rules() -> str:
-    """Style of a drawing by itself: the light theme, since viewers and papers are."""
+    """Returns the style of a separate drawing: the light theme, as in viewers and papers."""
     colours = "".join(f".s{index}{{color:{colour}}}" for index, colour in enumerate(LIGHT))
     return "".join(_split(_RULES.format(**_LIGHT_TONES))) + colours
 
@@ -63,13 +63,13 @@ def colour_class(index: int) -> str:
 
 
 def number(value: float) -> str:
-    """A coordinate: a tenth of a pixel is enough, and the bytes stay the same everywhere."""
+    """Prints a coordinate to a tenth of a pixel, with the same bytes on every machine."""
     text = f"{value:.1f}"
     return text.removesuffix(".0")
 
 
 def drawing(width: float, height: float, label: str, content: Iterable[str], standalone: bool = False) -> str:
-    """A whole drawing; `label` says in words what it shows."""
+    """Returns a whole drawing. `label` describes it in words."""
     body = "".join(content)
     text = escape(label, quote=True)
     if standalone:
@@ -100,7 +100,7 @@ def attribute(words: str) -> str:
 
 
 def tip(words: str) -> str:
-    """What the mouse and the keyboard's reader find at an element."""
+    """Returns the attributes of a tooltip, for the mouse and for screen readers."""
     return f' data-tip="{escape(words, quote=True)}"'
 
 
@@ -112,7 +112,7 @@ def diamond(x: float, y: float, half: float = 5.0, more: str = "") -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to pixels, on an axis from `start` to `end`."""
+    """Converts values to pixels on an axis from `start` to `end`."""
 
     low: float
     high: float
@@ -147,7 +147,7 @@ class Scale:
 
 
 def nice_step(rough: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    """Returns the next larger value of 1, 2, 2.5 or 5 times a power of ten."""
     if rough <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -155,7 +155,7 @@ def nice_step(rough: float) -> float:
 
 
 def from_zero(values: Iterable[float], start: float, end: float) -> Scale:
-    """A linear scale from 0 to a round value above all."""
+    """Returns a linear scale from 0 to a round value above all values."""
     top = max(values, default=1.0) or 1.0
     step = nice_step(top / 5)
     return Scale(0.0, step * math.ceil(top * 1.02 / step), start, end)
@@ -163,7 +163,7 @@ def from_zero(values: Iterable[float], start: float, end: float) -> Scale:
 
 @dataclass(frozen=True)
 class Box:
-    """The place of a chart's data within its drawing."""
+    """The area of a chart's data within its drawing, in pixels."""
 
     left: float
     top: float
@@ -192,12 +192,12 @@ def x_axis(box: Box, scale: Scale, ticks: list[float], title: str, named: Callab
 
 
 def short(value: float) -> str:
-    """A number on an axis, with commas: `1,500`, `0.5`."""
+    """Prints a number for an axis, with commas: `1,500`, `0.5`."""
     return f"{value:,.0f}" if value == round(value) else f"{value:,.3f}".rstrip("0")
 
 
 def bytes_name(size: float) -> str:
-    """`64K` as perftest's options and the papers' axes have it."""
+    """Prints a size as perftest's options and the papers do: `64K`."""
     for unit, factor in (("M", 1 << 20), ("K", 1 << 10)):
         if size >= factor:
             return f"{size / factor:g}{unit}"

@@ -1,4 +1,4 @@
-"""Sentences for each figure, computed from its curves and claims: no study file has words about results."""
+"""Sentences about each figure, computed from its curves and claims. Study files contain no results."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from softband_lab.rules.judgement import NUMBER_TOLERANCE_PERCENT
 if TYPE_CHECKING:
     from softband_lab.rules.claims import ClaimRow
 
-# Curves whose best values are this near have the same one, as far as a reader of the chart can tell.
+# Best values within this share look equal in a chart.
 _SAME_PERCENT = 1.0
 
 
 def takeaway(panels: Sequence[Panel], claims: list[ClaimRow]) -> str:
-    """How far apart the curves of the first chart with results are, and how near the published numbers."""
+    """Describes the spread of the curves of the first chart with results, and the deviations of the claims."""
     drawn = next((panel for panel in panels if panel.points), None)
     return " ".join(part for part in (_spread(drawn) if drawn else "", _deviations(claims)) if part)
 
@@ -26,7 +26,7 @@ def _spread(panel: Panel) -> str:
     curves = {name: panel.series(name) for name in panel.curves if panel.series(name)}
     if len(curves) == 1:
         return _of_one(panel, next(iter(curves.items())))
-    # The best latency is the shortest one.
+    # The best latency is the lowest.
     best = min if panel.test.is_latency else max
     values = {name: best(value for _, value in series) for name, series in curves.items()}
     order = sorted(values, key=lambda name: values[name], reverse=not panel.test.is_latency)
@@ -56,7 +56,7 @@ def _of_one(panel: Panel, curve: tuple[str, list[tuple[int, float]]]) -> str:
 
 
 def _deviations(claims: list[ClaimRow]) -> str:
-    """Inputs are left out: they are near because they were put in."""
+    """Describes the deviations without inputs, which agree by definition."""
     judged = [row for row in claims if row.basis not in ("input", "")]
     numbers = {row.published.id: row for row in judged if row.judgement.deviation_percent is not None}
     orders = [
@@ -97,6 +97,6 @@ def _signed(row: ClaimRow) -> str:
 
 
 def signed_percent(value: float) -> str:
-    """`+1.4 %`, `−0.5 %`, and `0.0 %` without a sign."""
+    """Prints `+1.4 %`, `−0.5 %`, and `0.0 %` without a sign."""
     text = f"{value:+.1f}"
     return "0.0 %" if float(text) == 0 else f"{text.replace('-', '−')} %"

@@ -1,4 +1,4 @@
-"""The claims of a paper beside what the model gives."""
+"""The claims of a paper beside the values of the model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from softband_lab.rules.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgem
 from softband_lab.spec.published import Published, load_published, published_ids
 from softband_lab.spec.study import Study
 
-# Of claims.csv, whose columns are fixed: it stands in claims_notes.csv. It goes up with every change after which a file
-# means something else.
+# Format of claims.csv. claims_notes.csv holds the number, because the columns of claims.csv are fixed. The number rises
+# with each change of meaning.
 FORMAT = 2
 
 COLUMNS = ["id", "claim", "published", "unit", "predicted", "deviation_percent", "verdict", "basis"]
@@ -33,7 +33,7 @@ BASES: tuple[Basis, ...] = get_args(Basis)
 
 
 class Rules(RootModel[dict[str, AnyRule]]):
-    """claims.toml: a rule for each id."""
+    """The content of claims.toml: a rule for each id."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class ClaimRow:
     rule: AnyRule
     judgement: Judgement
     basis: Basis
-    # Parameters of parts that were calibrated on this very claim.
+    # Parameters of parts that were calibrated on this claim.
     calibrated_parts: list[str]
-    # Fabrics whose measurements the judgement looked at.
+    # The fabrics whose measurements the judgement used.
     fabrics: frozenset[str] = frozenset()
 
     @property
     def is_off(self) -> bool:
-        """Further from the paper than the tolerance, or against it."""
+        """Whether the value is off by more than the tolerance, or contradicts the paper."""
         deviation = self.judgement.deviation_percent
         too_far = deviation is not None and abs(deviation) > NUMBER_TOLERANCE_PERCENT
         return too_far or self.judgement.verdict in ("off", "contradicted")
@@ -76,7 +76,7 @@ class ClaimRow:
 
 
 def load_rules(study: Study, published: list[Published], reference: Path) -> dict[str, AnyRule]:
-    """The study's rules; every published claim must have one, and no other may."""
+    """Reads the rules of a study. Fails if a published claim has no rule, or a rule no claim."""
     path = study.folder / "claims.toml"
     document = load_toml(path)
     _check_kinds(document, path)
@@ -94,13 +94,13 @@ def load_rules(study: Study, published: list[Published], reference: Path) -> dic
 
 
 def _check_kinds(document: dict[str, Any], path: Path) -> None:
-    """The kind says what other keys a rule may have, so it is looked for first, under a misspelt name too."""
+    """Checks the kinds first, also under a misspelt name: the kind decides the other keys of a rule."""
     kinds = ", ".join(KINDS)
     for claim_id, rule in document.items():
         if not isinstance(rule, dict):
             raise LabError(place(path, [claim_id]), "is no table", f"`[{claim_id}]` with a kind, one of {kinds}")
         if "kind" not in rule:
-            # A key that some kind of rule has is none that is misspelt.
+            # A key that any kind of rule has is not misspelt.
             near = nearest("kind", [key for key in rule if key not in KEYS])
             raise LabError(
                 place(path, [claim_id, near] if near else [claim_id]),
@@ -118,7 +118,7 @@ def _check_kinds(document: dict[str, Any], path: Path) -> None:
 def check_claims(
     study: Study, published: list[Published], rules: Mapping[str, AnyRule], included: list[Study], home: Path
 ) -> None:
-    """What a rule names is there, and it can judge its claim's value and unit: told before hours of runs, not after."""
+    """Fails if a rule names something unknown or cannot judge its claim: before hours of runs, not after."""
     others = {other.head.name: other for other in included}
     all_ids = published_ids(home / "references") | set(rules)
     _check_circles(rules, study)
@@ -143,7 +143,7 @@ def check_claims(
 
 
 def _check_references(rule: AnyRule, where: str, study: Study, ids: set[str]) -> None:
-    """Figures are those of the rule's own study, whose page shows the claim beside them."""
+    """Checks the figures and claims that a rule names. Figures belong to its own study, whose page shows the claim."""
     numbers = [figure.number for figure in study.figures]
     for number in rule.figures:
         if number not in numbers:
@@ -154,7 +154,7 @@ def _check_references(rule: AnyRule, where: str, study: Study, ids: set[str]) ->
 
 
 def _check_circles(rules: Mapping[str, Rule], study: Study) -> None:
-    """Claims that follow from each other would rest on nothing."""
+    """Fails if claims follow from each other: they would have no origin."""
     for claim in rules:
         ways = [[claim]]
         seen: set[str] = set()
@@ -175,7 +175,7 @@ def _check_circles(rules: Mapping[str, Rule], study: Study) -> None:
 def judge_all(
     published: list[Published], rules: dict[str, AnyRule], evidence: dict[str | None, Evidence]
 ) -> list[ClaimRow]:
-    """Each claim by the evidence of the study that its rule names; `None` stands for the claims' own."""
+    """Judges each claim by the evidence of the study that its rule names. `None` is the key of the own study."""
     home = next(iter(evidence.values())).home
     calibrated = calibrated_parameters(home / "catalog")
     others: dict[str, AnyRule] = {}
@@ -190,9 +190,9 @@ def judge_all(
 def bases_of(
     rules: Mapping[str, Rule], calibrated: Mapping[str, list[str]], others: Mapping[str, Rule] | None = None
 ) -> dict[str, Basis]:
-    """The basis of each rule's claim. `calibrated`: parameters by claim; `others`: rules of the included studies.
+    """Returns the basis of each claim. `calibrated`: parameters by claim; `others`: rules of the included studies.
 
-    A part that was fitted to a claim decides, then the rule's own word, then the claims that it follows from.
+    A part that was fitted to the claim decides first, then the basis in the rule, then the origins of the claim.
     """
     known = {**(others or {}), **rules}
 
@@ -215,7 +215,7 @@ def bases_of(
 
 
 def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
-    """Claims that the catalogue's parts were calibrated on (their parameters' `on`), with the parameters."""
+    """Returns the claims that parameters of the catalogue were calibrated on (`on`), with these parameters."""
     found: dict[str, list[str]] = {}
     for path in sorted(catalog.rglob("*.toml")):
         for name, value in load_toml(path).items():
@@ -225,7 +225,7 @@ def calibrated_parameters(catalog: Path) -> dict[str, list[str]]:
 
 
 def check_calibrated(home: Path) -> None:
-    """A value is fitted to rows that exist: one that names others would pass for a fit of nothing."""
+    """Fails if a parameter was calibrated on a claim that no reference file has."""
     known = published_ids(home / "references")
     for claim_id, parameters in calibrated_parameters(home / "catalog").items():
         if claim_id not in known:
@@ -261,13 +261,13 @@ def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:
 
 
 def count_by_basis(rows: list[ClaimRow]) -> dict[Basis, dict[str, int]]:
-    """The verdicts of each basis apart; a basis without claims is left out."""
+    """Counts the verdicts of each basis that has claims."""
     found = {basis: [row for row in rows if row.basis == basis] for basis in BASES}
     return {basis: count_verdicts(rows) for basis, rows in found.items() if rows}
 
 
 def describe_counts(rows: list[ClaimRow]) -> list[str]:
-    """A line for each basis: `predicted: 8 claims, 7 reproduced, 1 off`."""
+    """Returns a line for each basis: `predicted: 8 claims, 7 reproduced, 1 off`."""
     lines = []
     for basis, counts in count_by_basis(rows).items():
         total = sum(counts.values())
@@ -278,7 +278,7 @@ def describe_counts(rows: list[ClaimRow]) -> list[str]:
 
 
 def write_claims(rows: list[ClaimRow], out: Path) -> None:
-    """claims.csv has a fixed set of columns; what explains a row goes beside it."""
+    """Writes claims.csv, whose columns are fixed, and claims_notes.csv with the notes of each row."""
     write_csv(out / "claims.csv", COLUMNS, [row.fields() for row in rows])
     notes = [
         {

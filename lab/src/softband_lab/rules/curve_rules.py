@@ -1,4 +1,4 @@
-"""Rules about curves: what a program measured, against a number or against another curve."""
+"""Rules about curves: measurements against a number or against another curve."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from softband_lab.spec.study_file import describe_hosts, has_host
 
 
 class ValueRule(Rule):
-    """A curve reaches a number; of several curves the one farthest from it counts."""
+    """A curve reaches a number. Of several curves, the farthest one counts."""
 
     kind: Literal["value"]
     curves: Names
@@ -57,7 +57,7 @@ class ValueRule(Rule):
 
 
 class AgainstBaseRule(Rule):
-    """Curves against a base curve; of several the one farthest from what is published counts."""
+    """Curves against a base curve. Of several curves, the one farthest from the published value counts."""
 
     curves: Names
     base: str
@@ -85,7 +85,7 @@ class AgainstBaseRule(Rule):
         else:
             need_ratio(claim)
 
-    # Whether what comes out is in the test's unit, which is then turned into the claim's.
+    # Whether the result is in the unit of the test. It is then converted into the unit of the claim.
     has_unit: ClassVar[bool]
 
     def name(self, curve: str, test: str) -> str:
@@ -96,7 +96,7 @@ class AgainstBaseRule(Rule):
 
 
 class RatioRule(AgainstBaseRule):
-    """Curves over a base curve."""
+    """The ratio of curves to a base curve."""
 
     kind: Literal["ratio"]
     has_unit: ClassVar[bool] = False
@@ -109,7 +109,7 @@ class RatioRule(AgainstBaseRule):
 
 
 class DifferenceRule(AgainstBaseRule):
-    """How far curves stay below a base curve."""
+    """The difference by which curves stay below a base curve."""
 
     kind: Literal["difference"]
     has_unit: ClassVar[bool] = True
@@ -122,7 +122,7 @@ class DifferenceRule(AgainstBaseRule):
 
 
 class BelowRule(Rule):
-    """Curves lie clearly below others: by the factor at least, in every test."""
+    """Curves lie below others in every test, at least by the factor."""
 
     kind: Literal["below"]
     lower: Names
@@ -132,7 +132,7 @@ class BelowRule(Rule):
     factor: float = Field(gt=0, lt=1)
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
-        del claim  # an ordering: the rule itself is what the paper says
+        del claim  # An ordering: the rule itself states the claim of the paper.
         ratios = {
             f"{low} over {high}, {test}": evidence.value(low, test, self.at) / evidence.value(high, test, self.at)
             for low in self.lower
@@ -159,9 +159,9 @@ EVERYWHERE = "all"
 
 
 class EqualRule(Rule):
-    """The curves of a group coincide within a tolerance, over all sizes or at one place.
+    """The curves of a group coincide within a tolerance, over all sizes or at one size.
 
-    Over all sizes, the spread at a size is taken against that size's largest value: no size hides behind the peak.
+    The spread at a size is relative to the largest value at that size, so that no size hides behind the peak.
     """
 
     kind: Literal["equal"]
@@ -215,10 +215,10 @@ class EqualRule(Rule):
 
 
 class ImprovementRule(Rule):
-    """A curve is better than a base by so many percent: less of a latency, more of a bandwidth.
+    """A curve is better than a base by a percentage: a lower latency, or a higher bandwidth.
 
-    The ratio of the two is compared, not the percentage: 24 % less and 26 % less are 0.76 and 0.74, some 3 % apart.
-    Where the paper gives the two numbers as well (`table`) and they say something else, the numbers count.
+    The rule compares the ratios, not the percentages: 24 % less and 26 % less are 0.76 and 0.74, some 3 % apart.
+    If the paper also gives both numbers (`table`) and they contradict its percentage, the numbers count.
     """
 
     kind: Literal["improvement"]
@@ -278,13 +278,13 @@ class ImprovementRule(Rule):
 
 
 class PortsUsedRule(Rule):
-    """How many ports of a host's HCAs carry data in each test: counted by the ports' own counters."""
+    """The number of ports of a host that carry data in each test, by the counters of the ports."""
 
     kind: Literal["ports-used"]
     curve: str
     host: str
     ports: Annotated[dict[str, int], Field(min_length=1)]
-    # A port that carries less than this share of the busiest one carries acknowledgements only.
+    # Below this share of the busiest port, a port carries acknowledgements only.
     least_share: float = Field(default=0.1, gt=0, lt=1)
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
@@ -318,7 +318,7 @@ class PortsUsedRule(Rule):
 
 
 class SizesRule(InputRule):
-    """A test went over exactly the powers of two that the paper names."""
+    """A test used exactly the powers of two that the paper names."""
 
     kind: Literal["sizes"]
     curves: Names

@@ -1,4 +1,4 @@
-"""The kinds of claim. Each is a rule written as data in a study's claims.toml; together they make `AnyRule`."""
+"""The kinds of rules in claims.toml. `AnyRule` is their union."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from softband_lab.spec.published import Published
 
 
 def _need_cables(known: Known, name: str, numbers: list[int]) -> None:
-    """The fabric has cables with these numbers."""
+    """Fails if the fabric lacks cables with these numbers."""
     need_fabric(known, name)
     path = fabric_path(known.home, name)
     count = len(cables(load_toml(path), path))
@@ -61,7 +61,7 @@ class LongestFullRule(Rule):
 
 
 class LaneShareRule(Rule):
-    """On a link whose rate only credits decide, one of N lanes carries 1/N of what a single lane carries."""
+    """If credits alone limit a link, each of N lanes carries 1/N of the bandwidth of a single lane."""
 
     kind: Literal["lane-share"]
     fabric: str

@@ -1,4 +1,4 @@
-"""What a claim may look at: measured curves, fabric files, and questions to the engine."""
+"""The evidence for claims: measured curves, fabric files, and answers of the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ At = int | str  # a size in bytes, or "peak"
 
 
 class Prober(Protocol):
-    """Runs that no figure shows: fabrics changed for one claim."""
+    """Makes runs on changed fabrics for a single claim. No figure shows them."""
 
     def longest_m(self, fabric: str, cables: list[int], low_m: float, high_m: float) -> float: ...
 
@@ -41,12 +41,12 @@ class Evidence:
     runs: Path
     published: dict[str, Published]
     prober: Prober | None = None
-    # Fabrics whose measurements were looked at since somebody emptied this.
+    # The fabrics of all evidence since the last `clear`.
     touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
 
     def series(self, curve: str, test: str) -> Series:
-        """A curve as a figure shows it: message size to value."""
+        """Returns a curve of a figure: message size in bytes to value, in the unit of the test's column."""
         rows = self.results[self._finished(curve, test).id].rows
         column = self.study.tests[test].column
         values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
@@ -56,11 +56,11 @@ class Evidence:
         return found
 
     def factor(self, test: str, claim: Published) -> float:
-        """What a test's values are multiplied with to be in the unit of a claim."""
+        """Returns the factor from the unit of a test to the unit of a claim."""
         return factor_of(self.study, test, claim)
 
     def port_words(self, curve: str, test: str, host: str) -> list[int]:
-        """Words of four bytes that each cabled port of a host has sent and received, in all runs of a run."""
+        """Returns the words of 4 bytes that each cabled port of a host sent and received, in all steps of a run."""
         run = self._finished(curve, test)
         words: dict[tuple[str, int], int] = {}
         for path in sorted((self.runs / run.id).glob("step-*/counters.json")):
@@ -86,14 +86,14 @@ class Evidence:
             ) from None
 
     def document(self, file: str) -> dict[str, Any]:
-        """A TOML file of the tree, such as fabrics/cables/sdr-cx4.toml or a part below catalog/."""
+        """Reads a TOML file of the tree, such as fabrics/cables/sdr-cx4.toml or a part below catalog/."""
         path = self.home / file
         if not path.is_file():
             raise MissingEvidence(f"this tree has no {file}")
         return load_toml(path)
 
     def shown(self, fabric: str) -> Answer:
-        """What `softband fabric show` says, asked once."""
+        """Returns the answer of `softband fabric show`, which runs once for each fabric."""
         if fabric not in self._shown:
             self._shown[fabric] = self.softband.show(fabric_path(self.home, fabric))
         return self._shown[fabric]
@@ -102,7 +102,7 @@ class Evidence:
         return self.softband.check(fabric_path(self.home, fabric))
 
     def check_with_cable(self, fabric: str, part: str, rate: str, length_m: float) -> Answer:
-        """Would the engine accept this fabric with its first cable replaced?"""
+        """Returns the answer of `fabric check` for the fabric with another first cable."""
         return self._with_cable(self.softband.check, fabric, part, rate, length_m)
 
     def show_with_cable(self, fabric: str, part: str, rate: str, length_m: float) -> Answer:
@@ -115,7 +115,7 @@ class Evidence:
             path = Path(folder) / "fabric.toml"
             write_toml(document, path)
             answer = ask(path)
-        # The name of a temporary file would make two runs of a study differ.
+        # The name of the temporary file would differ in each campaign.
         return Answer(
             answer.exit_status,
             answer.stdout.replace(str(path), path.name),
@@ -123,7 +123,7 @@ class Evidence:
         )
 
     def probe(self, fabric: str) -> Prober:
-        """A rule that asks it about a fabric measures there."""
+        """Returns the prober, and counts the fabric as evidence. Raises NotRun in a quick study."""
         self.touched.add(fabric)
         if self.quick or self.prober is None:
             raise NotRun("runs on changed fabrics are not part of --quick; run the whole study")

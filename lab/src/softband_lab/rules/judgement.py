@@ -1,8 +1,7 @@
-"""What every rule of a claim has in common: its words, its judgement.
+"""The base of all rules: their common keys, verdicts and judgements.
 
 A number is `reproduced` within the tolerance, else `off`. An ordering is `reproduced` as stated, else `contradicted`.
-An input that the tree holds as published is `as given`: nothing was reproduced. A claim whose runs are missing is
-`not run`.
+An input that the tree holds as published is `as given`. A claim whose runs are missing is `not run`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from softband_lab.spec.published import Published
 from softband_lab.spec.study import Study
 
 Verdict = Literal["reproduced", "as given", "off", "contradicted", "not run", "not testable"]
-# How the model came to the value. `predicted`: by itself. `calibrated`: a part was fitted to the claim, or to one that
-# it follows from. `input`: the study, the catalogue or a definition holds it. `derived`: it repeats predicted claims.
-# Empty: nobody judges the claim.
+# The origin of the model's value. `predicted`: the model alone. `calibrated`: a part was fitted to the claim, or to its
+# origin. `input`: the study, the catalogue or a definition holds it. `derived`: it repeats predicted claims. Empty: no
+# rule judges the claim.
 Basis = Literal["predicted", "calibrated", "input", "derived", ""]
-# What a rule may say of itself: the rest follows from other claims and from the catalogue.
+# The bases that a rule can state. The others follow from other claims and from the catalogue.
 StatedBasis = Literal["predicted", "calibrated", "input"]
 NUMBER_TOLERANCE_PERCENT = 5.0
 
@@ -38,7 +37,7 @@ class Judgement:
     verdict: Verdict
     deviation_percent: float | None = None
     note: str = ""
-    # What the deviation is one of, where that is not the predicted value from the published one as they stand.
+    # The subject of the deviation, if it is not that of the predicted value from the published one.
     judged_by: str = ""
 
 
@@ -47,7 +46,7 @@ PEAK = "peak"
 
 
 class Look(NamedTuple):
-    """A measured curve that a rule needs; `at`: where, if it is one place."""
+    """A measured curve that a rule needs. `at`: the size, if the rule needs a single one."""
 
     curve: str
     test: str
@@ -60,43 +59,43 @@ def looks(curves: Iterable[str], tests: Iterable[str], at: At | None = None) -> 
 
 @dataclass(frozen=True)
 class Known:
-    """What a rule may name, before anything runs."""
+    """The names that a rule may use, known before the first run."""
 
-    # The rule's own place.
+    # The file and line of the rule.
     where: str
-    # The study whose curves the rule names, with that study's claims.
+    # The study of the curves that the rule names, and its claims.
     study: Study
     published: Mapping[str, Published]
     home: Path
 
 
 class Rule(Strict):
-    """What every claim says beside its rule."""
+    """The keys that every rule has."""
 
     claim: str
     figures: list[int] = Field(default_factory=list)
     basis: StatedBasis = "predicted"
     note: str = ""
-    # Why the model is off by more than the tolerance: a page with such a row and without this is not finished.
+    # The reason of a deviation above the tolerance. The accuracy study fails without it.
     explanation: str = ""
-    # Claims that together imply this one. It is calibrated where one of them is, else no prediction of its own.
+    # Claims that together imply this one. It is calibrated if any of them is, else derived.
     follows_from: list[str] = Field(default_factory=list)
-    # Whose curves the rule names, where a study includes others.
+    # The included study whose curves the rule names.
     study: str | None = None
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         raise NotImplementedError
 
     def looks_at(self) -> list[Look]:
-        """The curves that it needs."""
+        """Returns the curves that the rule needs."""
         return []
 
     def check(self, known: Known, claim: Published) -> None:
-        """Refuses a value or unit that the rule could not judge, before anything runs. Its curves are there."""
+        """Fails if the rule cannot judge the value or unit of the claim. Its curves have been checked."""
 
 
 class InputRule(Rule):
-    """What the study or the catalogue took from the paper: it is there as published, but nothing was predicted."""
+    """A value that the study or the catalogue took from the paper, so the model predicts nothing."""
 
     basis: StatedBasis = "input"
     note: str = "an input taken from the paper, no prediction"
@@ -109,7 +108,7 @@ def judge_number(value: float, published: float) -> Judgement:
 
 
 def judge_worst(found: dict[str, float], published: float) -> Judgement:
-    """Of several values that ought to be the published one, the farthest counts."""
+    """Judges the value that is farthest from the published one."""
     name, value = max(found.items(), key=lambda item: abs(item[1] - published))
     judged = judge_number(value, published)
     note = name if len(found) == 1 else f"farthest of {len(found)}: {name}; range {_range(list(found.values()))}"
@@ -121,7 +120,7 @@ def _range(values: list[float]) -> str:
 
 
 def need_unit(claim: Published, kind: str | None) -> None:
-    """The claim's unit must be of this kind; None: one of no quantity, for words that a rule stands for."""
+    """Fails if the unit of the claim is not of this kind. None stands for words that are no quantity."""
     have = in_base_units(claim.unit, 1)
     if (have[0] if have else None) != kind:
         what = f"a {kind}" if kind else "no quantity"
@@ -135,7 +134,7 @@ def need_unit(claim: Published, kind: str | None) -> None:
 
 
 def need_ratio(claim: Published) -> None:
-    """A number that says how many times the base: a percentage could mean that, or what is on top of it."""
+    """Fails if the claim is no multiple of the base. A percentage could mean the multiple or the increase."""
     number = claim.number
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 1.0):
@@ -148,7 +147,7 @@ def need_ratio(claim: Published) -> None:
 
 
 def need_percent(claim: Published) -> None:
-    """A number that says how much better, in percent of the base: a ratio could mean all of it."""
+    """Fails if the claim is no improvement in percent of the base. A ratio could mean the multiple."""
     number = claim.number
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 0.01):
@@ -161,7 +160,7 @@ def need_percent(claim: Published) -> None:
 
 
 def need_measured(claim: Published, study: Study, tests: list[str]) -> None:
-    """A number in a unit that each of the tests measures."""
+    """Fails if the claim is no number in a unit that each of the tests measures."""
     _ = claim.number
     for test in tests:
         factor_of(study, test, claim)
@@ -176,7 +175,7 @@ def need_fabric(known: Known, name: str) -> None:
 
 
 def need_curves(rule: Rule, known: Known) -> None:
-    """Some figure shows each of the rule's curves, with the size at which it is looked at."""
+    """Fails if no figure shows a curve of the rule, or the curve lacks the size that the rule names."""
     for curve, test, at in rule.looks_at():
         run = known.study.run_of(curve, test)
         if run is None:

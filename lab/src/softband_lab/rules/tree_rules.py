@@ -1,4 +1,4 @@
-"""Rules about the tree itself: fabric files, parts, and what the engine says of them."""
+"""Rules about the tree itself: fabric files, parts, and the answers of the engine about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from softband_lab.spec.published import Published
 
 
 class LongestAcceptedRule(InputRule):
-    """The longest cable of a part that `fabric check` accepts, to the metre: found by asking, not by reading."""
+    """The longest cable of a part that `fabric check` accepts, found by asking, to the metre."""
 
     kind: Literal["longest-accepted"]
     fabric: str
@@ -56,7 +56,7 @@ class LongestAcceptedRule(InputRule):
         need_fabric(known, self.fabric)
         if self.rate.upper() not in LINK_RATES:
             raise LabError(f"{known.where}.rate", f"`{self.rate}` is no link rate", suggest(self.rate, LINK_RATES))
-        # It is looked for in what the engine shows: one that is never there would make the claim not testable.
+        # The rule searches the answer of the engine for this text. A wrong text makes the claim not testable.
         width, _, rate = self.link.partition(" ")
         if not re.fullmatch(r"[1-9][0-9]*X", width) or rate not in LINK_RATES:
             raise LabError(f"{known.where}.link", f"`{self.link}` is no link", "its width and rate, as in `4X SDR`")
@@ -73,7 +73,7 @@ class FieldRule(InputRule):
 
     def judge(self, evidence: Evidence, claim: Published) -> Judgement:
         found = {file: read_field(evidence.document(file), self.field) for file in self.files}
-        # A length in a fabric file has its unit with it.
+        # A length in a fabric file includes its unit.
         right = (claim.value, f"{claim.value} {claim.unit}")
         wrong = {file: value for file, value in found.items() if str(value) not in right}
         if wrong:
@@ -99,9 +99,9 @@ class FieldRule(InputRule):
 
 
 class PartValueRule(InputRule):
-    """A value of a part in catalog/, converted into the claim's unit, and so many times of it.
+    """A value of a part in catalog/, converted into the unit of the claim, times a factor.
 
-    `reads_as` names the unit where the part's own is of another kind: MHz of a bus of 8 bytes, 8 times, are MB/s.
+    `reads_as` names the unit if the unit of the part has another kind: MHz of a bus of 8 bytes, times 8, are MB/s.
     """
 
     kind: Literal["part-value"]
@@ -131,7 +131,7 @@ class PartValueRule(InputRule):
         self._factor(str(read_field(load_toml(known.home / self.file), f"{self.field}.unit")), claim)
 
     def _factor(self, unit: str, claim: Published) -> float:
-        """What the part's value is multiplied with to be in the claim's unit."""
+        """Returns the factor from the value of the part to the unit of the claim."""
         have = in_base_units(self.reads_as or unit, DECIMAL_MEGABYTE)
         want = in_base_units(claim.unit, DECIMAL_MEGABYTE)
         if have is None or want is None or have[0] != want[0]:
@@ -148,7 +148,7 @@ class PartValueRule(InputRule):
 
 
 class ShownRule(Rule):
-    """A number that `softband fabric show` prints for a fabric, over another fabric's where a base is named."""
+    """A number that `softband fabric show` prints for a fabric, relative to that of a base fabric if one is named."""
 
     kind: Literal["shown"]
     fabric: str
@@ -200,7 +200,7 @@ class FabricsRule(InputRule):
 
 
 def _need_field(known: Known, file: str, field: str) -> None:
-    """A misspelt name would make the claim not testable, or off: hours later, and as if the model were to blame."""
+    """Fails if a file lacks a field. A misspelt name would make the claim off, hours later."""
     path = known.home / file
     if not path.is_file():
         raise LabError(f"{known.where}: file `{file}`", f"there is no {path}", "a file of the tree, named from its top")
@@ -216,7 +216,7 @@ def _need_field(known: Known, file: str, field: str) -> None:
 
 
 def _unit_of_field(document: Any, field: str) -> str | None:
-    """The unit of a number: beside it in a part (`length.value`), behind it in a fabric file (`1 m`), or none."""
+    """Returns the unit of a value: `unit` of a part (`length.value`), or the text behind the number (`1 m`)."""
     value = read_field(document, field)
     if isinstance(value, str):
         match = re.fullmatch(r"[\d.]+\s*([^\d\s]\S*)", value)

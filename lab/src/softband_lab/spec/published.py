@@ -1,4 +1,4 @@
-"""Published numbers: a file of references/, one claim a row."""
+"""Published numbers: the files of references/, with a claim in each row."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from softband_lab.base.errors import LabError
 from softband_lab.base.spelling import nearest, suggest
 from softband_lab.base.units import is_known, known_units, may_be_negative
 
-# What every row has; the rest says what was measured, for a reader of the table.
+# Columns that the lab reads. The others describe the measurement for readers.
 _NEEDED = ("id", "source", "section", "value", "unit", "quality", "note")
 _COLUMNS = (
     "id", "source", "section", "system", "test", "transport", "op", "size_bytes", "direction", "ports", "procs",
     "metric", "value", "unit", "quality", "note",
 )  # fmt: skip
-# Columns of these names are the reader's own: any other name would be a misspelt one of ours.
+# Prefix of the user's own columns. Any other unknown name counts as misspelt.
 _OWN_PREFIX = "x_"
 
 QUALITIES = ("exact", "about", "relative claim", "ordering only")
@@ -45,7 +45,7 @@ class Published:
 
     @property
     def number(self) -> float:
-        """What a rule compares with that is about one number: `945`, or a quotient such as `2727/946`."""
+        """The number of the value: `945`, or a quotient such as `2727/946`. Fails if it is no number or 0."""
         number = _number(self.value)
         if number is None or number == 0.0 or not math.isfinite(number):
             wrong = "nothing that a deviation is a share of" if number == 0.0 else "no number to compare with"
@@ -70,12 +70,12 @@ def load_published(path: Path) -> list[Published]:
 
 
 def published_ids(references: Path) -> set[str]:
-    """The ids of all rows of all files. What else is wrong with one, the study tells whose claims it holds."""
+    """Returns the ids of all rows of all files. Other faults of a file appear in the study that uses it."""
     return {row["id"] for path in sorted(references.glob("*.csv")) for _, row in _read_rows(path)[1] if row.get("id")}
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """The names of the columns, and each row with the number of its last line."""
+    """Returns the names of the columns, and each row with the number of its last line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -143,7 +143,7 @@ def _parse(row: dict[str, str], where: str) -> Published:
 
 
 def _check_words(row: dict[str, str], where: str) -> None:
-    """Columns whose words are ours; a source may have any other system, transport or metric."""
+    """Checks the columns with fixed words. A source may have any system, transport or metric."""
     if row["quality"] not in QUALITIES:
         raise LabError(f"{where}: quality", f"`{row['quality']}` is no quality", suggest(row["quality"], QUALITIES))
     direction = row.get("direction", "")
@@ -158,7 +158,7 @@ def _check_words(row: dict[str, str], where: str) -> None:
 
 
 def _number(text: str) -> float | None:
-    """A number or a quotient of two, finite or not; None for words."""
+    """Returns a number or a quotient of two, finite or not, or None for words."""
     above, _, below = text.partition("/")
     try:
         return float(above) / float(below) if below else float(above)

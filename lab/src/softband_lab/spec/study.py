@@ -1,4 +1,4 @@
-"""A study as data: tests, figures, curves. Which runs exist follows from the figures; nothing is named in code."""
+"""A study as data: tests, figures, curves. The runs follow from the figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from softband_lab.base.units import BINARY_MEGABYTE
 
 Transport = Literal["RC", "UC", "UD"]
 Direction = Literal["uni", "bi", "pingpong"]
-# What a test's command may have in braces.
+# Words in braces that the command of a test may contain.
 COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
 
 
@@ -33,7 +33,7 @@ class PowerRange(Strict):
 
 
 class Test(Strict):
-    """How one quantity is measured: two commands, and the column that a figure shows."""
+    """The measurement of a quantity: two commands, and the column that a figure shows."""
 
     __test__ = False  # not a pytest class
 
@@ -52,7 +52,7 @@ class Test(Strict):
 
     @property
     def is_latency(self) -> bool:
-        """The less the better."""
+        """Whether the column is a latency, whose lower value is better."""
         return self.column.startswith("latency")
 
     def expected_sizes(self, transport: Transport) -> list[int]:
@@ -76,7 +76,7 @@ class Test(Strict):
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement: a fabric, a transport, a test. Curves of several figures may share it."""
+    """One run: a fabric, a transport, a test. Curves of several figures may share it."""
 
     fabric: str
     transport: Transport
@@ -92,9 +92,9 @@ class Curve(Strict):
     name: str
     fabric: str
     transport: Transport | None = None
-    # Where the client runs, if this fabric's host has another name than the test's.
+    # The host of the client, if this fabric has another host name than the test.
     client_host: str | None = None
-    # What a reader calls it: in legends and descriptions. Nothing: its name.
+    # The name in legends and descriptions. Empty: the name of the curve.
     label: str = ""
 
     @property
@@ -108,7 +108,7 @@ class Figure(Strict):
     section: str
     caption: str
     transport: Transport
-    # Curves over the message size, or one bar for each curve: its best value, as a paper's table gives it.
+    # Curves over the message size, or a bar with the best value of each curve, as in a paper's table.
     chart: Literal["curves", "bars"] = "curves"
     tests: list[str]
     curves: Annotated[list[Curve], Field(min_length=1)]
@@ -127,7 +127,7 @@ class StudyHead(Strict):
     summary: str
     # A file beside study.toml, or in references/.
     claims: str
-    # Bytes that the source means by MB: 1048576 as perftest, or 1000000.
+    # Bytes of an MB in the source: 1048576 as in perftest, or 1000000.
     megabyte: Literal[1_000_000, 1_048_576] = BINARY_MEGABYTE
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     timeout_seconds: float = Field(default=900.0, gt=0, allow_inf_nan=False)
@@ -135,23 +135,23 @@ class StudyHead(Strict):
 
 
 class Generation(Strict):
-    """HCAs that are counted together."""
+    """HCAs whose claims form one table of the accuracy study."""
 
     title: str
     hcas: list[str]
 
 
 class Targets(Strict):
-    """How far predicted values may be off."""
+    """The largest allowed deviations of predicted values, in percent."""
 
     median_percent: float
     worst_percent: float
-    # The studies that this is aimed at in, apart from all of them together; none: in all.
+    # Studies whose rows have the targets of their own. Empty: only all studies together have targets.
     studies: list[str] = Field(default_factory=list)
 
 
 class Accuracy(Strict):
-    """How far off the model is, over other studies and this one's own claims."""
+    """The settings of a study about the deviations of other studies and of its own claims."""
 
     includes: list[str]
     targets: Targets
@@ -176,12 +176,12 @@ class Study:
     accuracy: Accuracy | None = None
 
     def claims_path(self, home: Path) -> Path:
-        """The claims file: beside study.toml, else in references/."""
+        """Returns the path of the claims file: beside study.toml, else in references/."""
         own = self.folder / self.head.claims
         return own if own.is_file() else home / "references" / self.head.claims
 
     def runs(self, quick: bool = False) -> list[Run]:
-        """Every run once, in the order in which the figures need them."""
+        """Returns every run once, in the order of the figures."""
         found: dict[Run, None] = {}
         for figure in self.chosen_figures(quick):
             for test in figure.tests:

@@ -1,4 +1,4 @@
-"""Reads a study, and refuses what could not run or would mean something else, before any run starts."""
+"""Reads a study, and refuses impossible or ambiguous runs before the first run starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def list_studies(home: Path) -> list[str]:
 
 
 def load_study(home: Path, name: str) -> Study:
-    """A study by name, or by the path of its folder."""
+    """Reads a study by its name, or by the path of its folder."""
     folder = Path(name) if (Path(name) / "study.toml").is_file() else home / "studies" / name
     path = folder / "study.toml"
     if not path.is_file():
@@ -44,7 +44,7 @@ def load_study(home: Path, name: str) -> Study:
 
 
 def check_fabrics(study: Study, home: Path) -> None:
-    """Every fabric is there and has the hosts that the tests name."""
+    """Fails if a fabric is missing, or lacks a host that a test names."""
     path = study.folder / "study.toml"
     documents: dict[str, dict[str, Any]] = {}
     for run, figure, curve in study.uses():
@@ -71,7 +71,7 @@ def check_fabrics(study: Study, home: Path) -> None:
 
 
 def has_host(fabric: dict[str, Any], name: str) -> bool:
-    """In a generated fabric hosts are h0, h1 and so on (docs/generate.md)."""
+    """Returns whether a fabric has a host. Hosts of generated fabrics are h0, h1 and so on (docs/generate.md)."""
     if "generate" not in fabric:
         return name in _table(fabric, "hosts")
     number, count = re.fullmatch(r"h(0|[1-9]\d*)", name), _table(fabric, "generate").get("hosts")
@@ -88,7 +88,7 @@ def _table(fabric: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _figure(study: Study, figure: Figure, curve: Curve, path: Path) -> str:
-    """The place of a curve: figures have numbers of their own, and curves names."""
+    """Returns the place of a curve: file and line, number of the figure, name of the curve."""
     line = at(path, ["figures", study.figures.index(figure), "curves", figure.curves.index(curve)])
     return f"{line}: figure {figure.number}, curve {curve.name}"
 

@@ -1,4 +1,4 @@
-"""How far off the model is: every published number of several studies, by generation of the HCA."""
+"""The accuracy study: the deviations of several studies by generation of the HCA."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from softband_lab.spec.study_file import load_study
 from softband_lab.study.pipeline import run_study
 from softband_lab.study.plan import StudyOptions, check_study
 
-# Of accuracy.csv; it goes up with every change after which a file means something else.
+# Format of accuracy.csv. The number rises with each change of meaning.
 FORMAT = 2
 
 NOTHING_PREDICTED = "no predicted number"
@@ -65,7 +65,7 @@ class AccuracyRow:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of some rows: how far the numbers are off, and whether orders are right."""
+    """The deviations of numbers in percent, and the count of right orders, of some rows."""
 
     numbers: int
     median_percent: float | None
@@ -99,7 +99,7 @@ class Statistics:
 class Target:
     text: str
     value: str
-    # None where no row can say.
+    # None if no row can decide.
     is_met: bool | None
 
     @property
@@ -110,14 +110,14 @@ class Target:
 def run_accuracy(
     study: Study, settings: Accuracy, softband: Softband, options: StudyOptions, folders: Path, console: Console
 ) -> int:
-    """Exit status as a study's; 1 also where a row is off and nobody says why.
+    """Runs an accuracy study. Returns the exit status of a study, and 1 also for an unexplained deviation.
 
-    The included studies run in `folders`/NAME: in their own ones what is there already is not run again.
+    The included studies use `folders`/NAME, so that they reuse finished runs of their own folders.
     """
     included: dict[str, Evidence] = {}
     status, rows = 0, []
     studies = {name: load_study(options.home, name) for name in settings.includes}
-    # This names what cannot run or be judged before the included studies run, which may take hours.
+    # Faults appear here, before the included studies take hours.
     for one in studies.values():
         check_study(one, [], options.home)
     check_study(study, list(studies.values()), options.home)
@@ -145,7 +145,7 @@ def run_accuracy(
 
 
 def sort_out(settings: Accuracy, home: Path, study: str, claims: list[ClaimRow]) -> list[AccuracyRow]:
-    """Which generation each claim is about: the oldest whose HCAs its fabrics hold."""
+    """Assigns each claim to the oldest generation of the HCAs in its fabrics."""
     return [AccuracyRow(generation_of(settings, home, claim.fabrics), study, claim) for claim in claims]
 
 
@@ -169,7 +169,7 @@ def generation_of(settings: Accuracy, home: Path, fabrics: frozenset[str]) -> st
 
 
 def check_targets(settings: Accuracy, rows: list[AccuracyRow]) -> list[Target]:
-    """The targets: for the studies that name them, and for all, where there are others."""
+    """Checks the targets for the named studies, and for all studies if others exist."""
     aimed_at = settings.targets.studies
     aimed = [row for row in rows if row.study in aimed_at]
     if not aimed_at or len(aimed) == len(rows):
@@ -235,7 +235,7 @@ def write_page(
 
 
 def _charts(rows: list[AccuracyRow], titles: list[str]) -> dict[str, object]:
-    """Every number's deviation by generation, and predicted against published; nothing where no number is."""
+    """Returns the charts of the page, or nothing if no row has a number."""
     dots = [dot for row in rows if (dot := _dot(row)) is not None]
     if not dots:
         return {}
@@ -281,7 +281,7 @@ def _dot(row: AccuracyRow) -> Dot | None:
 
 
 def _takeaway(rows: list[AccuracyRow]) -> str:
-    """How far off predicted numbers are, said of each generation that has some."""
+    """Describes the median deviation of predicted numbers by generation."""
     parts = []
     for title in dict.fromkeys(row.generation for row in rows):
         found = Statistics.of([row for row in rows if row.generation == title], "predicted")

@@ -1,4 +1,4 @@
-"""Which limit held a transfer up: read from the counters that its run left."""
+"""Finds the limit that held a transfer up, from the counters of its run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# A limit that is at work for this share of the time leaves nothing to gain elsewhere.
+# A limit that is busy for this share of the time is the bottleneck.
 _SATURATED = 0.95
-# Together, a port that sends or waits for credits for this share of the time is held up by those credits.
+# Credits hold a port up if it sends or waits for them for this share of the time.
 _ACCOUNTED = 0.93
 _WORTH_A_WORD = 0.01
 
@@ -26,7 +26,7 @@ _HCA_LIMITS = {
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """`kind`: link, bus, HCA, credits or program; `share`: of the transfer's time."""
+    """A limit. `kind`: link, bus, HCA, credits or program; `share`: share of the transfer time."""
 
     kind: str
     words: str
@@ -34,7 +34,7 @@ class Bottleneck:
 
 
 def find_bottleneck(counters: Mapping[str, Any], seconds: float, peers: Mapping[str, str]) -> Bottleneck:
-    """The limit of a transfer that took `seconds`; `peers`: the other end of each cabled port."""
+    """Returns the limit of a transfer that took `seconds`. `peers`: the other end of each cabled port."""
     picos = seconds * 1e12
     links = [
         Bottleneck("link", f"the link {_port(port)}{_to(port, peers)}", port.get("xmit_busy_picos", 0) / picos)
@@ -59,7 +59,7 @@ def _of_hca(hca: Mapping[str, Any], picos: float) -> list[Bottleneck]:
 
 
 def longest_wait(counters: Mapping[str, Any], seconds: float, peers: Mapping[str, str]) -> Bottleneck | None:
-    """The credits that a port waited for longest, however short that was."""
+    """Returns the longest wait of a port for credits, or None if no port waited."""
     waits = [_credits(port, seconds * 1e12, peers) for port in counters["ports"]]
     return max((wait for wait in waits if wait is not None), key=lambda wait: wait.share, default=None)
 
@@ -67,9 +67,9 @@ def longest_wait(counters: Mapping[str, Any], seconds: float, peers: Mapping[str
 def lost_to(
     full: tuple[Bottleneck, Bottleneck | None], short: tuple[Bottleneck, Bottleneck | None], lost: float
 ) -> Bottleneck:
-    """What cost a transfer the share `lost` of its bandwidth: credits, where it waits for them longer by about that.
+    """Returns the cause of a lost share of bandwidth: credits, if the wait for them grew by about that share.
 
-    Of both the limit comes first, then the longest wait: little is lost at first, and the same limit is still at work.
+    Both tuples have the limit first, then the longest wait. After a small loss the former limit is still busy.
     """
     before = full[1].share if full[1] is not None else 0.0
     waiting = short[1]
@@ -86,7 +86,7 @@ def _credits(port: Mapping[str, Any], picos: float, peers: Mapping[str, str]) ->
 
 
 def _accounted(counters: Mapping[str, Any], picos: float) -> float:
-    """The share of the time for which the port that waits longest either sends or waits."""
+    """Returns the share of the time in which the port with the longest wait sends or waits."""
     port = max(counters["ports"], key=lambda one: max(one.get("credit_stall_picos", []), default=0))
     return float(max(port["credit_stall_picos"]) + port.get("xmit_busy_picos", 0)) / picos
 
@@ -101,7 +101,7 @@ def _to(port: Mapping[str, Any], peers: Mapping[str, str]) -> str:
 
 
 def peers_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """The other end of each port that a fabric file cables; a generated fabric names none."""
+    """Returns the other end of each cabled port of a fabric file. Generated fabrics have none."""
     found: dict[str, str] = {}
     for cable in document.get("cables", []):
         one, other = str(cable.get("from")), str(cable.get("to"))
@@ -110,7 +110,7 @@ def peers_of(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_counters(folder: Path) -> dict[str, Any] | None:
-    """Of a run's only run; None where an older one left none."""
+    """Returns the counters of a run with a single step, or None if its files lack them."""
     path = folder / "step-0" / "counters.json"
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

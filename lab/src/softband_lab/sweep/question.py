@@ -1,4 +1,4 @@
-"""`softband model --sweep`: which values, of what, and the jobs that follow."""
+"""The question of `softband model --sweep`: keys and values, and the jobs that follow from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from softband_lab.sweep.whatif import choose_cables, load_defaults
 
 _MOST_RUNS = 100_000
 _MOST_CHECKS = 32
-# As `softband model` takes them, and of bytes what a column of the tables holds.
+# The largest values of `softband model`, and the most bytes that a column of the tables holds.
 _MOST_COUNT = (1 << 32) - 1
 _MOST_SEED = (1 << 64) - 1
 _MOST_BYTES = (1 << 63) - 1
@@ -39,7 +39,7 @@ _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 def _whole(text: str, where: str, most: int) -> int:
     if not re.fullmatch(r"[0-9]+", text):
         raise LabError(where, f"`{text}` is no whole number", "a number such as `16`")
-    # Python refuses to read thousands of digits.
+    # Python refuses to convert thousands of digits.
     if len(text.lstrip("0")) > len(str(most)) or int(text) > most:
         raise LabError(where, f"`{text}` is too large", f"at most {most}")
     return int(text)
@@ -66,7 +66,7 @@ def _word(text: str, where: str) -> Value:
     return text
 
 
-# What `softband model` has under these names, it does not look for as a file.
+# The patterns of `softband model`. A file of the same name does not count.
 _PATTERNS = (
     "permutation",
     "all-to-all",
@@ -77,14 +77,14 @@ _PATTERNS = (
     "broadcast",
     "stream",
 )
-# Of `softband model`, by their names there.
+# Options of `softband model` with their parsers.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
     **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host", "mtu", "service-level"), _count),
     "seed": _seed,
     **dict.fromkeys(("root", "from", "to", "operation"), _word),
 }
-# Of `softband what-if`, by their names there.
+# Options of `softband what-if` with their parsers.
 _OF_WHAT_IF: dict[str, Callable[[str, str], Value]] = {
     "vls": _count,
     "rate": lambda text, _: text.upper(),
@@ -94,7 +94,7 @@ _OF_WHAT_IF: dict[str, Callable[[str, str], Value]] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that is varied."""
+    """A key with its values."""
 
     name: str
     values: tuple[Value, ...]
@@ -109,7 +109,7 @@ class Axis:
         return self.name in _OPTIONS
 
     def to_be_checked(self) -> list[Value]:
-        """All, but of many the ends: what is wrong in between comes out as a failed run."""
+        """Returns all values, or the ends of a long list. A wrong value in between becomes a failed run."""
         if len(self.values) <= _MOST_CHECKS:
             return list(self.values)
         ends = (self.values[0], self.values[-1])
@@ -122,7 +122,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Question:
-    """A fabric, a workload, what it is given in every run, and what is varied."""
+    """A fabric, a workload, the options of all runs, and the keys that vary."""
 
     home: Path
     fabric: Path
@@ -145,11 +145,11 @@ class Question:
         return [self._job(values, fabrics) for values in itertools.product(*(axis.values for axis in self.axes))]
 
     def of_run(self, job: ModelJob) -> str:
-        """The run as the command line has it."""
+        """Returns the values of a run as options of the command line."""
         return self._said(job, self.axes)
 
     def of_fabric(self, job: ModelJob) -> str:
-        """The run's fabric as the command line has it; nothing where all runs have the same."""
+        """Returns the values of a run that change the fabric, or an empty text if all runs have the same."""
         return self._said(job, tuple(axis for axis in self.axes if not axis.is_option))
 
     def _said(self, job: ModelJob, axes: tuple[Axis, ...]) -> str:
@@ -157,7 +157,7 @@ class Question:
         return " ".join(f"--sweep {axis.name}={values[axis.column]}" for axis in axes)
 
     def to_be_checked(self) -> list[tuple[Axis, Value, ModelJob]]:
-        """For each value a run that has it, with the others' first values."""
+        """Returns a run for each value, with the first values of the other keys."""
         firsts = tuple(axis.values[0] for axis in self.axes)
         return [
             (axis, value, self._job((*firsts[:place], value, *firsts[place + 1 :]), {}))
@@ -226,7 +226,7 @@ def ask(home: Path, fabric: Path, workload: str, options: tuple[str, ...], sweep
 
 
 def _without_threads(options: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Other runs run beside each: it gets one processor, unless somebody says otherwise."""
+    """Splits off the option `--threads`. A run has one thread by default, because other runs share the machine."""
     if "--threads" not in options[:-1]:
         return options, "1"
     place = options.index("--threads")
@@ -262,7 +262,7 @@ def _parse_values(name: str, words: list[str], where: str) -> list[Value]:
 
 
 def _toml_value(word: str) -> Value:
-    """`5`, `0.5` and `true` are what TOML says; what is nothing in TOML is text, without its quotes."""
+    """Reads a value as TOML does: `5`, `0.5`, `true`. Anything else is text and needs no quotes."""
     try:
         value: Any = tomllib.loads(f"value = {word}")["value"]
     except tomllib.TOMLDecodeError:
@@ -271,7 +271,7 @@ def _toml_value(word: str) -> Value:
 
 
 def _alike(values: list[Value]) -> list[Value]:
-    """A column has one type."""
+    """Converts values to a common type, because a column has one."""
     kinds = {type(value) for value in values}
     if len(kinds) == 1:
         return values

@@ -1,4 +1,4 @@
-"""A sweep from start to end: inputs checked, runs run, one table of them."""
+"""A sweep from its inputs to the table of its runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from softband_lab.sweep.question import Question
 
 _FORMAT = 1  # of sweep.json
 _SHOWN = 20
-# More than that are not looked at before the run; their warnings come when they have run.
+# Most fabrics that are checked before the first run. The warnings of others follow their runs.
 _MOST_FABRICS_FIRST = 32
 
 
@@ -88,20 +88,20 @@ def sweep(question: Question, softband: Softband, out: Path, cluster: Cluster, c
 
 @dataclass(frozen=True)
 class _Look:
-    """What `softband model --check` said of a run, with the names that the user has for its inputs."""
+    """The answer of `softband model --check` about a run, with the user's names of its inputs."""
 
     refusal: str | None
     warnings: list[str]
 
 
 def check(question: Question, softband: Softband, warned: Warned) -> None:
-    """`softband` itself says what is wrong with a value, before anything is run."""
+    """Lets `softband` check the values before the first run. Fails with its message."""
     for axis, value, job in question.to_be_checked():
         look = _look(question, job, softband)
         _hear(question, job, look.warnings, warned)
         said = look.refusal
         if said is not None:
-            # What names its own remedy, or is about something else, needs no other one.
+            # A message with a remedy, or about something else, needs no further one.
             has_remedy = "help:" in said or ": from " in said
             is_of_key = axis.is_option and axis.name in said.replace("_", "-")
             remedy = "what docs/model.md says of that key" if is_of_key and not has_remedy else ""
@@ -109,7 +109,7 @@ def check(question: Question, softband: Softband, warned: Warned) -> None:
 
 
 def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: Softband, warned: Warned) -> None:
-    """Combinations of values, too, are fabrics with warnings of their own: better known before hours of runs."""
+    """Collects the warnings of fabrics that only combinations of values make, before hours of runs."""
     others = {question.of_fabric(job): job for job in reversed(jobs)}
     left = [job for whom, job in reversed(others.items()) if not warned.has_heard(whom)][:_MOST_FABRICS_FIRST]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -118,7 +118,7 @@ def _look_at_other_fabrics(question: Question, jobs: list[ModelJob], softband: S
 
 
 def _hear_runs(question: Question, jobs: list[ModelJob], heads: dict[str, Table], place: Path, warned: Warned) -> None:
-    """Only of those runs that have more to say than is known of their fabric: reading all of them takes long."""
+    """Reads the warnings of runs that have more than their fabric. Reading all would take long."""
     for job in jobs:
         if job.id in heads and heads[job.id].columns["warnings"][0] > warned.count(question.of_fabric(job)):
             said = read_parquet((place / f"{job.id}.parquet").read_bytes()).columns["warning"]
@@ -126,7 +126,7 @@ def _hear_runs(question: Question, jobs: list[ModelJob], heads: dict[str, Table]
 
 
 def _hear(question: Question, job: ModelJob, warnings: list[str], warned: Warned) -> None:
-    """What the inputs are warned of is the fabric's; what comes up in a run is the run's."""
+    """Assigns warnings of inputs to the fabric, and warnings of the simulation to the run."""
     warned.add(question.of_fabric(job), filter(is_of_inputs, warnings))
     of_run = [text for text in warnings if not is_of_inputs(text)]
     if of_run:
@@ -134,7 +134,7 @@ def _hear(question: Question, job: ModelJob, warnings: list[str], warned: Warned
 
 
 def check_runs(question: Question, softband: Softband, at_once: int | None, console: Console) -> int:
-    """Looks at every run and runs none: 0 when all of them can be run, else 2."""
+    """Checks every run and starts none. Returns 0 if all can run, else 2."""
     jobs, warned, wrong = question.jobs(), Warned(), []
     with ThreadPoolExecutor(at_once or os.cpu_count()) as pool, console.status(f"checking {len(jobs)} runs"):
         for job, look in zip(jobs, pool.map(lambda job: _look(question, job, softband), jobs), strict=True):
@@ -167,12 +167,12 @@ def _look(question: Question, job: ModelJob, softband: Softband) -> _Look:
 def _own_name(question: Question, job: ModelJob, text: str) -> str:
     if job.fabric.label == question.fabric_label:
         return text
-    # The changed file may be written nowhere yet, and its lines are not those of the user's.
+    # The changed file may not exist yet, and its lines are not those of the user's file.
     return re.sub(re.escape(job.fabric.label) + r"(:\d+)*", lambda _: question.fabric_label, text)
 
 
 def _make_room(question: Question, softband: Softband, out: Path, console: Console) -> None:
-    """Runs of one data set differ in what is varied and in nothing else."""
+    """Removes runs of other inputs: runs of a data set differ only in the keys. Fails for another sweep."""
     path = out / "sweep.json"
     of_whom = {
         "format": _FORMAT,
@@ -190,7 +190,7 @@ def _make_room(question: Question, softband: Softband, out: Path, console: Conso
         options = " ".join(theirs.get("options", []))
         whose = f"of {theirs.get('workload')} {options}".rstrip() + f" on {theirs.get('fabric')}"
         raise LabError(path, f"holds a sweep of {keys} {whose}", "another --out, or what that sweep had")
-    # Runs name their own question, even if the folder no longer does.
+    # The keys of runs decide, even if sweep.json is lost.
     former = Store(out).clear(ModelJob.tables, [(job, content_key(job, softband)) for job in question.jobs()])
     if former:
         of_what = "another text of the fabric or workload, or of another softband" if theirs else "other values"

@@ -1,4 +1,4 @@
-"""What if: bandwidth over cable length, operational virtual lanes and link rate; the longest cable at full speed."""
+"""What-if questions: bandwidth over cable length, lanes and link rate, and the longest cable at full bandwidth."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from softband_lab.sweep.in_flight import (
     says_how_many,
 )
 
-FULL_SHARE = 0.99  # of the shortest cable's bandwidth: what still counts as full
+FULL_SHARE = 0.99  # share of the shortest cable's bandwidth that counts as full
 _LADDER = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # lengths per decade when a range has no step
 _TIMEOUT_SECONDS = 600.0
 
@@ -60,7 +60,7 @@ class WhatIfDefaults(Strict):
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """One place of the surface; None leaves what the fabric file says."""
+    """A point of the surface. None keeps the value of the fabric file."""
 
     vls: int | None
     rate: str | None
@@ -80,15 +80,15 @@ class Limit:
     rate: str | None
     full_mib_s: float
     longest_m: float
-    first_short_m: float | None  # None: no tested length falls short
-    # What holds the transfer up with the longest cable that is full, and with the first that falls short.
+    first_short_m: float | None  # None if no tested length falls short
+    # The limits with the longest cable at full bandwidth, and with the first that falls short.
     full_by: Bottleneck | None = None
     short_by: Bottleneck | None = None
 
 
 @dataclass
 class Question:
-    """A fabric, the cables to vary, the command; measures points, each once."""
+    """A fabric, the cables to vary and the command. Measures each point once."""
 
     softband: Softband
     out: Path
@@ -103,13 +103,13 @@ class Question:
     outcome: Outcome[JobResult] = field(default_factory=Outcome)
     known: dict[Point, float] = field(default_factory=dict)
     commands: dict[Point, str] = field(default_factory=dict)
-    # What held each point up, and the longest wait for credits there.
+    # The limit of each point, and its longest wait for credits.
     bottlenecks: dict[Point, tuple[Bottleneck, Bottleneck | None]] = field(default_factory=dict)
 
     def count_messages(self, points: list[Point]) -> None:
-        """Adds to the command how many messages it takes, unless it says so: by the fastest link and the longest cable.
+        """Adds the number of messages to the command, unless it has one: by the fastest link and the longest cable.
 
-        One number for all points: what they lose at the start is then less than what counts as a loss.
+        All points have the same number. Their loss at the start is below the least loss that counts.
         """
         if says_how_many(self.command) or not is_bandwidth_test(self.command):
             return
@@ -124,7 +124,7 @@ class Question:
         self.command = f"{self.command} -n {needed}"
 
     def measure(self, points: list[Point], quiet: bool = False) -> None:
-        """Bandwidth at each point that is not known yet."""
+        """Measures the bandwidth of each point that is not known yet."""
         made = [(point, self._job(point)) for point in points if point not in self.known]
         jobs = {job.id: (point, job) for point, job in made}
         leave_derived([job.fabric for _, job in made], self.out)
@@ -142,7 +142,7 @@ class Question:
             raise KeyboardInterrupt
 
     def limits(self, points: list[Point]) -> list[Limit]:
-        """For each (lanes, rate): bisection, to the metre, between the last full length and the first short one."""
+        """Bisects, for each (lanes, rate), between the last full length and the first short one, to the metre."""
         brackets = {key: self._bracket(lengths) for key, lengths in self._groups(points).items() if lengths}
         open_ones = dict(brackets)
         while open_ones:
@@ -159,7 +159,7 @@ class Question:
             self.measure([middle for middle, *_ in middles.values()], quiet=True)
             for key, (middle, good, bad, full) in middles.items():
                 if middle not in self.known:
-                    del open_ones[key]  # the run failed, and is reported as such
+                    del open_ones[key]  # the run failed and is reported
                     continue
                 is_full = self.known[middle] >= FULL_SHARE * full
                 brackets[key] = open_ones[key] = (middle, bad, full) if is_full else (good, middle, full)
@@ -226,7 +226,7 @@ class Question:
     def _find_bottleneck(self, point: Point, job_id: str) -> None:
         counters = read_counters(self.out / "runs" / job_id)
         messages = number_of(self.command)
-        # Without the HCAs' limits an idle fabric and a busy slot look alike.
+        # Without the limits of HCAs, an idle fabric looks like a busy slot.
         if counters is None or "hcas" not in counters or messages is None or not self.known[point]:
             return
         # perftest adds the bandwidths of both directions.
@@ -251,7 +251,7 @@ class Question:
 
 @dataclass
 class ClaimProber:
-    """Answers the questions of claims that need changed fabrics."""
+    """Makes the runs on changed fabrics that claims need."""
 
     home: Path
     softband: Softband
@@ -309,7 +309,7 @@ def derive(document: Document, point: Point, varied: list[int], part: str) -> Do
 
 
 def choose_cables(document: Document, path: Path, named: list[str], fixed_parts: list[str]) -> list[int]:
-    """The cables to vary: those named by part or by an end, else all whose part is not a fixed one."""
+    """Returns the indices of the cables to vary: those named by part or by an end, else all without a fixed part."""
     found = cables(document, path)
     wanted: Callable[[dict[str, str]], bool]
     if named:
@@ -330,7 +330,7 @@ def choose_cables(document: Document, path: Path, named: list[str], fixed_parts:
 
 
 def parse_lengths(text: str) -> list[float]:
-    """`1m,10m,50m`, `1m..300m` (some per decade) or `10m..100m:10m` (steps)."""
+    """Returns the metres of `1m,10m,50m`, `1m..300m` (some per decade) or `10m..100m:10m` (steps)."""
     if ".." not in text:
         return sorted({parse_length_m(part, "--cable-length") for part in text.split(",")})
     span, _, step = text.partition(":")
@@ -349,12 +349,12 @@ def parse_lengths(text: str) -> list[float]:
 
 
 def _decimal(length_m: float) -> float:
-    """Without what binary adds behind the last digit that means something."""
+    """Removes the rounding error of binary fractions."""
     return round(length_m, 9)
 
 
 def message_size(command: str, default: int) -> int:
-    """The `-s` of a perftest command, or what it takes without one."""
+    """Returns the bytes of the option `-s` of a perftest command, or the default."""
     words = command.split()
     for option in ("-s", "--size"):
         if option in words[:-1]:

@@ -1,4 +1,4 @@
-"""The surface of a what-if question as drawings: lines over the length, and a map of all points."""
+"""Charts of a what-if question: lines over the length, and a map of all points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NARROW_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Spot:
-    """One measured point: `row` is its lanes and rate in words."""
+    """A measured point. `row`: its lanes and rate in words."""
 
     row: str
     length_m: float
@@ -33,7 +33,7 @@ class Spot:
 
 
 def lines_chart(spots: list[Spot], width: float) -> str:
-    """A line for each number of lanes and rate."""
+    """Draws a line for each number of lanes and rate."""
     rows = list(dict.fromkeys(spot.row for spot in spots))
     box = Box(56, 30, width - 14, 280)
     lengths = [spot.length_m for spot in spots]
@@ -65,7 +65,7 @@ def _line(index: int, row: str, own: list[Spot], places: list[tuple[float, float
 
 
 def heat_chart(spots: list[Spot]) -> str:
-    """A field for each point, with its bandwidth in it: a row for each number of lanes and rate."""
+    """Draws a field with the bandwidth of each point, and a row for each number of lanes and rate."""
     rows = list(dict.fromkeys(spot.row for spot in spots))
     lengths = sorted({spot.length_m for spot in spots})
     left = 14 + 6.6 * max(len(row) for row in rows)
@@ -87,7 +87,7 @@ def heat_chart(spots: list[Spot]) -> str:
 
 
 def narrow_heat_charts(spots: list[Spot]) -> list[str]:
-    """The same on end, for narrow pages: a row for each length, in several maps where there are many columns."""
+    """Draws the map for narrow pages: a row for each length, and several maps for many columns."""
     columns = list(dict.fromkeys(spot.row for spot in spots))
     blocks = [columns[start : start + _NARROW_COLUMNS] for start in range(0, len(columns), _NARROW_COLUMNS)]
     return [_narrow_heat([spot for spot in spots if spot.row in block], block, _most(spots)) for block in blocks]
@@ -134,7 +134,7 @@ def _heat(share: float) -> tuple[int, int, int]:
 
 
 def describe(spots: list[Spot]) -> str:
-    """The surface in words: each row's bandwidth with the shortest and the longest cable."""
+    """Describes the surface: the bandwidth of each row with the shortest and the longest cable."""
     words = ["Bandwidth in MB/s over cable length."]
     for row in dict.fromkeys(spot.row for spot in spots):
         own = sorted((spot for spot in spots if spot.row == row), key=lambda spot: spot.length_m)

@@ -25,7 +25,7 @@ def lanes_name(vls: int | None) -> str:
 
 
 def describe_limit(limit: Limit) -> str:
-    """One sentence: where a cable starts to cost bandwidth."""
+    """Returns a sentence about the length from which a cable costs bandwidth."""
     rate = f" at {limit.rate}" if limit.rate else ""
     full = f"{lanes_name(limit.vls)}{rate}: full bandwidth ({limit.full_mib_s:.0f} MB/s)"
     if limit.first_short_m is None:
