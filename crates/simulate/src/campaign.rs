@@ -96,9 +96,14 @@ fn features_of(plan: &Plan, report: &Report) -> Vec<String> {
     add(plan.is_calm(), "calm");
     add(report.deadlocks > 0, "deadlock");
     add(plan.processes.iter().any(|process| process.shares_receives), "shared receive queue");
-    for (step, name) in
-        [("Reconnect", "reconnect"), ("Kill", "dead process"), ("Deregister", "deregistration"), ("Break", "broken"), ("Destroy", "destroyed")]
-    {
+    for (step, name) in [
+        ("Reconnect", "reconnect"),
+        ("Kill", "dead process"),
+        ("Deregister", "deregistration"),
+        ("Break", "broken"),
+        ("Drain", "drained"),
+        ("Destroy", "destroyed"),
+    ] {
         add(plan.actions.iter().any(|action| name_of(&action.step) == step), name);
     }
     let transports = plan.connections.iter().map(|connection| format!("{:?}", connection.transport));
@@ -114,6 +119,8 @@ fn name_of(step: &Step) -> &'static str {
         Step::Post { .. } => "Post",
         Step::Deregister { .. } => "Deregister",
         Step::Reconnect { .. } => "Reconnect",
+        Step::Drain { .. } => "Drain",
+        Step::Resume { .. } => "Resume",
         Step::Break { .. } => "Break",
         Step::Destroy { .. } => "Destroy",
         Step::Kill { .. } => "Kill",

@@ -192,7 +192,7 @@ fn in_message(action: &mut Action, change: impl Fn(&mut crate::plan::Message)) {
 /// Adapts a step to the loss of a connection. Returns whether the step remains.
 fn renumber_connection(step: &mut Step, gone: usize) -> bool {
     let connection = match step {
-        Step::Post { end, .. } | Step::Break { end } | Step::Destroy { end } => &mut end.connection,
+        Step::Post { end, .. } | Step::Drain { end } | Step::Resume { end } | Step::Break { end } | Step::Destroy { end } => &mut end.connection,
         Step::Reconnect { connection } => connection,
         Step::Deregister { .. } | Step::Kill { .. } => return true,
     };
@@ -205,7 +205,9 @@ fn renumber_connection(step: &mut Step, gone: usize) -> bool {
 fn renumber_process(step: &mut Step, gone: usize) -> bool {
     let process = match step {
         Step::Deregister { process, .. } | Step::Kill { process } => process,
-        Step::Post { .. } | Step::Break { .. } | Step::Destroy { .. } | Step::Reconnect { .. } => return true,
+        Step::Post { .. } | Step::Drain { .. } | Step::Resume { .. } | Step::Break { .. } | Step::Destroy { .. } | Step::Reconnect { .. } => {
+            return true;
+        }
     };
     let remains = *process != gone;
     *process -= usize::from(*process > gone);

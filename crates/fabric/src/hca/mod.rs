@@ -2,6 +2,7 @@
 //!
 //! An HCA hands packets to its ports' links and takes packets from them: see [`Hop`].
 
+mod audit;
 mod complete;
 mod congestion;
 mod construct;

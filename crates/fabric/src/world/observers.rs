@@ -72,14 +72,15 @@ impl World {
         matches!(self.subnet.owner_of_lid(lid), Some(Owner::Hca { hca, .. }) if self.hcas.find_qp(HcaId(hca), qpn).is_some())
     }
 
-    /// Checks between two events that credits are conserved, and that staging buffers have a place
-    /// for each of their packets. Only for a World without partitions, whose links are all within
-    /// it.
+    /// Checks between two events that credits are conserved, that staging buffers have a place for
+    /// each of their packets, and that each requester agrees with itself. Only for a World without
+    /// partitions, whose links are all within it.
     ///
     /// # Errors
-    /// A description of the first link that does not add up.
+    /// A description of the first link or requester that does not add up.
     pub fn audit(&self) -> Result<(), String> {
-        self.links.audit(|port, lane| self.hcas.places_taken(port, lane))
+        self.links.audit(|port, lane| self.hcas.places_taken(port, lane))?;
+        self.hcas.audit()
     }
 
     /// Takes a block away from a link with credits, so that a test can show that [`Self::audit`]

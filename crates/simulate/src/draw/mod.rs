@@ -33,6 +33,10 @@ pub(crate) struct Features {
     pub large_messages: bool,
     pub impatient: bool,
     pub shallow_queues: bool,
+    pub flaws: bool,
+    pub drains: bool,
+    /// Many messages within a short time.
+    pub flood: bool,
 }
 
 impl Features {
@@ -41,7 +45,7 @@ impl Features {
         let faulty = !dice.chance(25);
         let mut fault = |percent| faulty && dice.chance(percent);
         let [loss, flaps, drops, deaths, kills, reconnects, deregistrations] = [40, 30, 30, 10, 30, 30, 30].map(&mut fault);
-        let impatient = fault(40);
+        let [impatient, flaws] = [40, 25].map(&mut fault);
         let mut feature = || dice.chance(50);
         Self {
             ethernet: feature() && feature(),
@@ -62,6 +66,9 @@ impl Features {
             large_messages: feature(),
             impatient,
             shallow_queues: feature(),
+            flaws,
+            drains: feature() && feature(),
+            flood: feature() && feature(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Features, mtu_of};
 use crate::dice::Dice;
-use crate::plan::{Action, ConnectionPlan, End, FabricPlan, Message, Operation, ProcessPlan, REGIONS, ReceivePlan, Step};
+use crate::plan::{Action, ConnectionPlan, End, FabricPlan, Flaw, Message, Operation, ProcessPlan, REGIONS, ReceivePlan, Step};
 use softband_model::parts::HcaPart;
 use softband_spec::FabricSpec;
 use softband_types::QpType;
@@ -11,6 +11,8 @@ use softband_types::QpType;
 const WITHIN_NANOS: u64 = 300_000;
 /// Largest datagram and other message, in bytes, so that a run stays short.
 const LARGE_BYTES: u64 = 100_000;
+/// Longer than any receive request, with the room for a route header.
+const TOO_LONG_BYTES: u32 = 101_000;
 
 pub(super) fn draw(dice: &mut Dice, features: &Features, fabric: &FabricPlan, spec: &FabricSpec) -> (Vec<ProcessPlan>, Vec<ConnectionPlan>) {
     let count = dice.within(2, 6);
@@ -83,9 +85,11 @@ pub(super) fn actions(
     spec: &FabricSpec,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    for _ in 0..dice.spread(200) + 5 {
+    // A flood fills buffers, so that packets wait for credits.
+    let (count, within) = if features.flood { (dice.within(100, 400), 10_000) } else { (dice.spread(200) + 5, WITHIN_NANOS) };
+    for _ in 0..count {
         let end = End { connection: dice.below(connections.len() as u64) as usize, side: dice.below(2) as usize };
-        let at_nanos = 1_000 + dice.below(WITHIN_NANOS);
+        let at_nanos = 1_000 + dice.below(within);
         let plan = &connections[end.connection];
         let process = processes[plan.ends[end.side]];
         let part = &spec.hosts[process.host].hcas[process.hca].part;
@@ -108,6 +112,8 @@ pub(super) fn actions(
         region: dice.below(REGIONS as u64) as usize,
     });
     rare(dice, features.reconnects, 4, &|dice| Step::Reconnect { connection: dice.below(connection_count) as usize });
+    rare(dice, features.drains, 3, &|dice| Step::Drain { end: end(dice) });
+    rare(dice, features.drains || features.flaws, 6, &|dice| Step::Resume { end: end(dice) });
     rare(dice, features.reconnects, 2, &|dice| Step::Break { end: end(dice) });
     rare(dice, features.reconnects && features.kills, 2, &|dice| Step::Destroy { end: end(dice) });
     actions
@@ -133,7 +139,14 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         3 => plan.mtu_bytes.min(most),
         _ => dice.spread(u64::from(most)) as u32,
     };
-    let can_inline = !operation.expects_response() && len_bytes <= part.max_inline_bytes;
+    let flaw = if features.flaws && dice.chance(3) { *dice.pick(&[Flaw::LocalKey, Flaw::RemoteKey, Flaw::Length]) } else { Flaw::None };
+    let (len_bytes, flaw) = match (flaw, operation) {
+        (Flaw::Length, Operation::Send) if plan.transport != QpType::Ud => (TOO_LONG_BYTES, flaw),
+        (Flaw::LocalKey, _) if len_bytes > 0 => (len_bytes, flaw),
+        (Flaw::RemoteKey, Operation::Write { .. } | Operation::Read) if len_bytes > 0 => (len_bytes, flaw),
+        _ => (len_bytes, Flaw::None),
+    };
+    let can_inline = !operation.expects_response() && len_bytes <= part.max_inline_bytes && flaw != Flaw::LocalKey;
     Message {
         operation,
         len_bytes,
@@ -143,5 +156,6 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         fence: plan.transport == QpType::Rc && dice.chance(20),
         inline: can_inline && dice.chance(30),
         immediate: !operation.expects_response() && dice.chance(40),
+        flaw,
     }
 }

@@ -203,6 +203,8 @@ impl Driver<'_> {
             Notice::Deadlock { waits, is_broken_up } => {
                 self.deadlocks += 1;
                 self.is_stuck |= !is_broken_up;
+                // Packets that the switches discard are lost.
+                self.oracle.calm = false;
                 if softband_spec::credit_loops(&self.spec).is_empty() {
                     return Err(Violation::new(Rule::Deadlock, waits.clone()));
                 }
@@ -226,7 +228,9 @@ impl Driver<'_> {
             }
             Timer::Calm => {
                 self.world.set_packet_loss(0);
-                Ok(())
+                let ends: Vec<End> = self.oracle.ends.keys().copied().collect();
+                let refused = |error| Violation::new(Rule::Outcome, format!("the return to RTS was refused: {error}"));
+                ends.into_iter().try_for_each(|end| self.resume(end)).map_err(refused)
             }
         }
     }

@@ -4,21 +4,23 @@ use super::setup::QKEY;
 use super::{Driver, Objects, Timer};
 use crate::memory::{CELLS, MAIN, Memory, STATIC_BYTES, SlotId, Use, cell_address, mix};
 use crate::oracle::{Outgoing, Posted, ROUTE_BYTES, Sent};
-use crate::plan::{ConnectionPlan, End, Message, Operation};
+use crate::plan::{ConnectionPlan, End, Flaw, Message, Operation};
 use softband_model::verbs::api::{DatagramDestination, PayloadSlice, ReceiveRequest, ScatterGatherEntry, SendOperation, SendRequest};
 use softband_sim::SimDuration;
-use softband_types::{QpState, QpType};
+use softband_types::{LKey, QpState, QpType, RKey};
 use std::sync::Arc;
 
 /// Marks the `wr_id` of receive requests.
 const RECEIVE: u64 = 1 << 63;
+/// Key of no region and no window.
+const UNKNOWN_KEY: u32 = 0x00FF_FF01;
 
 impl Driver<'_> {
     /// Checks whether the program of an end can post to its send queue.
     pub(super) fn can_post(&self, end: End) -> bool {
         let record = &self.oracle.ends[&end];
         let state = self.world.find_qp(record.hca, record.qpn).map(|(_, snapshot)| snapshot.state);
-        record.exists && matches!(state, Some(QpState::Rts | QpState::Sqe | QpState::Error))
+        record.exists && matches!(state, Some(QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Error))
     }
 
     /// Posts a message, or lets it wait for room.
@@ -60,10 +62,13 @@ impl Driver<'_> {
         source.into_iter().for_each(|slot| self.memory.overwrite(slot, &content));
         let inline = (carries && message.inline).then(|| PayloadSlice { buffer: Some(Arc::from(content.as_slice())), offset: 0, len: len_bytes });
         let landing = place.filter(|_| !carries);
-        let entries = source.or(landing).map_or_else(Vec::new, |slot| self.entries(process, slot));
+        let mut entries = source.or(landing).map_or_else(Vec::new, |slot| self.entries(process, slot));
+        if message.flaw == Flaw::LocalKey {
+            entries.iter_mut().for_each(|entry| entry.lkey = LKey(UNKNOWN_KEY));
+        }
         let request = SendRequest {
             wr_id: tag,
-            operation,
+            operation: if message.flaw == Flaw::RemoteKey { with_unknown_key(operation) } else { operation },
             signaled: message.signaled,
             solicited: message.solicited,
             fence: message.fence,
@@ -77,7 +82,7 @@ impl Driver<'_> {
             xrc_srq: None,
         };
         let signaled = message.signaled || plan.signals_all;
-        self.record(end, &message, Sent { tag, operation: message.operation, len_bytes, signaled, source, place }, immediate);
+        self.record(end, &message, Sent { tag, operation: message.operation, len_bytes, signaled, flaw: message.flaw, source, place }, immediate);
         self.world.post_send(self.world.now(), id, hca, qpn, request);
     }
 
@@ -200,4 +205,13 @@ impl Driver<'_> {
 /// Returns the room of a receive request of one side, with that of a datagram's route header.
 fn room(plan: &ConnectionPlan, side: usize) -> u32 {
     plan.receives[side].len_bytes + if plan.transport == QpType::Ud { ROUTE_BYTES } else { 0 }
+}
+
+fn with_unknown_key(operation: SendOperation) -> SendOperation {
+    let rkey = RKey(UNKNOWN_KEY);
+    match operation {
+        SendOperation::RdmaWrite { remote_address, immediate, .. } => SendOperation::RdmaWrite { remote_address, rkey, immediate },
+        SendOperation::RdmaRead { remote_address, .. } => SendOperation::RdmaRead { remote_address, rkey },
+        other => other,
+    }
 }

@@ -18,6 +18,8 @@ impl Driver<'_> {
             }
             Step::Deregister { process, region } => self.deregister(*process, *region + 1),
             Step::Reconnect { connection } => self.reconnect(*connection),
+            Step::Drain { end } => self.drain(*end),
+            Step::Resume { end } => self.resume(*end),
             Step::Break { end } => self.modify(*end, QpState::Error),
             Step::Destroy { end } => self.destroy(*end),
             Step::Kill { process } => {
@@ -47,6 +49,24 @@ impl Driver<'_> {
         let (now, id) = (self.world.now(), self.objects[record.process].id);
         let modification = QpModification { state: Some(state), ..QpModification::default() };
         self.world.modify_qp(now, id, record.hca, record.qpn, &modification).map(|_| ())
+    }
+
+    fn state(&self, end: End) -> Option<QpState> {
+        let record = &self.oracle.ends[&end];
+        self.world.find_qp(record.hca, record.qpn).filter(|_| record.exists).map(|(_, snapshot)| snapshot.state)
+    }
+
+    fn drain(&mut self, end: End) -> Result<(), VerbsError> {
+        if self.state(end) == Some(QpState::Rts) { self.modify(end, QpState::Sqd) } else { Ok(()) }
+    }
+
+    pub(super) fn resume(&mut self, end: End) -> Result<(), VerbsError> {
+        if matches!(self.state(end), Some(QpState::Sqd | QpState::Sqe)) {
+            self.modify(end, QpState::Rts)?;
+            self.oracle.restart(end);
+            self.post_backlog(end);
+        }
+        Ok(())
     }
 
     fn reconnect(&mut self, connection: usize) -> Result<(), VerbsError> {

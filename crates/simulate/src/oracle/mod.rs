@@ -11,7 +11,7 @@ pub(crate) use receives::ROUTE_BYTES;
 pub use violation::{Rule, Violation};
 
 use crate::memory::{Memory, SlotId};
-use crate::plan::{ConnectionPlan, End, Operation, Plan};
+use crate::plan::{ConnectionPlan, End, Flaw, Operation, Plan};
 use atomics::Atomics;
 use softband_fabric::World;
 use softband_model::verbs::api::Completion;
@@ -26,6 +26,7 @@ pub(crate) struct Sent {
     pub operation: Operation,
     pub len_bytes: u32,
     pub signaled: bool,
+    pub flaw: Flaw,
     pub source: Option<SlotId>,
     /// Target of a write, or landing of a read or an atomic's result.
     pub place: Option<SlotId>,
@@ -66,6 +67,8 @@ pub(crate) struct EndRecord {
     retired: u32,
     send_failed: bool,
     receive_failed: bool,
+    /// Whether it went back to RTS, perhaps before its flushed requests had completed.
+    restarted: bool,
     /// Messages of this generation for the peer's receives, and those that the peer has got.
     pub outgoing: Vec<Outgoing>,
     delivered: usize,
@@ -104,7 +107,8 @@ pub(crate) struct Oracle {
     pub processes: Vec<ProcessRecord>,
     pub atomics: Atomics,
     by_number: BTreeMap<(HcaId, Qpn), End>,
-    calm: bool,
+    /// Nothing can make a request fail.
+    pub calm: bool,
     /// Successful completions, by operation.
     pub successes: BTreeMap<&'static str, u64>,
     pub failures: BTreeMap<&'static str, u64>,
@@ -138,6 +142,7 @@ impl Oracle {
             retired: 0,
             send_failed: false,
             receive_failed: false,
+            restarted: false,
             outgoing: Vec::new(),
             delivered: 0,
             undelivered: Vec::new(),
@@ -162,6 +167,14 @@ impl Oracle {
         record.receives.drain(..).for_each(|posted| memory.abandon(posted.slot));
     }
 
+    /// Records that an end works again after an error of its send queue.
+    pub(crate) fn restart(&mut self, end: End) {
+        if let Some(record) = self.ends.get_mut(&end) {
+            record.send_failed = false;
+            record.restarted = true;
+        }
+    }
+
     /// Starts a new generation of an end.
     pub(crate) fn begin(&mut self, end: End, memory: &mut Memory) {
         self.void(end, memory);
@@ -170,7 +183,7 @@ impl Oracle {
         record.order = (record.transport == QpType::Rc).then(|| memory.orders.len() - 1);
         record.generation += 1;
         (record.retired, record.acknowledged, record.delivered) = (0, 0, 0);
-        (record.send_failed, record.receive_failed) = (false, false);
+        (record.send_failed, record.receive_failed, record.restarted) = (false, false, false);
         if record.transport == QpType::Rc {
             // Packets of an unreliable queue pair may arrive after its reset.
             record.outgoing.clear();
@@ -235,7 +248,7 @@ impl Oracle {
     fn judge_flush(&self, end: End, completion: &Completion, world: &World) -> Result<(), Violation> {
         let record = &self.ends[&end];
         let state = world.find_qp(record.hca, record.qpn).map(|(_, snapshot)| snapshot.state);
-        if self.calm || record.exists && !matches!(state, Some(QpState::Error | QpState::Sqe)) {
+        if self.calm || record.exists && !record.restarted && !matches!(state, Some(QpState::Error | QpState::Sqe)) {
             return Err(Violation::new(Rule::Outcome, format!("a request was flushed, but its queue pair is in {state:?}: {completion:?}")));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{EndRecord, Oracle, Rule, Sent, Violation};
 use crate::memory::{Memory, SlotId};
-use crate::plan::{End, Operation};
+use crate::plan::{End, Flaw, Operation};
 use softband_model::verbs::api::Completion;
 use softband_types::{QpType, WcOpcode, WcStatus};
 
@@ -52,7 +52,9 @@ impl Oracle {
         if completion.opcode != opcode_of(last.operation) || success && completion.byte_len != last.len_bytes {
             return wrong(&format!("operation or length differ from the request {last:?}"));
         }
-        if record.send_failed && completion.status != WcStatus::FlushError {
+        // A mistake that the HCA found before the earlier failure keeps its own status.
+        let explained = completion.status == WcStatus::FlushError || !success && last.flaw != Flaw::None;
+        if record.send_failed && !record.restarted && !explained {
             return wrong("a request completed after an earlier failure, but was not flushed");
         }
         record.send_failed |= !success;
@@ -90,6 +92,9 @@ fn judge_success(record: &mut EndRecord, end: End, sent: &Sent, memory: &Memory)
         // An unreliable request succeeds when its last bit has left.
         return memory_of_unreliable(sent);
     }
+    if sent.flaw != Flaw::None {
+        return Err(Violation::new(Rule::Outcome, format!("a request with a mistake succeeded: {sent:?} of {end:?}")));
+    }
     record.acknowledged += usize::from(record.outgoing.iter().any(|outgoing| outgoing.tag == sent.tag));
     let Some(id) = sent.place else { return Ok(()) };
     let slot = &memory.slots[id];
@@ -107,7 +112,7 @@ fn judge_success(record: &mut EndRecord, end: End, sent: &Sent, memory: &Memory)
 }
 
 fn memory_of_unreliable(sent: &Sent) -> Result<(), Violation> {
-    if sent.operation.expects_response() {
+    if sent.operation.expects_response() || sent.flaw == Flaw::LocalKey {
         return Err(Violation::new(Rule::Outcome, format!("an unreliable queue pair completed {sent:?}")));
     }
     Ok(())

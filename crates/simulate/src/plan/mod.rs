@@ -103,6 +103,14 @@ pub enum Step {
     Reconnect {
         connection: usize,
     },
+    /// Moves an end from RTS to SQD, where only started requests go on.
+    Drain {
+        end: End,
+    },
+    /// Moves an end from SQD or SQE back to RTS.
+    Resume {
+        end: End,
+    },
     /// Moves an end to the error state.
     Break {
         end: End,
@@ -128,6 +136,19 @@ pub struct Message {
     pub fence: bool,
     pub inline: bool,
     pub immediate: bool,
+    pub flaw: Flaw,
+}
+
+/// A mistake in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    None,
+    /// No region has the local key.
+    LocalKey,
+    /// No region of the peer has the remote key.
+    RemoteKey,
+    /// The message is longer than any receive request.
+    Length,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,16 +186,28 @@ pub(crate) const REGIONS: usize = 3;
 /// Codes of acknowledgement timeouts from this code on (0.5 s) outlast any queue.
 const PATIENT: u8 = 17;
 const RNR_RETRY_INFINITE: u8 = 7;
+/// Codes of packet lifetimes from this code on (0.27 s) outlast any queue.
+const LONG_LIFETIME: u8 = 16;
 
 impl Plan {
     /// Checks whether nothing in the plan can make a request fail. Every request then succeeds.
     pub fn is_calm(&self) -> bool {
-        let harmless = |action: &Action| matches!(action.step, Step::Post { .. });
+        let harmless = |action: &Action| match &action.step {
+            Step::Post { message, .. } => message.flaw == Flaw::None,
+            Step::Drain { .. } | Step::Resume { .. } => true,
+            _ => false,
+        };
+        let keeps_packets = self.fabric.lifetime.is_none_or(|code| code >= LONG_LIFETIME);
         let patient = |connection: &ConnectionPlan| {
             (connection.ack_timeout == 0 || connection.ack_timeout >= PATIENT) && connection.rnr_retry == RNR_RETRY_INFINITE
         };
         let lossless = self.fabric.ethernet.is_none_or(|ethernet| ethernet.pauses);
-        self.loss_ppm == 0 && self.faults.is_empty() && lossless && self.actions.iter().all(harmless) && self.connections.iter().all(patient)
+        keeps_packets
+            && self.loss_ppm == 0
+            && self.faults.is_empty()
+            && lossless
+            && self.actions.iter().all(harmless)
+            && self.connections.iter().all(patient)
     }
 
     /// Returns the time after which every fault has ended.

@@ -1,6 +1,6 @@
 //! A plan in words.
 
-use super::{Action, ConnectionPlan, Message, Operation, Plan, Step};
+use super::{Action, ConnectionPlan, Flaw, Message, Operation, Plan, Step};
 use std::fmt;
 
 impl fmt::Display for Plan {
@@ -54,6 +54,8 @@ impl fmt::Display for Step {
             Self::Post { end, message } => write!(f, "end {} of connection {} posts {message}", end.side, end.connection),
             Self::Deregister { process, region } => write!(f, "process {process} deregisters region {region}"),
             Self::Reconnect { connection } => write!(f, "connection {connection} is reset and connected again"),
+            Self::Drain { end } => write!(f, "end {} of connection {} goes to SQD", end.side, end.connection),
+            Self::Resume { end } => write!(f, "end {} of connection {} goes back to RTS", end.side, end.connection),
             Self::Break { end } => write!(f, "end {} of connection {} goes to the error state", end.side, end.connection),
             Self::Destroy { end } => write!(f, "end {} of connection {} is destroyed", end.side, end.connection),
             Self::Kill { process } => write!(f, "process {process} dies"),
@@ -80,6 +82,12 @@ impl fmt::Display for Message {
             (self.inline, "inline"),
             (self.immediate, "immediate"),
         ];
+        match self.flaw {
+            Flaw::None => Ok(()),
+            Flaw::LocalKey => write!(f, ", with an unknown local key"),
+            Flaw::RemoteKey => write!(f, ", with an unknown remote key"),
+            Flaw::Length => write!(f, ", longer than any receive"),
+        }?;
         flags.iter().filter(|(on, _)| *on).try_for_each(|(_, name)| write!(f, ", {name}"))
     }
 }

@@ -5,6 +5,7 @@
 //! completions are in order.
 
 mod acknowledge;
+mod audit;
 mod response;
 mod transmit;
 
