@@ -98,6 +98,13 @@ impl Hcas {
     }
 
     fn complete_send(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, retired: Retired) {
+        if retired.opcode == WcOpcode::LocalInvalidate
+            && let Some(slot) = self.slot_mut(qp)
+        {
+            // Payload that came through the window may still be on the bus. The program learns of
+            // the invalidation, by this completion or a later one, when the payload has landed.
+            slot.completed_last[SEND] = slot.completed_last[SEND].max(slot.in_memory_last);
+        }
         if !retired.signaled {
             return;
         }

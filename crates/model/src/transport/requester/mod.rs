@@ -224,9 +224,10 @@ impl Requester {
         Some(self.take_front(a, status))
     }
 
-    /// Takes out the oldest request in any state: the queue pair is in error.
+    /// Takes out the oldest request in any state: the queue pair is in error. Local work that is
+    /// done is flushed as well, because no request succeeds behind one that failed.
     pub fn flush(&mut self, a: &QpSnapshot) -> Option<Retired> {
-        let outcome = self.queue.front()?.outcome;
+        let outcome = self.queue.front()?.outcome.filter(|status| *status != WcStatus::Success);
         self.deadline = None;
         Some(self.take_front(a, outcome.unwrap_or(WcStatus::FlushError)))
     }
