@@ -1,10 +1,10 @@
 //! The memory of the programs. It knows the use of every byte, and judges each access.
 
-use crate::oracle::{Rule, Violation};
+use crate::oracle::{ROUTE_BYTES, Rule, Violation};
 use crate::plan::REGIONS;
 use crate::sabotage::Saboteur;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
-use softband_types::ProcessId;
+use softband_types::{ProcessId, RKey};
 use std::collections::BTreeMap;
 
 /// Bytes between the bases of a process's regions.
@@ -80,6 +80,17 @@ pub(crate) struct Slot {
     high: u32,
     /// Order among the writes of a reliable queue pair: queue and place.
     order: Option<(usize, usize)>,
+    /// Window through which a write reaches it.
+    pub window: Option<usize>,
+}
+
+/// A memory window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub key: RKey,
+    pub region: usize,
+    /// Whether its program has not seen its invalidation.
+    pub is_open: bool,
 }
 
 struct Region {
@@ -106,6 +117,7 @@ pub(crate) struct Memory {
     /// number of those that are complete.
     pub orders: Vec<(Vec<SlotId>, usize)>,
     pub updates: Vec<Update>,
+    pub windows: Vec<Window>,
     pub violation: Option<Violation>,
     pub saboteur: Saboteur,
 }
@@ -166,8 +178,19 @@ impl Memory {
     pub(crate) fn allocate(&mut self, (process, region): (usize, usize), len_bytes: u32, pieces: u8, usage: Use) -> SlotId {
         let id = self.slots.len();
         let count = u32::from(pieces).clamp(1, len_bytes.max(1));
-        let mut slot =
-            Slot { process, region, pieces: Vec::new(), len_bytes, usage, access: Access::Open, landed: 0, first: 0, high: 0, order: None };
+        let mut slot = Slot {
+            process,
+            region,
+            pieces: Vec::new(),
+            len_bytes,
+            usage,
+            access: Access::Open,
+            landed: 0,
+            first: 0,
+            high: 0,
+            order: None,
+            window: None,
+        };
         let fill = if usage == Use::Source { POISON } else { BLANK };
         let mut offset = 0;
         for piece in 0..count {
@@ -331,6 +354,9 @@ impl Memory {
         if slot.access == Access::Closed || slot.usage == Use::Source {
             return self.complain(Rule::StaleMemory, format!("{} bytes landed in a buffer that its program has back: {place}", bytes.len()));
         }
+        if slot.window.is_some_and(|window| !self.windows[window].is_open) {
+            return self.complain(Rule::StaleMemory, format!("{} bytes landed through an invalidated window: {place}", bytes.len()));
+        }
         let expected = match slot.usage {
             Use::Target { tag } => Some((tag, 0)),
             Use::Landing { tag, from } => Some((tag, from)),
@@ -342,7 +368,9 @@ impl Memory {
             return self.complain(Rule::Content, format!("byte {at} of {} is wrong: {place}", bytes.len()));
         }
         let slot = &mut self.slots[id];
-        let begins = slot.landed == 0 || offset == slot.first && slot.usage == Use::Receive { again: true };
+        // A datagram leaves room for a route header.
+        let restarts = slot.usage == Use::Receive { again: true } && [0, ROUTE_BYTES].contains(&offset) && offset != slot.first + slot.landed;
+        let begins = slot.landed == 0 || restarts;
         if begins {
             (slot.first, slot.landed) = (offset, 0);
         }

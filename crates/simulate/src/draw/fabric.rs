@@ -67,7 +67,8 @@ fn draw_shape(dice: &mut Dice, features: &Features) -> Shape {
 fn draw_settings(dice: &mut Dice, features: &Features, parts: PartNames) -> FabricPlan {
     let shape = draw_shape(dice, features);
     let mtu_bytes = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096, Mtu::B4096]).bytes();
-    let max_op_vls = dice.within(1, 5) as u8;
+    // Packets of a flood on a single lane of small buffers may come to wait for each other.
+    let max_op_vls = if features.flood && dice.chance(50) { 1 } else { dice.within(1, 5) as u8 };
     let written = matches!(shape, Shape::Pair { .. } | Shape::Star { .. } | Shape::Ring { .. });
     let weighs = written && !features.ethernet && max_op_vls > 1 && dice.chance(30);
     let lanes = [1, 2, 4, 8, 15][usize::from(max_op_vls) - 1];

@@ -35,6 +35,7 @@ pub(crate) struct Features {
     pub shallow_queues: bool,
     pub flaws: bool,
     pub drains: bool,
+    pub windows: bool,
     /// Many messages within a short time.
     pub flood: bool,
 }
@@ -67,6 +68,7 @@ impl Features {
             impatient,
             shallow_queues: feature(),
             flaws,
+            windows: feature() && feature(),
             drains: feature() && feature(),
             flood: feature() && feature(),
         }

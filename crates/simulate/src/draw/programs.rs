@@ -124,6 +124,11 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
     if plan.transport != QpType::Ud {
         operations.push(Operation::Write { region: dice.below(REGIONS as u64) as usize });
     }
+    if plan.transport == QpType::Rc && features.windows && part.optional.max_mw > 0 {
+        let region = dice.below(REGIONS as u64) as usize;
+        operations.extend([Operation::Bind { region }, Operation::WriteWindow, Operation::WriteWindow]);
+        operations.extend([Operation::Invalidate, Operation::SendInvalidate]);
+    }
     if plan.transport == QpType::Rc {
         operations.extend(features.reads.then_some([Operation::Read, Operation::ReadBack]).into_iter().flatten());
         operations.extend(features.atomics.then_some([Operation::FetchAdd, Operation::CompareSwap]).into_iter().flatten());
@@ -134,6 +139,7 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
     let most = if plan.transport == QpType::Ud { plan.mtu_bytes } else { largest(features) };
     let len_bytes = match dice.below(10) {
         _ if is_atomic => 8,
+        _ if operation.is_local() => 0,
         0 => 0,
         1 | 2 => dice.below(u64::from(plan.mtu_bytes.min(most)) + 1) as u32,
         3 => plan.mtu_bytes.min(most),
@@ -146,7 +152,7 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         (Flaw::RemoteKey, Operation::Write { .. } | Operation::Read) if len_bytes > 0 => (len_bytes, flaw),
         _ => (len_bytes, Flaw::None),
     };
-    let can_inline = !operation.expects_response() && len_bytes <= part.max_inline_bytes && flaw != Flaw::LocalKey;
+    let can_inline = !operation.expects_response() && !operation.is_local() && len_bytes <= part.max_inline_bytes && flaw != Flaw::LocalKey;
     Message {
         operation,
         len_bytes,
@@ -155,7 +161,7 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         solicited: dice.chance(20),
         fence: plan.transport == QpType::Rc && dice.chance(20),
         inline: can_inline && dice.chance(30),
-        immediate: !operation.expects_response() && dice.chance(40),
+        immediate: (operation == Operation::Send || operation.writes()) && dice.chance(40),
         flaw,
     }
 }

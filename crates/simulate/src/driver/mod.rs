@@ -3,6 +3,7 @@
 mod post;
 mod setup;
 mod steps;
+mod windows;
 
 use crate::Digest;
 use crate::memory::Memory;
@@ -14,7 +15,7 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_sim::SimTime;
 use softband_spec::FabricSpec;
-use softband_types::{AhHandle, HcaId, LKey, MrHandle, PdHandle, ProcessId, RKey, SrqHandle};
+use softband_types::{AhHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A run that has more events than this does not end.
@@ -71,6 +72,8 @@ pub(crate) struct Driver<'a> {
     /// Messages that wait for room in a send queue.
     backlog: BTreeMap<End, VecDeque<Message>>,
     timers: Vec<Timer>,
+    /// Handles of the memory's windows.
+    handles: Vec<MwHandle>,
     /// Tag of the next request.
     next_tag: u64,
     digest: Digest,

@@ -50,9 +50,15 @@ impl Driver<'_> {
         let process = plan.ends[end.side];
         let Objects { id, hca, .. } = self.objects[process];
         let qpn = self.oracle.ends[&end].qpn;
-        let carries = matches!(message.operation, Operation::Send | Operation::Write { .. } | Operation::AtomicWrite);
+        let message = self.with_window(end, message);
+        let carries = !message.operation.is_local() && (!message.operation.expects_response() || message.operation == Operation::AtomicWrite);
         let immediate = message.immediate.then_some(tag as u32 ^ 0x5A00_0000);
+        let window = self.window_of(end, &message);
         let (operation, place, len_bytes) = self.operation(end, &message, tag, immediate);
+        if let Some(slot) = place.filter(|_| message.operation == Operation::WriteWindow) {
+            self.memory.slots[slot].window = window;
+        }
+        let window = window.filter(|_| message.operation != Operation::WriteWindow);
         let source = (carries && !message.inline).then(|| self.memory.allocate((process, MAIN), len_bytes, message.pieces, Use::Source));
         let content = if message.operation == Operation::AtomicWrite {
             crate::oracle::value_of(tag).to_ne_bytes().to_vec()
@@ -82,19 +88,25 @@ impl Driver<'_> {
             xrc_srq: None,
         };
         let signaled = message.signaled || plan.signals_all;
-        self.record(end, &message, Sent { tag, operation: message.operation, len_bytes, signaled, flaw: message.flaw, source, place }, immediate);
+        self.record(
+            end,
+            &message,
+            Sent { tag, operation: message.operation, len_bytes, signaled, flaw: message.flaw, source, window, place },
+            immediate,
+        );
         self.world.post_send(self.world.now(), id, hca, qpn, request);
     }
 
     fn record(&mut self, end: End, message: &Message, sent: Sent, immediate: Option<u32>) {
         let record = self.oracle.ends.get_mut(&end).expect("both ends exist from the start");
-        let is_write = matches!(message.operation, Operation::Write { .. });
-        if let Some(slot) = sent.place.filter(|_| is_write) {
+        let is_write = message.operation.writes();
+        if let Some(slot) = sent.place.filter(|_| matches!(message.operation, Operation::Write { .. })) {
             record.last_write = Some((slot, sent.tag));
         }
         if message.takes_receive() {
             let writes = record.order.map_or(0, |queue| self.memory.orders[queue].0.len());
-            let outgoing = Outgoing { tag: sent.tag, is_write, len_bytes: sent.len_bytes, immediate, solicited: message.solicited, writes };
+            let outgoing =
+                Outgoing { tag: sent.tag, is_write, len_bytes: sent.len_bytes, immediate, solicited: message.solicited, window: sent.window, writes };
             record.undelivered.push(record.outgoing.len());
             record.outgoing.push(outgoing);
         }
@@ -109,6 +121,16 @@ impl Driver<'_> {
         let len = message.len_bytes;
         match message.operation {
             Operation::Send => (SendOperation::Send { immediate }, None, len),
+            Operation::SendInvalidate => (SendOperation::SendAndInvalidate { rkey: self.window_key(end.peer()) }, None, len),
+            Operation::Invalidate => (SendOperation::LocalInvalidate { rkey: self.window_key(end) }, None, 0),
+            Operation::Bind { .. } => (self.bind(process), None, 0),
+            Operation::WriteWindow => {
+                let rkey = self.window_key(end.peer());
+                let region = self.oracle.ends[&end.peer()].window.map_or(MAIN, |window| self.memory.windows[window].region);
+                let slot = self.memory.allocate_target((peer, region), len, tag, self.oracle.ends[&end].order);
+                let (remote_address, _) = self.memory.slots[slot].pieces.first().copied().unwrap_or_default();
+                (SendOperation::RdmaWrite { remote_address, rkey, immediate }, Some(slot), len)
+            }
             Operation::Write { region } => {
                 let region = region + 1;
                 let order = self.oracle.ends[&end].order;

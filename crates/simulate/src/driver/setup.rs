@@ -43,6 +43,7 @@ impl<'a> Driver<'a> {
             address_handles: BTreeMap::new(),
             backlog: BTreeMap::new(),
             timers: Vec::new(),
+            handles: Vec::new(),
             next_tag: 1,
             digest: Digest::default(),
             events: 0,

@@ -34,11 +34,15 @@ impl Driver<'_> {
         if !self.memory.is_registered(process, region) {
             return Ok(());
         }
-        self.memory.deregister(process, region);
-        if self.memory.saboteur.plan() == Some(Sabotage::KeepRegion) {
-            return Ok(());
+        if self.memory.saboteur.plan() != Some(Sabotage::KeepRegion) {
+            match self.world.deregister_mr(self.objects[process].id, self.objects[process].regions[region].0) {
+                // A window is bound to the region, which stays.
+                Err(VerbsError::Busy) => return Ok(()),
+                result => result?,
+            }
         }
-        self.world.deregister_mr(self.objects[process].id, self.objects[process].regions[region].0)
+        self.memory.deregister(process, region);
+        Ok(())
     }
 
     fn modify(&mut self, end: End, state: QpState) -> Result<(), VerbsError> {

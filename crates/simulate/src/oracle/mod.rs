@@ -28,6 +28,8 @@ pub(crate) struct Sent {
     pub signaled: bool,
     pub flaw: Flaw,
     pub source: Option<SlotId>,
+    /// Window that the request binds or invalidates.
+    pub window: Option<usize>,
     /// Target of a write, or landing of a read or an atomic's result.
     pub place: Option<SlotId>,
 }
@@ -40,6 +42,8 @@ pub(crate) struct Outgoing {
     pub len_bytes: u32,
     pub immediate: Option<u32>,
     pub solicited: bool,
+    /// Window that it invalidates.
+    pub window: Option<usize>,
     /// Writes of the queue up to this message.
     pub writes: usize,
 }
@@ -80,6 +84,8 @@ pub(crate) struct EndRecord {
     late: Vec<SlotId>,
     /// Order of its writes in the memory.
     pub order: Option<usize>,
+    /// The window that it bound last.
+    pub window: Option<usize>,
     /// Tag and length of the last write, for a read of the same bytes.
     pub last_write: Option<(SlotId, u64)>,
     expected_psn: Option<u32>,
@@ -149,6 +155,7 @@ impl Oracle {
             acknowledged: 0,
             late: Vec::new(),
             order: None,
+            window: None,
             last_write: None,
             expected_psn: None,
         };
@@ -191,6 +198,7 @@ impl Oracle {
         }
         record.late.clear();
         record.last_write = None;
+        record.window = None;
         record.expected_psn = None;
     }
 
@@ -280,6 +288,15 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// Records the effect of a bind or of an invalidation of this side.
+    fn judge_window(&mut self, end: End, operation: Operation, window: usize, memory: &mut Memory) {
+        if matches!(operation, Operation::Bind { .. }) {
+            self.ends.get_mut(&end).expect("the caller found it").window = Some(window);
+        } else if operation == Operation::Invalidate {
+            memory.windows[window].is_open = false;
+        }
     }
 
     fn count(&mut self, operation: &'static str, status: WcStatus) {

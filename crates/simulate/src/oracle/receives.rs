@@ -73,6 +73,10 @@ impl Oracle {
         if !fits(&message, memory) {
             return Err(wrong(Rule::Content, &format!("the receive does not hold the message {message:?}")));
         }
+        if let Some(window) = message.window {
+            // The completion names the key, and no byte lands through the window any more.
+            memory.windows[window].is_open = false;
+        }
         let order = sender.order;
         if let Some(queue) = order.filter(|_| transport == QpType::Rc) {
             let complete = memory.complete_targets(queue);
@@ -91,7 +95,8 @@ fn message_fits(message: &Outgoing, posted: Posted, completion: &Completion, tra
     let labels = completion.opcode == opcode
         && completion.byte_len == message.len_bytes + skipped
         && completion.immediate == message.immediate
-        && completion.solicited == message.solicited;
+        && completion.solicited == message.solicited
+        && completion.invalidated == message.window.map(|window| memory.windows[window].key);
     // A write leaves the receive's own buffer as it was.
     let landed = if message.is_write { 0 } else { message.len_bytes };
     labels && memory.holds(posted.slot, skipped, message.tag, landed)

@@ -8,8 +8,10 @@ use softband_types::{QpType, WcOpcode, WcStatus};
 
 fn opcode_of(operation: Operation) -> WcOpcode {
     match operation {
-        Operation::Send => WcOpcode::Send,
-        Operation::Write { .. } => WcOpcode::RdmaWrite,
+        Operation::Send | Operation::SendInvalidate => WcOpcode::Send,
+        Operation::Write { .. } | Operation::WriteWindow => WcOpcode::RdmaWrite,
+        Operation::Bind { .. } => WcOpcode::BindWindow,
+        Operation::Invalidate => WcOpcode::LocalInvalidate,
         Operation::Read | Operation::ReadBack => WcOpcode::RdmaRead,
         Operation::FetchAdd => WcOpcode::FetchAdd,
         Operation::CompareSwap => WcOpcode::CompareSwap,
@@ -26,6 +28,10 @@ pub(super) fn name_of(operation: Operation) -> &'static str {
         Operation::FetchAdd => "fetch and add",
         Operation::CompareSwap => "compare and swap",
         Operation::AtomicWrite => "atomic write",
+        Operation::Bind { .. } => "bind",
+        Operation::WriteWindow => "write through a window",
+        Operation::Invalidate => "invalidate",
+        Operation::SendInvalidate => "send with invalidate",
     }
 }
 
@@ -53,7 +59,7 @@ impl Oracle {
             return wrong(&format!("operation or length differ from the request {last:?}"));
         }
         // A mistake that the HCA found before the earlier failure keeps its own status.
-        let explained = completion.status == WcStatus::FlushError || !success && last.flaw != Flaw::None;
+        let explained = completion.status == WcStatus::FlushError || !success && (last.flaw != Flaw::None || last.operation.is_local());
         if record.send_failed && !record.restarted && !explained {
             return wrong("a request completed after an earlier failure, but was not flushed");
         }
@@ -70,6 +76,9 @@ impl Oracle {
     /// Judges the effects of a request that is done. `failed` is its error.
     pub(super) fn retire(&mut self, end: End, sent: &Sent, failed: Option<WcStatus>, memory: &mut Memory) -> Result<(), Violation> {
         self.count(name_of(sent.operation), failed.unwrap_or(WcStatus::Success));
+        if let Some(window) = sent.window.filter(|_| failed.is_none()) {
+            self.judge_window(end, sent.operation, window, memory);
+        }
         let record = self.ends.get_mut(&end).expect("the caller found it");
         let result = if failed.is_none() { judge_success(record, end, sent, memory) } else { Ok(()) };
         let outcome = sent.place.map(|slot| memory.bytes(slot));
@@ -101,7 +110,7 @@ fn judge_success(record: &mut EndRecord, end: End, sent: &Sent, memory: &Memory)
     if slot.landed == slot.len_bytes {
         return Ok(());
     }
-    if matches!(sent.operation, Operation::Write { .. }) {
+    if sent.operation.writes() {
         // A NAK acknowledges the requests before it while their payload may still be on the peer's
         // bus. An acknowledgement does not promise that bytes are in memory (IBTA 9.7.5.1).
         record.late.push(id);

@@ -165,19 +165,43 @@ pub enum Operation {
     FetchAdd,
     CompareSwap,
     AtomicWrite,
+    /// Binds a new window to a region of this side.
+    Bind {
+        region: usize,
+    },
+    /// Write through the window that the peer bound last.
+    WriteWindow,
+    /// Invalidates the window that this side bound last.
+    Invalidate,
+    /// Send that invalidates the window that the peer bound last.
+    SendInvalidate,
 }
 
 impl Operation {
     /// Checks whether only reliable connections offer the operation.
     pub(crate) fn expects_response(self) -> bool {
-        !matches!(self, Self::Send | Self::Write { .. })
+        matches!(self, Self::Read | Self::ReadBack | Self::FetchAdd | Self::CompareSwap | Self::AtomicWrite)
+    }
+
+    /// Checks whether the operation is a kind of write.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteWindow)
+    }
+
+    /// Checks whether the operation is work within the HCA.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Self::Bind { .. } | Self::Invalidate)
+    }
+
+    fn is_of_window(self) -> bool {
+        self.is_local() || matches!(self, Self::WriteWindow | Self::SendInvalidate)
     }
 }
 
 impl Message {
     /// Checks whether the message takes a receive request of the peer.
     pub(crate) fn takes_receive(&self) -> bool {
-        matches!(self.operation, Operation::Send) || matches!(self.operation, Operation::Write { .. }) && self.immediate
+        matches!(self.operation, Operation::Send | Operation::SendInvalidate) || self.operation.writes() && self.immediate
     }
 }
 
@@ -193,7 +217,8 @@ impl Plan {
     /// Checks whether nothing in the plan can make a request fail. Every request then succeeds.
     pub fn is_calm(&self) -> bool {
         let harmless = |action: &Action| match &action.step {
-            Step::Post { message, .. } => message.flaw == Flaw::None,
+            // A window may be invalid by the time of its use.
+            Step::Post { message, .. } => message.flaw == Flaw::None && !message.operation.is_of_window(),
             Step::Drain { .. } | Step::Resume { .. } => true,
             _ => false,
         };

@@ -72,6 +72,10 @@ impl fmt::Display for Message {
             Operation::ReadBack => write!(f, "a read of the last write")?,
             Operation::FetchAdd => write!(f, "a fetch and add")?,
             Operation::CompareSwap => write!(f, "a compare and swap")?,
+            Operation::Bind { region } => write!(f, "a bind of a window to region {region}")?,
+            Operation::WriteWindow => write!(f, "a write through the peer's window")?,
+            Operation::Invalidate => write!(f, "an invalidation of its window")?,
+            Operation::SendInvalidate => write!(f, "a send that invalidates the peer's window")?,
             Operation::AtomicWrite => write!(f, "an atomic write")?,
         }
         write!(f, " of {} bytes in {} pieces", self.len_bytes, self.pieces)?;
