@@ -91,6 +91,8 @@ pub(crate) struct Window {
     pub region: usize,
     /// Whether its program has not seen its invalidation.
     pub is_open: bool,
+    /// A deliberate error.
+    pub is_closed_early: bool,
 }
 
 struct Region {
@@ -354,7 +356,7 @@ impl Memory {
         if slot.access == Access::Closed || slot.usage == Use::Source {
             return self.complain(Rule::StaleMemory, format!("{} bytes landed in a buffer that its program has back: {place}", bytes.len()));
         }
-        if slot.window.is_some_and(|window| !self.windows[window].is_open) {
+        if slot.window.is_some_and(|window| !self.windows[window].is_open || self.windows[window].is_closed_early) {
             return self.complain(Rule::StaleMemory, format!("{} bytes landed through an invalidated window: {place}", bytes.len()));
         }
         let expected = match slot.usage {

@@ -27,6 +27,10 @@ pub enum Sabotage {
     InventDeadlock(u64),
     /// Ignores the deregistration of regions, as a program sees it.
     KeepRegion,
+    /// Counts a window as invalidated when its bind completes.
+    CloseWindows,
+    /// Causes another event after each event.
+    GoOn,
 }
 
 /// Commits a deliberate error when its time has come.

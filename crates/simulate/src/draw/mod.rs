@@ -36,6 +36,7 @@ pub(crate) struct Features {
     pub flaws: bool,
     pub drains: bool,
     pub windows: bool,
+    pub extended: bool,
     /// Many messages within a short time.
     pub flood: bool,
 }
@@ -70,6 +71,7 @@ impl Features {
             flaws,
             windows: feature() && feature(),
             drains: feature() && feature(),
+            extended: feature() && feature(),
             flood: feature() && feature(),
         }
     }

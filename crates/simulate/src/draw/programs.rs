@@ -39,9 +39,11 @@ fn draw_connection(dice: &mut Dice, features: &Features, spec: &FabricSpec, proc
     let mut transports = vec![QpType::Rc, QpType::Rc];
     transports.extend(features.unreliable.then_some(QpType::Uc));
     transports.extend(features.datagrams.then_some(QpType::Ud));
-    let transport = *dice.pick(&transports);
     let ends = [first, second];
     let part = |process: usize| &spec.hosts[processes[process].host].hcas[processes[process].hca].part;
+    let offers_xrc = ends.iter().all(|end| part(*end).optional.max_xrcd > 0 && part(*end).optional.max_srq > 0);
+    transports.extend((features.extended && offers_xrc).then_some([QpType::XrcSend; 2]).into_iter().flatten());
+    let transport = *dice.pick(&transports);
     let path = if transport == QpType::Ud { mtu_bytes } else { *dice.pick(&[256, 512, 1_024, 2_048, 4_096]).min(&mtu_bytes) };
     let len_bytes = if transport == QpType::Ud { path } else { largest(features) };
     let receives = ends.map(|process| draw_receives(dice, features, part(process), len_bytes));
@@ -88,7 +90,9 @@ pub(super) fn actions(
     // A flood fills buffers, so that packets wait for credits.
     let (count, within) = if features.flood { (dice.within(100, 400), 10_000) } else { (dice.spread(200) + 5, WITHIN_NANOS) };
     for _ in 0..count {
-        let end = End { connection: dice.below(connections.len() as u64) as usize, side: dice.below(2) as usize };
+        let connection = dice.below(connections.len() as u64) as usize;
+        let side = if connections[connection].transport == QpType::XrcSend { 0 } else { dice.below(2) as usize };
+        let end = End { connection, side };
         let at_nanos = 1_000 + dice.below(within);
         let plan = &connections[end.connection];
         let process = processes[plan.ends[end.side]];
@@ -129,7 +133,7 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         operations.extend([Operation::Bind { region }, Operation::WriteWindow, Operation::WriteWindow]);
         operations.extend([Operation::Invalidate, Operation::SendInvalidate]);
     }
-    if plan.transport == QpType::Rc {
+    if plan.transport.is_reliable() {
         operations.extend(features.reads.then_some([Operation::Read, Operation::ReadBack]).into_iter().flatten());
         operations.extend(features.atomics.then_some([Operation::FetchAdd, Operation::CompareSwap]).into_iter().flatten());
         operations.extend((features.atomics && part.optional.atomic_write).then_some(Operation::AtomicWrite));
@@ -159,7 +163,7 @@ fn draw_message(dice: &mut Dice, features: &Features, plan: &ConnectionPlan, par
         pieces: if is_atomic { 1 } else { dice.within(1, u64::from(part.max_sge.min(3))) as u8 },
         signaled: dice.chance(60),
         solicited: dice.chance(20),
-        fence: plan.transport == QpType::Rc && dice.chance(20),
+        fence: plan.transport.is_reliable() && dice.chance(20),
         inline: can_inline && dice.chance(30),
         immediate: (operation == Operation::Send || operation.writes()) && dice.chance(40),
         flaw,

@@ -13,9 +13,9 @@ use crate::sabotage::Sabotage;
 use softband_catalog::Catalog;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use softband_spec::FabricSpec;
-use softband_types::{AhHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle};
+use softband_types::{AhHandle, HcaId, LKey, MrHandle, MwHandle, PdHandle, ProcessId, RKey, SrqHandle, XrcdHandle};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A run that has more events than this does not end.
@@ -44,6 +44,8 @@ struct Objects {
     hca: HcaId,
     pd: PdHandle,
     srq: Option<SrqHandle>,
+    /// Domain and queue of extended reliable connections.
+    extended: Option<(XrcdHandle, SrqHandle)>,
     regions: Vec<(MrHandle, LKey, RKey)>,
 }
 
@@ -161,6 +163,10 @@ impl Driver<'_> {
         self.memory.saboteur.on_notices(notices);
         if self.memory.saboteur.swallows_credit() {
             self.world.lose_credits();
+        }
+        if self.memory.saboteur.plan() == Some(Sabotage::GoOn) {
+            let (hca, at) = (self.objects[0].hca, self.world.now() + SimDuration::from_nanos(1));
+            self.wake_at(hca, at, Timer::Calm);
         }
         if self.memory.saboteur.invents_deadlock() {
             notices.push(Notice::Deadlock { waits: "invented".into(), is_broken_up: true });

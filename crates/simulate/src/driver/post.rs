@@ -5,6 +5,7 @@ use super::{Driver, Objects, Timer};
 use crate::memory::{CELLS, MAIN, Memory, STATIC_BYTES, SlotId, Use, cell_address, mix};
 use crate::oracle::{Outgoing, Posted, ROUTE_BYTES, Sent};
 use crate::plan::{ConnectionPlan, End, Flaw, Message, Operation};
+use softband_model::verbs::SharedReceiveQueue;
 use softband_model::verbs::api::{DatagramDestination, PayloadSlice, ReceiveRequest, ScatterGatherEntry, SendOperation, SendRequest};
 use softband_sim::SimDuration;
 use softband_types::{LKey, QpState, QpType, RKey};
@@ -20,7 +21,8 @@ impl Driver<'_> {
     pub(super) fn can_post(&self, end: End) -> bool {
         let record = &self.oracle.ends[&end];
         let state = self.world.find_qp(record.hca, record.qpn).map(|(_, snapshot)| snapshot.state);
-        record.exists && matches!(state, Some(QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Error))
+        let sends = self.plan.connections[end.connection].type_at(end.side) != QpType::XrcRecv;
+        sends && record.exists && matches!(state, Some(QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Error))
     }
 
     /// Posts a message, or lets it wait for room.
@@ -85,7 +87,7 @@ impl Driver<'_> {
                 remote_qpn: self.oracle.ends[&end.peer()].qpn,
                 remote_qkey: QKEY,
             }),
-            xrc_srq: None,
+            xrc_srq: self.number_of_queue(end),
         };
         let signaled = message.signaled || plan.signals_all;
         self.record(
@@ -180,14 +182,20 @@ impl Driver<'_> {
         let plan = &self.plan.connections[end.connection];
         let receives = plan.receives[end.side];
         let process = plan.ends[end.side];
-        let Objects { id, hca, srq, .. } = self.objects[process];
+        let Objects { id, hca, srq, extended, .. } = self.objects[process];
+        let srq = match plan.type_at(end.side) {
+            QpType::XrcRecv => extended.map(|(_, srq)| srq),
+            // Its peer sends nothing.
+            QpType::XrcSend => return,
+            _ => srq,
+        };
         let record = &self.oracle.ends[&end];
         let is_ready = self.world.find_qp(record.hca, record.qpn).is_some_and(|(_, snapshot)| snapshot.state != QpState::Reset);
         if !record.exists || !is_ready {
             return;
         }
         let len_bytes = if srq.is_some() { self.shared_room(process) } else { room(plan, end.side) };
-        let again = srq.is_some() || plan.transport != QpType::Rc;
+        let again = srq.is_some() || !plan.transport.is_reliable();
         let wr_id = RECEIVE | self.next_tag;
         self.next_tag += 1;
         let now = self.world.now();
@@ -203,6 +211,13 @@ impl Driver<'_> {
             let qpn = record.qpn;
             self.world.post_receive(now, id, hca, qpn, request);
         }
+    }
+
+    /// Returns the number of the queue that an extended reliable connection delivers to.
+    fn number_of_queue(&self, end: End) -> Option<u32> {
+        let plan = &self.plan.connections[end.connection];
+        let (_, srq) = self.objects[plan.ends[end.peer().side]].extended.filter(|_| plan.transport == QpType::XrcSend)?;
+        Some(SharedReceiveQueue::number_of(srq))
     }
 
     /// Returns the room of a shared receive request, which any message to the process may take.

@@ -8,7 +8,8 @@ use crate::plan::{ConnectionPlan, End, Plan, REGIONS};
 use crate::sabotage::{Sabotage, Saboteur};
 use softband_catalog::Catalog;
 use softband_fabric::World;
-use softband_model::verbs::api::{AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, SrqInit, VerbsError};
+use softband_model::verbs::XrcdOpen;
+use softband_model::verbs::api::{AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, SrqInit, SrqOfXrc, VerbsError};
 use softband_sim::SimTime;
 use softband_spec::FabricSpec;
 use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec};
@@ -78,14 +79,25 @@ impl<'a> Driver<'a> {
         let limits = &self.world.hca_part(hca).optional;
         let (max_wr, max_sge) = (SHARED_DEPTH.min(limits.max_srq_wr), PIECES_MAX.min(limits.max_srq_sge));
         let shares = place.shares_receives.then(|| self.world.create_srq(id, hca, SrqInit { pd, max_wr, max_sge, xrc: None }));
-        self.objects.push(Objects { id, hca, pd, srq: shares.transpose()?, regions });
+        let srq = shares.transpose()?;
+        let receives = |plan: &ConnectionPlan| plan.transport == QpType::XrcSend && plan.ends[1] == process;
+        let extended = if self.plan.connections.iter().any(receives) {
+            let xrcd = self.world.open_xrcd(id, hca, XrcdOpen { key: None, create: true, exclusive: false })?;
+            let xrc = Some(SrqOfXrc { xrcd, cq: self.oracle.processes[process].receive_cq });
+            Some((xrcd, self.world.create_srq(id, hca, SrqInit { pd, max_wr, max_sge, xrc })?))
+        } else {
+            None
+        };
+        self.objects.push(Objects { id, hca, pd, srq, extended, regions });
         Ok(())
     }
 
     fn create_queue_pair(&mut self, end: End) -> Result<(), VerbsError> {
         let plan = &self.plan.connections[end.connection];
         let process = plan.ends[end.side];
-        let Objects { id, hca, pd, srq, .. } = self.objects[process];
+        let Objects { id, hca, pd, srq, extended, .. } = self.objects[process];
+        let qp_type = plan.type_at(end.side);
+        let is_extended = plan.transport == QpType::XrcSend;
         let part = self.world.hca_part(hca);
         let pieces = PIECES_MAX.min(part.max_sge);
         let capabilities = QpCapabilities {
@@ -97,12 +109,12 @@ impl<'a> Driver<'a> {
         };
         let record = &self.oracle.processes[process];
         let init = QpInit {
-            qp_type: plan.transport,
+            qp_type,
             pd,
             send_cq: record.send_cq,
             recv_cq: record.receive_cq,
-            srq,
-            xrcd: None,
+            srq: srq.filter(|_| !is_extended),
+            xrcd: extended.map(|(xrcd, _)| xrcd).filter(|_| qp_type == QpType::XrcRecv),
             capabilities,
             signal_all: plan.signals_all,
             block_own_multicast: false,
@@ -189,7 +201,7 @@ fn faults_with_end(plan: &Plan, spec: &FabricSpec) -> Vec<FaultSpec> {
 /// Returns the steps to RTS. `psns` are the first PSNs of this side and of the peer.
 fn modifications(plan: &ConnectionPlan, way: AddressVector, dest_qpn: softband_types::Qpn, psns: [Psn; 2]) -> [QpModification; 3] {
     let to = |state| QpModification { state: Some(state), ..QpModification::default() };
-    let (ud, reliable) = (plan.transport == QpType::Ud, plan.transport == QpType::Rc);
+    let (ud, reliable) = (plan.transport == QpType::Ud, plan.transport.is_reliable());
     let init =
         QpModification { pkey_index: Some(0), port: Some(PORT), access: (!ud).then_some(ALL_RIGHTS), qkey: ud.then_some(QKEY), ..to(QpState::Init) };
     let rtr = QpModification {

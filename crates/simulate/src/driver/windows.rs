@@ -34,8 +34,8 @@ impl Driver<'_> {
         }
         let Ok((mw, rkey)) = self.world.alloc_mw(id, pd, WindowType::Two) else { return false };
         // The program chooses the last eight bits of the key.
-        let key = RKey(rkey.0 | 1 + self.next_tag as u32 % 0xFF);
-        self.memory.windows.push(Window { key, region, is_open: true });
+        let key = RKey(rkey.0 | (1 + self.next_tag as u32 % 0xFF));
+        self.memory.windows.push(Window { key, region, is_open: true, is_closed_early: false });
         self.handles.push(mw);
         true
     }
@@ -58,7 +58,7 @@ impl Driver<'_> {
     /// Returns the bind of the window that was allocated last.
     pub(super) fn bind(&self, process: usize) -> SendOperation {
         let (window, mw) = (self.memory.windows.last().copied(), self.handles.last().copied());
-        let window = window.unwrap_or(Window { key: RKey(0), region: 0, is_open: false });
+        let window = window.unwrap_or(Window { key: RKey(0), region: 0, is_open: false, is_closed_early: false });
         SendOperation::BindWindow(WindowBind {
             mw: mw.unwrap_or(MwHandle(0)),
             rkey: window.key,

@@ -12,6 +12,7 @@ pub use violation::{Rule, Violation};
 
 use crate::memory::{Memory, SlotId};
 use crate::plan::{ConnectionPlan, End, Flaw, Operation, Plan};
+use crate::sabotage::Sabotage;
 use atomics::Atomics;
 use softband_fabric::World;
 use softband_model::verbs::api::Completion;
@@ -187,11 +188,11 @@ impl Oracle {
         self.void(end, memory);
         let Some(record) = self.ends.get_mut(&end) else { return };
         memory.orders.push((Vec::new(), 0));
-        record.order = (record.transport == QpType::Rc).then(|| memory.orders.len() - 1);
+        record.order = (record.transport.is_reliable()).then(|| memory.orders.len() - 1);
         record.generation += 1;
         (record.retired, record.acknowledged, record.delivered) = (0, 0, 0);
         (record.send_failed, record.receive_failed, record.restarted) = (false, false, false);
-        if record.transport == QpType::Rc {
+        if record.transport.is_reliable() {
             // Packets of an unreliable queue pair may arrive after its reset.
             record.outgoing.clear();
             record.undelivered.clear();
@@ -265,7 +266,7 @@ impl Oracle {
     /// Judges the PSNs of all reliable connections. The responder's expected PSN only advances, and
     /// never beyond the packets that the requester has numbered.
     pub(crate) fn judge_psns(&mut self, connections: &[ConnectionPlan], world: &World, skips: bool) -> Result<(), Violation> {
-        for (index, plan) in connections.iter().enumerate().filter(|(_, plan)| plan.transport == QpType::Rc) {
+        for (index, plan) in connections.iter().enumerate().filter(|(_, plan)| plan.transport.is_reliable()) {
             for side in 0..2 {
                 let end = End { connection: index, side };
                 let (Some(own), Some(peer)) = (self.ends.get(&end), self.ends.get(&end.peer())) else { continue };
@@ -294,6 +295,7 @@ impl Oracle {
     fn judge_window(&mut self, end: End, operation: Operation, window: usize, memory: &mut Memory) {
         if matches!(operation, Operation::Bind { .. }) {
             self.ends.get_mut(&end).expect("the caller found it").window = Some(window);
+            memory.windows[window].is_closed_early = memory.saboteur.plan() == Some(Sabotage::CloseWindows);
         } else if operation == Operation::Invalidate {
             memory.windows[window].is_open = false;
         }

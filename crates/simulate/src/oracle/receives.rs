@@ -52,7 +52,7 @@ impl Oracle {
         }
         let fits = |message: &Outgoing, memory: &Memory| message_fits(message, posted, completion, transport, memory);
         let message = match transport {
-            QpType::Rc => {
+            reliable if reliable.is_reliable() => {
                 let Some(message) = sender.outgoing.get(sender.delivered).copied() else {
                     return Err(wrong(Rule::Completions, "a receive completed, but every message was delivered before"));
                 };
@@ -78,7 +78,7 @@ impl Oracle {
             memory.windows[window].is_open = false;
         }
         let order = sender.order;
-        if let Some(queue) = order.filter(|_| transport == QpType::Rc) {
+        if let Some(queue) = order.filter(|_| transport.is_reliable()) {
             let complete = memory.complete_targets(queue);
             if complete < message.writes {
                 let why = format!("a receive completed before {} earlier writes had landed", message.writes - complete);

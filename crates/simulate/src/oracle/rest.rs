@@ -4,7 +4,7 @@ use super::{Oracle, Rule, Violation};
 use crate::memory::{Memory, SlotId};
 use crate::plan::End;
 use softband_fabric::World;
-use softband_types::{QpState, QpType};
+use softband_types::QpState;
 
 impl Oracle {
     /// Judges a World without events.
@@ -44,7 +44,7 @@ impl Oracle {
     /// Checks that the peer received each message that completed successfully.
     fn judge_delivery(&self, end: End, memory: &Memory) -> Result<(), Violation> {
         let (own, peer) = (&self.ends[&end], &self.ends[&end.peer()]);
-        let comparable = own.transport == QpType::Rc && own.exists && peer.exists && own.generation == peer.generation;
+        let comparable = own.transport.is_reliable() && own.exists && peer.exists && own.generation == peer.generation;
         if comparable && own.acknowledged > own.delivered {
             let detail = format!("{} messages of {end:?} succeeded, but the peer received {}", own.acknowledged, own.delivered);
             return Err(Violation::new(Rule::Progress, detail));

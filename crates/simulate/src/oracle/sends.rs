@@ -4,7 +4,7 @@ use super::{EndRecord, Oracle, Rule, Sent, Violation};
 use crate::memory::{Memory, SlotId};
 use crate::plan::{End, Flaw, Operation};
 use softband_model::verbs::api::Completion;
-use softband_types::{QpType, WcOpcode, WcStatus};
+use softband_types::{WcOpcode, WcStatus};
 
 fn opcode_of(operation: Operation) -> WcOpcode {
     match operation {
@@ -87,7 +87,7 @@ impl Oracle {
         }
         sent.source.into_iter().for_each(|slot| memory.close(slot));
         // Packets of a failed or unreliable write may still be on their way.
-        let is_reliable = self.ends[&end].transport == QpType::Rc;
+        let is_reliable = self.ends[&end].transport.is_reliable();
         let has_landed = |slot: &SlotId| memory.slots[*slot].landed == memory.slots[*slot].len_bytes;
         if let Some(slot) = sent.place.filter(|slot| sent.operation.expects_response() || failed.is_none() && is_reliable && has_landed(slot)) {
             memory.close(slot);
@@ -97,7 +97,7 @@ impl Oracle {
 }
 
 fn judge_success(record: &mut EndRecord, end: End, sent: &Sent, memory: &Memory) -> Result<(), Violation> {
-    if record.transport != QpType::Rc {
+    if !record.transport.is_reliable() {
         // An unreliable request succeeds when its last bit has left.
         return memory_of_unreliable(sent);
     }

@@ -36,6 +36,7 @@ pub struct ProcessPlan {
 /// Two queue pairs that are connected, or, for datagrams, that send to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionPlan {
+    /// `XrcSend` stands for an extended reliable connection, whose end 0 sends to end 1.
     pub transport: QpType,
     /// Process at each end.
     pub ends: [usize; 2],
@@ -65,6 +66,13 @@ pub struct ReceivePlan {
     /// Room of a request, without a datagram's 40 bytes.
     pub len_bytes: u32,
     pub pieces: u8,
+}
+
+impl ConnectionPlan {
+    /// Returns the type of the queue pair at an end.
+    pub(crate) fn type_at(&self, side: usize) -> QpType {
+        if self.transport == QpType::XrcSend && side == 1 { QpType::XrcRecv } else { self.transport }
+    }
 }
 
 /// One end of a connection.
