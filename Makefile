@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny publish-check clean
+.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny publish-check clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -80,7 +80,13 @@ test-lab: $(VENV)/stamp
 test-e2e: build $(VENV)/stamp
 	@$(VENV)/bin/pytest -q tests/e2e
 
-test-full: test
+# Models of the shared-memory protocol, the same with each line broken in turn, and its unit tests under Miri if that is installed.
+models: target/setup.stamp
+	@$(CARGO) run --quiet -p xtask -- models
+	@$(CARGO) run --quiet -p xtask -- models --mutants
+	@$(CARGO) run --quiet -p xtask -- models --miri
+
+test-full: test models
 	@$(VENV)/bin/pytest -q -rP tests/full
 	@$(CARGO) xtask simulate --minutes 10
 

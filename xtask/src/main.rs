@@ -4,6 +4,7 @@
 
 mod abi;
 mod link;
+mod models;
 mod simulate;
 
 fn main() -> anyhow::Result<()> {
@@ -13,11 +14,15 @@ fn main() -> anyhow::Result<()> {
         "link" => link::run(rest),
         "abi" => abi::run(rest),
         "simulate" => simulate::run(rest),
+        "models" => models::run(rest),
         _ => {
-            println!("cargo xtask link [--archive FILE] --out DIR  the shared objects that programs load");
-            println!("cargo xtask abi [--write]                      layouts and symbols against the installed headers and library");
-            println!("cargo xtask simulate SEED                          a random fabric, programs and faults under an oracle");
-            println!("cargo xtask simulate --minutes M [--from SEED]     one seed after another");
+            println!("cargo xtask link [--archive FILE] --out DIR     the shared objects that programs load");
+            println!("cargo xtask abi [--write]                       layouts and symbols against the installed headers and library");
+            println!("cargo xtask simulate SEED                       a random fabric, programs and faults under an oracle");
+            println!("cargo xtask simulate --minutes M [--from SEED]  one seed after another");
+            println!("cargo xtask models [--preemptions N]            loom models of the shared-memory protocol");
+            println!("cargo xtask models --mutants                    breaks the protocol line by line: a model must notice");
+            println!("cargo xtask models --miri                       its unit tests under Miri");
             anyhow::ensure!(name == "help", "there is no xtask called {name}");
             Ok(())
         }

@@ -7,7 +7,12 @@
 
 use crate::platform::Platform;
 use crate::sync::{AtomicU64, Ordering};
+#[cfg(not(loom))]
 pub use softband_ipc::layout::EPOCH_SLOTS;
+
+/// A model has few threads.
+#[cfg(loom)]
+pub const EPOCH_SLOTS: usize = 4;
 
 /// Slots with an owner, identified by its thread control block. The slots after them serve threads
 /// without a slot of their own. A slot stays with its owner after the thread ends, until a new
@@ -17,8 +22,15 @@ pub struct Owners([AtomicU64; OWNED]);
 
 impl Owners {
     /// Returns slots without owners.
+    #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; OWNED])
+    }
+
+    /// As above: the atomics of loom cannot be constants.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
     /// Forgets all owners: a forked child does not use the slots of its parent.
@@ -74,9 +86,14 @@ impl EpochSlot {
 /// the compiler does not move them past this.
 #[inline(always)]
 fn advance(number: &AtomicU64) {
+    #[cfg(not(any(loom, miri)))]
     // SAFETY: the instruction touches this word only, and nobody else writes to a slot with an
     // owner.
-    unsafe { std::arch::asm!("inc qword ptr [{}]", in(reg) number.as_ptr(), options(nostack)) };
+    unsafe {
+        std::arch::asm!("inc qword ptr [{}]", in(reg) number.as_ptr(), options(nostack));
+    }
+    #[cfg(any(loom, miri))]
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 impl Drop for EpochSlot {

@@ -18,6 +18,8 @@ pub mod epoch_slots;
 pub mod fallback;
 pub mod memory_spans;
 pub mod mkey_cache;
+#[cfg(all(test, loom))]
+mod models;
 pub mod platform;
 mod prefetch;
 pub mod queue_memory;
@@ -26,6 +28,9 @@ pub mod quiescence;
 pub mod receive_queue;
 pub mod remote_cqe_ring;
 pub mod rq_consumer_lock;
+#[cfg(loom)]
+pub mod sync;
+#[cfg(not(loom))]
 mod sync;
 pub mod tables;
 pub mod tables_guard;

@@ -1,9 +1,10 @@
 //! The needs of the protocol from the process that it runs in.
 
+use crate::epoch_slots::EPOCH_SLOTS;
 use crate::epoch_slots::{EpochSlot, Owners};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::tables::{KeyEntry, Tables};
-use softband_ipc::layout::{EPOCH_SLOTS, LineOf};
+use softband_ipc::layout::LineOf;
 
 /// A process that takes part. Its functions stand for one process, so implementations have no
 /// fields, and calls cost no more than calls of plain functions.
@@ -46,7 +47,7 @@ pub trait Platform: Copy + Default + 'static {
     unsafe fn unmap_part(base: *mut u8, bytes: usize);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod tests {
     use super::*;
 

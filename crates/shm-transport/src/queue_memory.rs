@@ -58,10 +58,10 @@ impl QueueMemory {
         // SAFETY: the entry lies within the memory. Each value that a lying program writes is only
         // a number.
         unsafe {
-            let head = at.cast::<ReceiveEntry>().read_volatile();
-            let count = head.count.min(self.sges) as usize;
+            let (wr_id, count) = ReceiveEntry::read(at.cast());
+            let count = count.min(self.sges) as usize;
             let list = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-            (head.wr_id, (0..count).map(|index| list.add(index).read_volatile()).collect())
+            (wr_id, (0..count).map(|index| list.add(index).read_volatile()).collect())
         }
     }
 
@@ -72,7 +72,7 @@ impl QueueMemory {
         // SAFETY: the entry lies within the memory. No other thread uses the queue while the engine
         // has it.
         unsafe {
-            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: count as u32, reserved: 0 });
+            ReceiveEntry::write(at.cast(), wr_id, count as u32);
             let to = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
             for (index, entry) in list.take(count).enumerate() {
                 to.add(index).write(entry);

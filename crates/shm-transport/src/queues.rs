@@ -37,6 +37,7 @@ pub mod mode {
 /// Head of a receive queue. Both counters only grow and wrap at 2^32; the place is counter %
 /// capacity. Each side has its own cache line. A side reads the other's counter only when its
 /// cached value is used up.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct ReceiveQueueHeader {
     /// Written by the engine only: [`mode`] and, above it, the number of the epoch.
@@ -85,12 +86,57 @@ impl ReceiveQueueHeader {
 }
 
 /// Head of an entry; its list follows.
+#[cfg(not(loom))]
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct ReceiveEntry {
     pub wr_id: u64,
     pub count: u32,
     pub reserved: u32,
+}
+
+/// The same for models: a value that a reader may find changed at any time.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub struct ReceiveEntry {
+    pub wr_id: AtomicU64,
+}
+
+#[cfg(not(loom))]
+impl ReceiveEntry {
+    /// Reads `wr_id` and the length of the list. Others may write at the same time.
+    ///
+    /// # Safety
+    /// `at` is an entry of a mapped queue.
+    #[inline(always)]
+    pub(crate) unsafe fn read(at: *const Self) -> (u64, u32) {
+        // SAFETY: the caller's promise. Bad data of a peer is only numbers.
+        let head = unsafe { at.read_volatile() };
+        (head.wr_id, head.count)
+    }
+
+    /// Writes the head.
+    ///
+    /// # Safety
+    /// `at` is an entry of a mapped queue that nobody else writes.
+    #[inline(always)]
+    pub(crate) unsafe fn write(at: *mut Self, wr_id: u64, count: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { at.write(Self { wr_id, count, reserved: 0 }) };
+    }
+}
+
+#[cfg(loom)]
+impl ReceiveEntry {
+    pub(crate) unsafe fn read(at: *const Self) -> (u64, u32) {
+        // SAFETY: the caller's promise.
+        (unsafe { &*at }.wr_id.load(Ordering::Relaxed), 0)
+    }
+
+    pub(crate) unsafe fn write(at: *mut Self, wr_id: u64, _count: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { &*at }.wr_id.store(wr_id, Ordering::Relaxed);
+    }
 }
 
 /// Returns the bytes from one entry to the next.
@@ -105,6 +151,7 @@ pub const fn receive_queue_bytes(entries: u32, sges: u32) -> usize {
 
 /// Head of a ring of remote CQEs; the entries follow. The owner does not read the peers' counters:
 /// each entry shows whether it is present.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct RemoteCqeRingHeader {
     /// Host process id of the process that puts a CQE in, or 0. A sole producer
@@ -129,6 +176,7 @@ pub mod wants {
 }
 
 /// Completion of one message. It fits a cache line, so the owner sees all of it at once.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct RemoteCqe {
     pub wr_id: u64,
@@ -146,11 +194,14 @@ pub struct RemoteCqe {
     pub opcode: u32,
     /// Its counter plus one, written last.
     pub sequence: AtomicU32,
+    /// Stands for all fields but the last.
+    #[cfg(loom)]
+    pub track: crate::sync::Track,
 }
 
 /// Receiver and sender of a completion: the same for all messages of a connection.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parties {
     pub qpn: u32,
     pub source_qpn: u32,
@@ -163,7 +214,7 @@ pub struct Parties {
     pub reserved: u16,
 }
 
-const _: () = assert!(size_of::<RemoteCqe>() == 64);
+const _: () = assert!(size_of::<RemoteCqe>() == 64 || cfg!(loom));
 
 /// Returns the bytes of a ring of remote CQEs.
 pub const fn remote_cqe_ring_bytes(entries: u32) -> usize {

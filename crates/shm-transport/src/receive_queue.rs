@@ -104,7 +104,7 @@ impl<P: Platform> ReceiveQueue<P> {
         // SAFETY: the entry lies within the mapping, and the peer does not read it before
         // `produced` has moved on.
         unsafe {
-            at.cast::<ReceiveEntry>().write(ReceiveEntry { wr_id, count: count as u32, reserved: 0 });
+            ReceiveEntry::write(at.cast(), wr_id, count as u32);
             let to = at.add(size_of::<ReceiveEntry>()).cast::<PostSge>();
             for (index, entry) in list[..count].iter().enumerate() {
                 // Field by field, as programs have just written them: a wider load would wait until
@@ -135,10 +135,10 @@ impl<P: Platform> ReceiveQueue<P> {
             }
         }
         let at = self.entry(consumed);
-        // SAFETY: the entry lies within the mapping, and bad data from a peer is only numbers.
-        let head = unsafe { at.cast::<ReceiveEntry>().read_volatile() };
+        // SAFETY: the entry lies within the mapping.
+        let (wr_id, count) = unsafe { ReceiveEntry::read(at.cast()) };
         let next = at.wrapping_add(size_of::<ReceiveEntry>()).cast::<PostSge>();
-        Some(Front { wr_id: head.wr_id, next, left: head.count.min(self.place.sges), queue: PhantomData })
+        Some(Front { wr_id, next, left: count.min(self.place.sges), queue: PhantomData })
     }
 
     /// Returns the owner and the epoch of the queue.

@@ -4,13 +4,15 @@
 use crate::platform::Platform;
 use crate::prefetch::will_write;
 use crate::queues::{RemoteCqe, RemoteCqeRingHeader, remote_cqe_ring_bytes, wants};
-use crate::sync::{AtomicU32, Ordering, fence};
+#[cfg(not(loom))]
+use crate::sync::AtomicU32;
+use crate::sync::{Ordering, fence};
 use crate::tables::QpEntry;
 use softband_ipc::ring::Cqe;
 use std::marker::PhantomData;
 
 /// Reads of a taken lock before a check whether its holder has ended.
-const SPINS: u32 = 2_000;
+const SPINS: u32 = if cfg!(loom) { 1 } else { 2_000 };
 /// Longest wait for the lock, in picoseconds. Then the engine does the work: the holder may have
 /// stopped.
 const PATIENCE_PICOS: u64 = 50_000_000_000;
@@ -312,7 +314,7 @@ impl<P: Platform> Room<'_, P> {
         let stamp_ps = if self.ring.header().wants.0.load(Ordering::Relaxed) & wants::STAMPS == 0 { 0 } else { P::now_ps() };
         // SAFETY: the entry lies within the mapping, and the owner does not read it before its
         // number is set.
-        unsafe { self.entry.write(RemoteCqe { stamp_ps, sequence: AtomicU32::new(self.former), ..cqe }) };
+        unsafe { put(self.entry, RemoteCqe { stamp_ps, ..cqe }, self.former) };
     }
 
     /// Makes the written entry visible to the owner.
@@ -346,7 +348,31 @@ impl<P: Platform> Drop for RemoteCqeRing<P> {
     }
 }
 
+/// Writes a whole cache line, with the entry's present number.
+///
+/// # Safety
+/// The caller alone writes the entry.
+#[cfg(not(loom))]
+#[inline(always)]
+unsafe fn put(entry: *mut RemoteCqe, cqe: RemoteCqe, former: u32) {
+    // SAFETY: the caller's promise.
+    unsafe { entry.write(RemoteCqe { sequence: AtomicU32::new(former), ..cqe }) };
+}
+
+/// The same for models, in which the number must stay the same atomic.
+#[cfg(loom)]
+unsafe fn put(entry: *mut RemoteCqe, cqe: RemoteCqe, _former: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*entry).track.write();
+        (*entry).wr_id = cqe.wr_id;
+        (*entry).parties = cqe.parties;
+    }
+}
+
 fn cqe_of(entry: &RemoteCqe) -> Cqe {
+    #[cfg(loom)]
+    entry.track.read();
     let parties = &entry.parties;
     Cqe {
         wr_id: entry.wr_id,

@@ -78,7 +78,7 @@ impl<P: Platform> Drop for RqConsumerLock<'_, P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::platform::tests::Alone;

@@ -8,14 +8,15 @@
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64};
 
 /// Number of keys and queue pairs with an entry. Others go through the engine.
-pub const KEYS: usize = 1 << 16;
-pub const QPS: usize = 1 << 16;
+pub const KEYS: usize = if cfg!(loom) { 2 } else { 1 << 16 };
+pub const QPS: usize = if cfg!(loom) { 2 } else { 1 << 16 };
 
 /// Value of [`QpEntry::peer`] if the queue pair has no peer for direct work because packets may meet
 /// a fault. No entry has this index.
 pub const PEER_BEHIND_FAULTS: u32 = u32::MAX;
 
 /// A registered region.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct KeyEntry {
     pub key: AtomicU32,
@@ -37,6 +38,7 @@ pub struct KeyEntry {
 
 /// A connected or UD queue pair, or a shared receive queue ([`of_shared_queue`]). A shared receive
 /// queue has only domain, process and receive queue, and with XRC a ring of remote CQEs.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C, align(64))]
 pub struct QpEntry {
     pub qpn: AtomicU32,
@@ -96,7 +98,7 @@ pub struct QpEntry {
 }
 
 /// Two cache lines: one more field needs a third.
-const _: () = assert!(size_of::<QpEntry>() == 128);
+const _: () = assert!(size_of::<QpEntry>() == 128 || cfg!(loom));
 
 /// Returns the value of [`QpEntry::qpn`] for a shared receive queue with this handle. No queue pair
 /// has this number.
@@ -114,6 +116,7 @@ pub const fn shared_queue_of(qpn: u32) -> Option<u32> {
 const SHARED_QUEUE: u32 = 1 << 31;
 
 /// The whole file.
+#[cfg_attr(loom, derive(Default))]
 #[repr(C)]
 pub struct Tables {
     pub keys: [KeyEntry; KEYS],
