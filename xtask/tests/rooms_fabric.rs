@@ -31,12 +31,14 @@ const ROOMS: [(&str, &str); 6] = [
 const FIELDS: [(&str, &str); 5] = [("links", "link"), ("timeline", "pdes"), ("faults", "faults"), ("subnet", "subnet"), ("hcas", "hca")];
 /// Files that ask for a link layer. The first three decide about the model's behaviour. In `parts` a
 /// part says what it is; in `spec` the description resolves parts.
-const ASKS_FOR_LINK_LAYER: [&str; 7] = [
+const ASKS_FOR_LINK_LAYER: [&str; 8] = [
     "model/src/link/framing.rs",
     "model/src/link/flow_control.rs",
     "fabric/src/subnet/gids.rs",
     "model/src/parts.rs",
     "spec/src/fabric.rs",
+    // States the link layer that its caller chose.
+    "spec/src/builder.rs",
     "spec/src/link_settings.rs",
     "spec/src/analysis/credit_loops.rs",
 ];

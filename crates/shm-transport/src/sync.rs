@@ -12,7 +12,7 @@ pub use modelled::{AtomicU16, AtomicU32, AtomicU64, Ordering, Track, fence};
 ///
 /// Loom remembers only the last access to an atomic. If a thread reads and then writes, loom misses
 /// the other order of that write and an earlier read of another thread. So each access first writes
-/// `turn`, which orders no memory, and of which loom tries all orders.
+/// `turn`. This write orders no memory, and loom tries all orders of it.
 #[cfg(loom)]
 mod modelled {
     pub use loom::sync::atomic::{Ordering, fence};
