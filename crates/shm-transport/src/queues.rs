@@ -110,7 +110,7 @@ impl ReceiveEntry {
     /// `at` is an entry of a mapped queue.
     #[inline(always)]
     pub(crate) unsafe fn read(at: *const Self) -> (u64, u32) {
-        // SAFETY: the caller's promise. Bad data of a peer is only numbers.
+        // SAFETY: `at` is an entry of a mapped queue. Bad data of a peer is only numbers.
         let head = unsafe { at.read_volatile() };
         (head.wr_id, head.count)
     }
