@@ -160,3 +160,46 @@ pub fn count_of(produced: u32, consumed: u32, entries: u32) -> u32 {
     let count = produced.wrapping_sub(consumed);
     if count <= entries { count } else { 0 }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::queues::receive_queue_bytes;
+
+    const ENTRIES: u32 = 4;
+    const SGES: u32 = 2;
+
+    /// Memory of a queue, aligned as its header needs it.
+    #[repr(C, align(64))]
+    struct Memory([u8; receive_queue_bytes(ENTRIES, SGES)]);
+
+    fn requests(wr_ids: std::ops::Range<u64>) -> Vec<(u64, Vec<PostSge>)> {
+        let entry = |wr_id: u64| PostSge { address: wr_id << 20, len_bytes: wr_id as u32, lkey: 7 };
+        wr_ids.map(|wr_id| (wr_id, vec![entry(wr_id); (wr_id % 3) as usize])).collect()
+    }
+
+    fn plain(requests: &[(u64, Vec<PostSge>)]) -> Vec<(u64, &[u8])> {
+        requests.iter().map(|(wr_id, list)| (*wr_id, bytemuck::cast_slice(list))).collect()
+    }
+
+    #[test]
+    fn what_is_given_back_is_drained_again_where_the_counters_wrap() {
+        let mut memory = Box::new(Memory([0; receive_queue_bytes(ENTRIES, SGES)]));
+        // SAFETY: the memory has this size, zeros are a valid header, and it outlives the queue.
+        let queue = unsafe { QueueMemory::new((&raw mut *memory).cast(), ENTRIES, SGES) };
+        for (epoch, first) in [(1, 0), (2, u32::MAX - 1)] {
+            let given = requests(3..7);
+            let lists = given.iter().map(|(wr_id, list)| (*wr_id, list.iter().copied()));
+            queue.give_back(first, lists, 5, 2, epoch);
+            assert!(queue.take_over() && !queue.take_over(), "once per epoch");
+            assert_eq!(plain(&queue.drain()), plain(&given));
+            assert!(queue.drain().is_empty());
+            assert_eq!(queue.next_counter(), first.wrapping_add(4));
+        }
+    }
+
+    #[test]
+    fn counters_of_a_liar_give_no_requests() {
+        assert_eq!([count_of(3, 1, 4), count_of(1, 3, 4), count_of(9, 1, 4)], [2, 0, 0]);
+    }
+}
