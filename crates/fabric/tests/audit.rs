@@ -25,5 +25,5 @@ fn every_block_is_accounted_for_after_each_event_and_a_lost_one_is_noticed() {
     assert!(events > 2_000, "too little happened: {events}");
     assert!(lab.world.lose_credits());
     let error = lab.world.audit().expect_err("a block is missing");
-    assert!(error.contains("blocks of VL0: 0 are held"), "{error}");
+    assert!(error.contains("misses 1 blocks of VL0") && error.contains("0 are held"), "{error}");
 }
