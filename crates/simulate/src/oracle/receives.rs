@@ -15,7 +15,8 @@ impl Oracle {
         let success = completion.status == WcStatus::Success;
         self.count("receive", completion.status);
         let record = self.ends.get_mut(&end).expect("the caller found it");
-        if record.receive_failed && success {
+        let is_ordered = !self.processes[record.process].has_deregistered;
+        if record.receive_failed && success && is_ordered {
             return Err(Violation::new(Rule::Completions, format!("a receive succeeded after one that failed: {completion:?} of {end:?}")));
         }
         record.receive_failed |= !success;
@@ -36,16 +37,16 @@ impl Oracle {
         let Some(place) = record.receives.iter().position(|posted| posted.wr_id == completion.wr_id) else {
             return Err(wrong("a completion without an outstanding receive request"));
         };
-        if place > 0 {
+        if place > 0 && !self.processes[record.process].has_deregistered {
             return Err(wrong("a completion before those of earlier receive requests"));
         }
-        Ok(record.receives.pop_front().expect("its place was found"))
+        Ok(record.receives.remove(place).expect("its place was found"))
     }
 
     /// Finds the message of a completion, and checks its bytes.
     fn judge_message(&mut self, end: End, posted: Posted, completion: &Completion, memory: &mut Memory) -> Result<(), Violation> {
         let wrong = |rule: Rule, why: &str| Violation::new(rule, format!("{why}: {completion:?} of {end:?}"));
-        let transport = self.ends[&end].transport;
+        let (transport, process) = (self.ends[&end].transport, self.ends[&end].process);
         let sender = self.ends.get_mut(&end.peer()).expect("both ends exist from the start");
         if completion.source_qpn != sender.qpn {
             return Err(wrong(Rule::Completions, "the completion names another source"));
@@ -78,7 +79,8 @@ impl Oracle {
             memory.windows[window].is_open = false;
         }
         let order = sender.order;
-        if let Some(queue) = order.filter(|_| transport.is_reliable()) {
+        let is_ordered = transport.is_reliable() && !self.processes[process].has_deregistered;
+        if let Some(queue) = order.filter(|_| is_ordered) {
             let complete = memory.complete_targets(queue);
             if complete < message.writes {
                 let why = format!("a receive completed before {} earlier writes had landed", message.writes - complete);
