@@ -40,15 +40,17 @@ mod counting;
 mod ethernet;
 mod ids;
 mod link;
+mod link_layer;
 mod queue_pair;
 
 pub use address::{Gid, Guid, Lid, PKey, QKey};
 pub use counting::counted;
-pub use ethernet::{EthernetRate, LinkLayer};
+pub use ethernet::EthernetRate;
 pub use ids::{
     AhHandle, CqHandle, HcaId, HostId, LKey, MrHandle, MwHandle, NodeId, PdHandle, PortNumber, ProcessId, Psn, Qpn, RKey, SrqHandle, XrcdHandle,
 };
 pub use link::{CreditBlocks, LinkRate, LinkSpeed, LinkWidth, Mtu, OperationalVls, VirtualLane};
+pub use link_layer::LinkLayer;
 pub use queue_pair::{Access, QpState, QpType, ServiceLevel, WcOpcode, WcStatus};
 
 /// Runs the examples of the README file.

@@ -14,6 +14,7 @@ mod queue_pairs;
 mod receive;
 mod receive_requests;
 mod send_engine;
+mod timers;
 mod transfers;
 mod views;
 
