@@ -90,12 +90,9 @@ impl Driver<'_> {
             xrc_srq: self.number_of_queue(end),
         };
         let signaled = message.signaled || plan.signals_all;
-        self.record(
-            end,
-            &message,
-            Sent { tag, operation: message.operation, len_bytes, signaled, flaw: message.flaw, source, window, place },
-            immediate,
-        );
+        // A request without bytes needs no key.
+        let flaw = if len_bytes > 0 { message.flaw } else { Flaw::None };
+        self.record(end, &message, Sent { tag, operation: message.operation, len_bytes, signaled, flaw, source, window, place }, immediate);
         self.world.post_send(self.world.now(), id, hca, qpn, request);
     }
 

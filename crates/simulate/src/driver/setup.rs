@@ -30,7 +30,7 @@ fn refused(error: VerbsError) -> Violation {
 
 impl<'a> Driver<'a> {
     pub(super) fn new(plan: &'a Plan, catalog: &Catalog, sabotage: Option<Sabotage>) -> Result<Self, Violation> {
-        let mut spec = plan.fabric.build(catalog).map_err(|error| Violation::new(Rule::Outcome, format!("the fabric was refused: {error}")))?;
+        let mut spec = plan.fabric.build(catalog).map_err(|error| Violation::new(Rule::Fabric, error))?;
         spec.faults = faults_with_end(plan, &spec);
         let mut world = World::new(&spec, plan.seed);
         world.set_packet_loss(plan.loss_ppm);

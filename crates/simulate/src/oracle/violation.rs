@@ -50,6 +50,8 @@ pub enum Rule {
     End,
     /// The model panics nowhere.
     Panic,
+    /// The reader of fabric files accepts the fabric. A shrunk fabric must not fail for this.
+    Fabric,
     /// One seed gives one run.
     Determinism,
 }
@@ -70,6 +72,7 @@ impl Rule {
             Self::Deadlock => "a deadlock without a credit loop",
             Self::End => "the run does not end",
             Self::Panic => "the model panicked",
+            Self::Fabric => "the fabric was refused",
             Self::Determinism => "two runs of one seed differ",
         }
     }
