@@ -47,6 +47,7 @@ impl Oracle {
     fn judge_message(&mut self, end: End, posted: Posted, completion: &Completion, memory: &mut Memory) -> Result<(), Violation> {
         let wrong = |rule: Rule, why: &str| Violation::new(rule, format!("{why}: {completion:?} of {end:?}"));
         let (transport, process) = (self.ends[&end].transport, self.ends[&end].process);
+        let is_ordered = transport.is_reliable() && !self.processes[process].has_deregistered;
         let sender = self.ends.get_mut(&end.peer()).expect("both ends exist from the start");
         if completion.source_qpn != sender.qpn {
             return Err(wrong(Rule::Completions, "the completion names another source"));
@@ -54,6 +55,10 @@ impl Oracle {
         let fits = |message: &Outgoing, memory: &Memory| message_fits(message, posted, completion, transport, memory);
         let message = match transport {
             reliable if reliable.is_reliable() => {
+                // Messages that failed with a deregistered region were not delivered.
+                while !is_ordered && sender.outgoing.get(sender.delivered).is_some_and(|message| !fits(message, memory)) {
+                    sender.delivered += 1;
+                }
                 let Some(message) = sender.outgoing.get(sender.delivered).copied() else {
                     return Err(wrong(Rule::Completions, "a receive completed, but every message was delivered before"));
                 };
@@ -79,7 +84,6 @@ impl Oracle {
             memory.windows[window].is_open = false;
         }
         let order = sender.order;
-        let is_ordered = transport.is_reliable() && !self.processes[process].has_deregistered;
         if let Some(queue) = order.filter(|_| is_ordered) {
             let complete = memory.complete_targets(queue);
             if complete < message.writes {
