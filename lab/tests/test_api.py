@@ -126,7 +126,7 @@ def test_a_failed_run_of_a_sweep_is_named_after_the_others_have_run(home: Tree) 
     [
         ({}, "keys: is empty"),
         ({"bytes": ["1,2"]}, "keys: bytes: `1,2` has a comma"),
-        ({"bytess": [1]}, "--sweep bytess: is no key"),
+        ({"bytess": [1]}, "--sweep bytess: is not a key"),
         ({"bytes": []}, "has an empty value"),
         ({"senders": [1, 3]}, "--sweep senders=3: senders = 3 is out of range"),
     ],
@@ -139,7 +139,7 @@ def test_wrong_keys_of_a_sweep_are_named(home: Tree, keys: dict[str, list[int]],
 
 
 def test_other_wrong_inputs_are_named(home: Tree) -> None:
-    with pytest.raises(LabError, match="nowhere: is no fabric file"):
+    with pytest.raises(LabError, match="nowhere: is not a fabric file"):
         softband_lab.model("nowhere", "incast")
     with pytest.raises(LabError, match="programs: is empty"):
         softband_lab.run("sdr", {})

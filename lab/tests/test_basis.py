@@ -126,7 +126,7 @@ def found_in(name: str) -> dict[str, str]:
 
 
 def test_rates_that_a_post_was_inverted_from_calibrate_the_rows_of_their_log() -> None:
-    """The part says it, not the study: the value itself is no measurement."""
+    """The part says it, not the study: the value itself is not a measurement."""
     calibrated = calibrated_parameters(CHECKOUT / "catalog")
     rows = [f"G{number:03}" for number in range(39, 44)]
     assert all(calibrated.get(row) == ["host/epyc-7003 post_send"] for row in rows)

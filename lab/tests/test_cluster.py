@@ -69,5 +69,5 @@ def test_what_a_killed_process_left_goes(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_address_that_is_none_is_refused() -> None:
-    with pytest.raises(LabError, match=r"--cluster there: is no cluster\n  help: the address"):
+    with pytest.raises(LabError, match=r"--cluster there: is not a cluster\n  help: the address"):
         Cluster("there")

@@ -140,13 +140,13 @@ def test_a_latency_without_a_typical_one_is_compared_by_its_average(pair: tuple[
         (
             "bw_average_mib_s",
             "abc",
-            r"results\.csv:3: bw_average_mib_s: `abc` is no number\n  help: a number,",
+            r"results\.csv:3: bw_average_mib_s: `abc` is not a number\n  help: a number,",
         ),
-        ("bw_average_mib_s", "nan", r"results\.csv:3: bw_average_mib_s: `nan` is no number"),
-        ("latency_avg_us", "1,5", r"results\.csv:3: latency_avg_us: `1,5` is no number"),
-        ("latency_max_us", "abc", r"results\.csv:3: latency_max_us: `abc` is no number"),
-        ("size_bytes", "4.0", r"results\.csv:3: size_bytes: `4\.0` is no size of a message\n  help: a whole number"),
-        ("size_bytes", "", r"results\.csv:3: size_bytes: `` is no size"),
+        ("bw_average_mib_s", "nan", r"results\.csv:3: bw_average_mib_s: `nan` is not a number"),
+        ("latency_avg_us", "1,5", r"results\.csv:3: latency_avg_us: `1,5` is not a number"),
+        ("latency_max_us", "abc", r"results\.csv:3: latency_max_us: `abc` is not a number"),
+        ("size_bytes", "4.0", r"results\.csv:3: size_bytes: `4\.0` is not a size of a message\n  help: a whole number"),
+        ("size_bytes", "", r"results\.csv:3: size_bytes: `` is not a size"),
         ("size_bytes", "2", r"results\.csv:3: has the row ddr-rc-bandwidth of 2 bytes again"),
         ("format", "", r"results\.csv:3: column `format`: is empty, this version reads 2"),
     ],
@@ -172,7 +172,7 @@ def test_a_row_of_another_length_is_named(pair: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("tolerance", ["nan", "inf", "-1"])
 def test_a_tolerance_that_would_let_everything_pass_is_refused(pair: tuple[Path, Path], tolerance: str) -> None:
     status, said = compared(pair, "--tolerance", tolerance)
-    assert (status, f"--tolerance: `{tolerance}` is no tolerance" in said) == (2, True)
+    assert (status, f"--tolerance: `{tolerance}` is not a tolerance" in said) == (2, True)
 
 
 def test_the_help_says_what_the_exit_status_means(pair: tuple[Path, Path]) -> None:

@@ -50,14 +50,14 @@ def load(tmp_path: Path, header: str = HEADER, row: str = ROW) -> str:
 )
 def test_a_misspelt_column_is_told_with_the_one_that_was_meant(tmp_path: Path, right: str, wrong: str) -> None:
     assert load(tmp_path, HEADER.replace(right, wrong)) == (
-        f"claims.csv:1: `{wrong}` is no column of a claims file\n"
+        f"claims.csv:1: `{wrong}` is not a column of a claims file\n"
         f"  help: did you mean `{right}`? `x_{wrong}` is for a column of your own"
     )
 
 
 def test_a_column_that_is_like_none_is_told_with_those_that_are_missing(tmp_path: Path) -> None:
     assert load(tmp_path, HEADER.replace("metric", "zzz")).endswith(
-        "`zzz` is no column of a claims file\n  help: one of metric; `x_zzz` is for a column of your own"
+        "`zzz` is not a column of a claims file\n  help: one of metric; `x_zzz` is for a column of your own"
     )
     assert load(tmp_path, f"{HEADER},zzz", f"{ROW},").endswith("help: `x_zzz` is for a column of your own")
 
@@ -73,19 +73,19 @@ def test_a_column_of_ones_own_has_a_name_that_says_so(tmp_path: Path) -> None:
         (
             "exact",
             "sure",
-            ":2: quality: `sure` is no quality\n  help: one of exact, about, relative claim, ordering ",
+            ":2: quality: `sure` is not a quality\n  help: one of exact, about, relative claim, ordering ",
         ),
-        ("exact", "exactly", ":2: quality: `exactly` is no quality\n  help: did you mean `exact`? The names are: "),
-        ("exact", "", ":2: quality: `` is no quality\n  help: one of exact, "),
+        ("exact", "exactly", ":2: quality: `exactly` is not a quality\n  help: did you mean `exact`? The names are: "),
+        ("exact", "", ":2: quality: `` is not a quality\n  help: one of exact, "),
         (
             "pingpong",
             "pnigpong",
-            ":2: direction: `pnigpong` is no direction\n  help: did you mean `pingpong`? The names are: uni, ",
+            ":2: direction: `pnigpong` is not a direction\n  help: did you mean `pingpong`? The names are: uni, ",
         ),
-        (",1,1,", ",one,1,", ":2: ports: `one` is no number of ports\n  help: a whole number; or nothing"),
-        (",1,1,", ",1,0,", ":2: procs: `0` is no number of procs"),
+        (",1,1,", ",one,1,", ":2: ports: `one` is not a number of ports\n  help: a whole number; or nothing"),
+        (",1,1,", ",1,0,", ":2: procs: `0` is not a number of procs"),
         ("4.5", "", ":2: has no value\n  help: what was published"),
-        (",us,", ",usec,", ":2: `usec` is no unit\n  help: one of %, "),
+        (",us,", ",usec,", ":2: `usec` is not a unit\n  help: one of %, "),
         (",exact,", ",exact", ":2: has 15 fields, the header 16\n  help: a field for each column, empty or not"),
     ],
 )
@@ -104,10 +104,14 @@ def test_a_word_that_the_lab_does_not_know_is_told_with_its_line(
             r"study\.toml:27: tests\.latency\.direction: `ping` is not known\n  help: did you mean `pingpong`\? "
             "The names are: uni, bi, pingpong",
         ),
-        ("[study]", "[studdy]", r"study\.toml:2: studdy: is no key here\n  help: did you mean `study`\?"),
-        ("claims = ", "clamis = ", r"study\.toml:7: study\.clamis: is no key .*\n  help: did you mean `claims`\?"),
+        ("[study]", "[studdy]", r"study\.toml:2: studdy: is not a key here\n  help: did you mean `study`\?"),
+        ("claims = ", "clamis = ", r"study\.toml:7: study\.clamis: is not a key .*\n  help: did you mean `claims`\?"),
         ("claims = ", "seed = 1 #", r"study\.toml:2: study\.claims: is missing\n  help: add `claims = \.\.\.`"),
-        ("[tests.latency]", "[test.latency]", r"study\.toml:23: test: is no key here\n  help: did you mean `tests`\?"),
+        (
+            "[tests.latency]",
+            "[test.latency]",
+            r"study\.toml:23: test: is not a key here\n  help: did you mean `tests`\?",
+        ),
         (
             "{ from = 2, to = 8 }",
             "{ form = 2, to = 8 }",
@@ -142,7 +146,7 @@ KINDS = "value, ratio, difference, improvement, below, "
         (
             'kind = "value"',
             'knd = "value"',
-            rf"claims\.toml:4: M1\.knd: is no key of a rule\n  help: rename it to `kind`, which is one of {KINDS}",
+            rf"claims\.toml:4: M1\.knd: is not a key of a rule\n  help: rename it to `kind`, which is one of {KINDS}",
         ),
         (
             'kind = "value"',
@@ -152,15 +156,15 @@ KINDS = "value, ratio, difference, improvement, below, "
         (
             'kind = "value"',
             'kind = "valeu"',
-            r":4: M1\.kind: `valeu` is no kind of rule\n  help: did you mean `value`\?",
+            r":4: M1\.kind: `valeu` is not a kind of rule\n  help: did you mean `value`\?",
         ),
-        ('kind = "value"', "kind = 7", r":4: M1\.kind: `7` is no kind of rule\n  help: one of value, "),
+        ('kind = "value"', "kind = 7", r":4: M1\.kind: `7` is not a kind of rule\n  help: one of value, "),
         (
             'curves = ["rc-sdr"]',
             'curvs = ["rc-sdr"]',
-            r":6: M1\.curvs: is no key here\n  help: did you mean `curves`\?",
+            r":6: M1\.curvs: is not a key here\n  help: did you mean `curves`\?",
         ),
-        ('field = "subnet', 'fild = "subnet', r":68: M9\.fild: is no key here\n  help: did you mean `field`\?"),
+        ('field = "subnet', 'fild = "subnet', r":68: M9\.fild: is not a key here\n  help: did you mean `field`\?"),
         ('field = "subnet.max_op_vls"', "field = 3", r":68: M9\.field: "),
         (
             "subnet.max_op_vls",
@@ -173,11 +177,11 @@ KINDS = "value, ratio, difference, improvement, below, "
             'basis = "calibrat"',
             r":25: M3\.basis: `calibrat` is not .*\n  help: did you mean `calibrated`",
         ),
-        ('rate = "SDR"', 'rate = "SRD"', r":35: M5\.rate: `SRD` is no link rate\n  help: did you mean `SDR`\?"),
+        ('rate = "SDR"', 'rate = "SRD"', r":35: M5\.rate: `SRD` is not a link rate\n  help: did you mean `SDR`\?"),
         (
             'link = "4X SDR"',
             'link = "4x SDR"',
-            r":35: M5\.link: `4x SDR` is no link\n  help: its width and rate, as",
+            r":35: M5\.link: `4x SDR` is not a link\n  help: its width and rate, as",
         ),
     ],
 )
@@ -192,7 +196,7 @@ def test_a_misspelt_name_in_a_rule_is_told_with_its_line(tree: Tree, old: str, n
         (
             "950,MB/s",
             "fast,MB/s",
-            r"references/mini_claims\.csv:2: M1: the value `fast` is no number to compare with\n",
+            r"references/mini_claims\.csv:2: M1: the value `fast` is not a number to compare with\n",
         ),
         (
             "950,MB/s",
@@ -222,7 +226,9 @@ def test_what_a_rule_cannot_compare_with_is_told_with_the_line_of_the_table(
 def test_a_misspelt_key_of_the_what_if_file_is_told(tree: Tree) -> None:
     path = tree.home / "studies/what-if.toml"
     change(path, "cable_part", "cabel_part")
-    with pytest.raises(LabError, match=r"what-if\.toml:3: cabel_part: is no key here\n  help: did you mean `cable_p"):
+    with pytest.raises(
+        LabError, match=r"what-if\.toml:3: cabel_part: is not a key here\n  help: did you mean `cable_p"
+    ):
         load_defaults(tree.home)
     with pytest.raises(LabError, match=r"absent\.toml: fabric: is missing"):
         parse_model(WhatIfDefaults, {}, path.with_name("absent.toml"))

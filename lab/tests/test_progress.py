@@ -1,4 +1,4 @@
-"""Progress: plain lines where the output is no terminal, a bar where it is, and nothing on a quiet console."""
+"""Progress: plain lines where the output is not a terminal, a bar where it is, and nothing on a quiet console."""
 
 from __future__ import annotations
 

@@ -29,10 +29,10 @@ def refused(tree: Tree, message: str) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("A1,x,1,NaN,MB/s,exact,", r"claims\.csv:2: the value `NaN` is no finite number"),
-        ("A1,x,1,inf,us,exact,", r"the value `inf` is no finite number"),
-        ("A1,x,1,1e400,MB/s,exact,", r"the value `1e400` is no finite number"),
-        ("A1,x,1,1e300/1e-300,ratio,exact,", r"the value `1e300/1e-300` is no finite number"),
+        ("A1,x,1,NaN,MB/s,exact,", r"claims\.csv:2: the value `NaN` is not a finite number"),
+        ("A1,x,1,inf,us,exact,", r"the value `inf` is not a finite number"),
+        ("A1,x,1,1e400,MB/s,exact,", r"the value `1e400` is not a finite number"),
+        ("A1,x,1,1e300/1e-300,ratio,exact,", r"the value `1e300/1e-300` is not a finite number"),
         ("A1,x,1,-5,MB/s,exact,", r":2: the value `-5` is negative, which nothing in `MB/s` is"),
         ("A1,x,1,-5,ratio,exact,", r"the value `-5` is negative"),
         ("A1,x,1,5,MB/s,exact,a, b", r"claims\.csv:2: has 8 fields, the header 7"),
@@ -243,16 +243,16 @@ ROWS = "U1,x,1,33,%,exact,\nU2,x,1,one,ordering,ordering only,\nU3,x,1,23,us,exa
         (
             'better = "less"',
             'better = "less"\ntable = ["M1", "M99"]',
-            r"U1\.table: `M99` is no claim of the study `mini`",
+            r"U1\.table: `M99` is not a claim of the study `mini`",
         ),
         ('better = "less"', 'better = "less"\ntable = ["M1"]', r"U1\.table: has the length 1\n  help: two ids"),
-        ('host = "b"', 'host = "c"', r"U2\.host: `c` is no host of the fabric of `rc-sdr`\n  help: one of a, b"),
+        ('host = "b"', 'host = "c"', r"U2\.host: `c` is not a host of the fabric of `rc-sdr`\n  help: one of a, b"),
         (
             "U3,x,1,23,us",
             "U3,x,1,23,ns",
             r":\d+: U3: is in `ns`, length\.value of .*long\.toml in `us`",
         ),
-        ('pattern = "([0-9]+) m"', 'pattern = "([0-9]+ m"', r"U4\.pattern: is no regular expression"),
+        ('pattern = "([0-9]+) m"', 'pattern = "([0-9]+ m"', r"U4\.pattern: is not a regular expression"),
         ('pattern = "([0-9]+) m"', 'pattern = "[0-9]+ m"', r"U4\.pattern: has no group"),
     ],
 )
@@ -281,11 +281,11 @@ def test_hosts_that_a_fabric_does_not_have_are_refused_before_any_run_starts(tre
     path = tree.home / "studies/mini/study.toml"
     right = path.read_text()
     change(path, 'server_host = "a"', 'server_host = "z"')
-    refused(tree, r"tests\.bandwidth\.server_host: `z` is no host of fabrics/sdr\.toml, .*\n  help: one of a, b;")
+    refused(tree, r"tests\.bandwidth\.server_host: `z` is not a host of fabrics/sdr\.toml, .*\n  help: one of a, b;")
     path.write_text(right.replace('client_host = "b"', 'client_host = "z"'))
-    refused(tree, r"tests\.bandwidth\.client_host: `z` is no host of fabrics/sdr\.toml")
+    refused(tree, r"tests\.bandwidth\.client_host: `z` is not a host of fabrics/sdr\.toml")
     path.write_text(right.replace('fabric = "switch.toml"', 'fabric = "switch.toml", client_host = "z"'))
-    refused(tree, r"figure 2, curve rc-100m\.client_host: `z` is no host of fabrics/switch\.toml")
+    refused(tree, r"figure 2, curve rc-100m\.client_host: `z` is not a host of fabrics/switch\.toml")
     path.write_text(right.replace('fabric = "switch.toml"', 'fabric = "swich.toml"'))
     refused(tree, r"fabric `swich\.toml`: there is no .*swich\.toml")
 
@@ -297,7 +297,8 @@ def test_hosts_of_a_generated_fabric_are_numbered(tree: Tree, host: str, count: 
     path.write_text(path.read_text().replace('"a"', '"h0"').replace('client_host = "b"', f'client_host = "{host}"'))
     # The other fabrics have a and b alone: the first one that is refused tells.
     refused(
-        tree, r"fabrics/ddr\.toml" if is_there else rf"`{host}` is no host of fabrics/sdr\.toml.*\n.* h0, h1 and so on"
+        tree,
+        r"fabrics/ddr\.toml" if is_there else rf"`{host}` is not a host of fabrics/sdr\.toml.*\n.* h0, h1 and so on",
     )
 
 

@@ -206,16 +206,20 @@ tests = ["bandwidth"]
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("S1,x,1,23,m", "S1,x,1,23,us", r":11: S1: `us` is no unit for `23`: its rule is about a length\n .*one of m;"),
+        (
+            "S1,x,1,23,m",
+            "S1,x,1,23,us",
+            r":11: S1: `us` is not a unit for `23`: its rule is about a length\n .*one of m;",
+        ),
         ("S1,x,1,23,m", "S1,x,1,23,", r":11: S1: `23` has no unit: its rule is about a length\n  help: one of m"),
-        ("S1,x,1,23,m", "S1,x,1,abc,m", r":11: S1: the value `abc` is no number to compare with"),
+        ("S1,x,1,23,m", "S1,x,1,abc,m", r":11: S1: the value `abc` is not a number to compare with"),
         (
             "S2,x,1,2..2^23,bytes",
             "S2,x,1,2..2^23,ns",
-            r":12: S2: `ns` is no unit for `2..2\^23`: .* is about a size",
+            r":12: S2: `ns` is not a unit for `2..2\^23`: .* is about a size",
         ),
-        ("S2,x,1,2..2^23,bytes", "S2,x,1,large,bytes", r":12: S2: `large` is no range of sizes"),
-        ("S3,x,1,942,MB/s", "S3,x,1,abc,MB/s", r":13: S3: the value `abc` is no number to compare with"),
+        ("S2,x,1,2..2^23,bytes", "S2,x,1,large,bytes", r":12: S2: `large` is not a range of sizes"),
+        ("S3,x,1,942,MB/s", "S3,x,1,abc,MB/s", r":13: S3: the value `abc` is not a number to compare with"),
         ("S3,x,1,942,MB/s", "S3,x,1,942,us", r":13: S3: is in `us`"),
     ],
 )
@@ -257,7 +261,7 @@ def test_a_quotient_is_a_mark_in_its_figure(tree: Tree) -> None:
 def test_an_unknown_unit_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "claims.csv"
     path.write_text("id,source,section,value,unit,quality,note\nA1,x,1,3,m,exact,\nA2,x,1,3,furlongs,exact,\n")
-    with pytest.raises(LabError, match=r"claims\.csv:3: `furlongs` is no unit\n  help: one of %, B, B/s"):
+    with pytest.raises(LabError, match=r"claims\.csv:3: `furlongs` is not a unit\n  help: one of %, B, B/s"):
         load_published(path)
 
 

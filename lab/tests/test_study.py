@@ -28,11 +28,11 @@ def test_a_run_that_two_figures_share_exists_once(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('column = "bw_average_mib_s"', 'column = "speed"', r"tests\.bandwidth\.column: `speed` is no column"),
+        ('column = "bw_average_mib_s"', 'column = "speed"', r"tests\.bandwidth\.column: `speed` is not a column"),
         (
             'caption = "Two hosts."',
             'captoin = "Two hosts."',
-            r"toml:41: figures\.0\.captoin: is no key here\n  help: did you mean `caption`\?",
+            r"toml:41: figures\.0\.captoin: is not a key here\n  help: did you mean `caption`\?",
         ),
         ('tests = ["bandwidth", "latency"]', 'tests = ["bandwith"]', r"there is no test `bandwith`"),
         ("quick_figures = [2]", "quick_figures = [9]", r"quick_figures: there is no figure 9"),

@@ -359,18 +359,18 @@ def test_keys_follow_from_all_inputs_and_from_nothing_else(tree: Tree) -> None:
         (["bytes="], "has an empty value"),
         (["bytes=1,1B"], "has a value twice"),
         (["bytes=1", "bytes=2"], "--sweep bytes: is given twice"),
-        (["byts=1"], "--sweep byts: is no key\n  help: one of bytes, messages"),
-        (["bytes=4 parsecs"], "--sweep bytes: `4 parsecs` is no size"),
-        (["window=-1"], "--sweep window: `-1` is no whole number"),
+        (["byts=1"], "--sweep byts: is not a key\n  help: one of bytes, messages"),
+        (["bytes=4 parsecs"], "--sweep bytes: `4 parsecs` is not a size"),
+        (["window=-1"], "--sweep window: `-1` is not a whole number"),
         (["seed=18446744073709551616"], "`18446744073709551616` is too large\n  help: at most 18446744073709551615"),
         (["messages=4294967296"], "--sweep messages: `4294967296` is too large\n  help: at most 4294967295"),
         (["bytes=9000000000GiB"], "`9000000000` is too large"),
         ([f"bytes={'9' * 5000}"], "is too large"),
-        (["vls=3"], "--sweep vls: 3 is no number of operational data lanes"),
-        (["rate=slow"], "--sweep rate: `SLOW` is no link rate"),
-        (["cable-length=far"], "--sweep cable-length: `far` is no length"),
+        (["vls=3"], "--sweep vls: 3 is not a number of operational data lanes"),
+        (["rate=slow"], "--sweep rate: `SLOW` is not a link rate"),
+        (["cable-length=far"], "--sweep cable-length: `far` is not a length"),
         (["cables.9.part=cx4"], "--sweep cables.9.part: there is no `9` in `cables`\n  help: from 0 to 1"),
-        (["cables.0=cx4"], "`cables.0` is no single value"),
+        (["cables.0=cx4"], "`cables.0` is not a single value"),
         (["subnet.max_op_vls.x=1"], "`subnet.max_op_vls` is 5, and nothing is in it"),
         (["senders=1,3"], "--sweep senders=3: senders = 3 is out of range"),
         ([f"seed={','.join(map(str, range(400)))}", f"bytes={','.join(map(str, range(400)))}"], "160000 runs"),
@@ -385,7 +385,7 @@ def test_a_bad_key_or_value_is_refused_with_what_would_be_right(tree: Tree, swee
 
 @pytest.mark.parametrize("where", ["here", "tcp://", "tcp://host", "http://host:1"])
 def test_a_cluster_is_an_address_or_slurm(where: str) -> None:
-    with pytest.raises(LabError, match="is no cluster\n  help: the address of a Dask scheduler, tcp://HOST:PORT"):
+    with pytest.raises(LabError, match="is not a cluster\n  help: the address of a Dask scheduler, tcp://HOST:PORT"):
         Cluster(where)
 
 

@@ -86,7 +86,7 @@ def test_what_if_finds_the_longest_cable_to_the_metre(tree: Tree) -> None:
 def test_a_bad_option_is_an_error_with_a_remedy(tree: Tree) -> None:
     done = what_if(tree, "--vls", "3")
     assert done.returncode == 2
-    assert "--vls: 3 is no number of operational data lanes" in done.stderr
+    assert "--vls: 3 is not a number of operational data lanes" in done.stderr
     assert "one of 1, 2, 4, 8, 15" in done.stderr
     assert Path(tree.out / "surface.csv").exists() is False
 

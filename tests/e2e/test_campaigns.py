@@ -66,7 +66,7 @@ class Campaigns:
         return path
 
     def environment(self, **more: str) -> dict[str, str]:
-        # Dask is no part of the installation: it comes from the tests' own environment.
+        # Dask is not a part of the installation: it comes from the tests' own environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ours = {"SOFTBAND_BIN": str(self.folder / "tree" / "bin" / "softband"), "SOFTBAND_HOME": str(DIST), "PATH": path}
         return {**os.environ, **ours, **more}
@@ -337,7 +337,7 @@ def test_a_flows_file_damaged_in_its_middle_is_made_again(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (("--sweep", "byts=1,2"), "--sweep byts: is no key help: one of bytes, messages"),
+        (("--sweep", "byts=1,2"), "--sweep byts: is not a key help: one of bytes, messages"),
         (("--sweep", "senders=1,7"), "--sweep senders=7: "),
         (("--sweep", "subnet.colour=1,2"), "--sweep subnet.colour=1: "),
         (("--sweep", "bytes=1,2", "--bytes", "3"), "--sweep bytes: there is a --bytes, too"),

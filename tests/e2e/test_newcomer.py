@@ -169,7 +169,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("exec", "a", "--name", "nosuch", "--", "true"), "no fabric is up"),
     (("completions", "nosuch"), "invalid value 'nosuch'"),
     (("model", "two-hosts", "nosuch"), "no workload nosuch: it is neither a name nor a file"),
-    (("model", "two-hosts", "nosuch.toml"), "no workload nosuch.toml: it is no name of one, and there is no such file"),
+    (("model", "two-hosts", "nosuch.toml"), "no workload nosuch.toml: it is neither the name of a workload nor a file"),
     (("model", "two-hosts", "folder"), "no workload folder: it is a folder, not a file"),
     (("model", "two-hosts", "broken.toml"), "broken.toml:1:9: error: not valid TOML: "),
     (("model", "two-hosts", "empty.toml"), "empty.toml:1:1: error: missing field `workload`"),

@@ -184,7 +184,7 @@ def compare(
     2: a mistake in a file or in the command prevented the comparison.
     """
     if not (math.isfinite(tolerance) and tolerance >= 0):
-        raise LabError("--tolerance", f"`{tolerance:g}` is no tolerance", "a number of percent, 0 or more")
+        raise LabError("--tolerance", f"`{tolerance:g}` is not a tolerance", "a number of percent, 0 or more")
     comparison = compare_tables(load_results(first), load_results(second))
     if not (comparison.differences or comparison.empty):
         raise LabError(
@@ -208,7 +208,7 @@ def _parse_vls(text: str) -> list[int]:
         return sorted({int(word) for word in text.split(",")})
     except ValueError:
         allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
-        raise LabError("--vls", f"`{text}` is no list of numbers", f"some of {allowed}, with commas") from None
+        raise LabError("--vls", f"`{text}` is not a list of numbers", f"some of {allowed}, with commas") from None
 
 
 def _run(app: Callable[..., object], name: str) -> None:

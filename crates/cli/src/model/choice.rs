@@ -99,7 +99,7 @@ fn no_file(path: &Path) -> &'static str {
     if path.is_dir() {
         "a folder, not a file"
     } else if path.extension().is_some() || path.components().count() > 1 {
-        "no name of one, and there is no such file"
+        "neither the name of a workload nor a file"
     } else {
         "neither a name nor a file"
     }

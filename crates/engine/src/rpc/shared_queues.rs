@@ -16,7 +16,7 @@ use softband_types::{CqHandle, Gid, HcaId, Lid, PdHandle, ProcessId, Qpn, SrqHan
 const MAX_WR: u32 = 1;
 const LIMIT: u32 = 2;
 /// Most members of a group in an answer.
-const HEARERS_MAX: usize = 1024;
+const GROUP_RECEIVERS_MAX: usize = 1024;
 
 /// A queue pair joins or leaves a multicast group.
 type GroupChange = fn(&mut World, ProcessId, HcaId, Qpn, Gid, Lid) -> Result<(), VerbsError>;
@@ -130,9 +130,9 @@ impl Verbs<'_> {
     pub(crate) fn find_group(&mut self, caller: Caller, of: &Multicast) -> Result<WithTail<GroupMembers, DatagramReceiver>, i32> {
         let hca = self.own_hca(caller, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
-        let hearers = self.world.hearers((hca, Qpn(of.qpn)), mlid, Gid(of.mgid));
-        let head = GroupMembers { version: self.realtime.groups_version(), count: hearers.len() as u32 };
+        let group_receivers = self.world.group_receivers((hca, Qpn(of.qpn)), mlid, Gid(of.mgid));
+        let head = GroupMembers { version: self.realtime.groups_version(), count: group_receivers.len() as u32 };
         let receiver = |(lid, qpn): &(Lid, Qpn)| DatagramReceiver { lid: u32::from(lid.0), qpn: qpn.0 };
-        Ok(WithTail { head, tail: hearers.iter().take(HEARERS_MAX).map(receiver).collect() })
+        Ok(WithTail { head, tail: group_receivers.iter().take(GROUP_RECEIVERS_MAX).map(receiver).collect() })
     }
 }

@@ -37,17 +37,17 @@ impl Hcas {
 
     /// Returns the group members that receive a queue pair's packets, with their ports. The ports
     /// are in the sender's network.
-    pub(crate) fn hearers(&self, subnet: &Subnet, (sender_hca, sender): (HcaId, Qpn), (mlid, mgid): (Lid, Gid)) -> Vec<(u32, Qpn)> {
+    pub(crate) fn group_receivers(&self, subnet: &Subnet, (sender_hca, sender): (HcaId, Qpn), (mlid, mgid): (Lid, Gid)) -> Vec<(u32, Qpn)> {
         let members = |hca| self.verbs.multicast.members(Group { hca, mlid, mgid }).iter().map(move |qpn| (hca, *qpn));
         let network_of = |hca, port| self.port_index(hca, port).map(|port| subnet.network(port));
         let network = self.find_qp(sender_hca, sender).and_then(|(_, qp)| network_of(sender_hca, qp.port));
-        let hears = |(hca, qpn): (HcaId, Qpn)| {
+        let receives = |(hca, qpn): (HcaId, Qpn)| {
             let (_, qp) = self.find_qp(hca, qpn)?;
             let is_deaf = qp.init.block_own_multicast && (hca, qpn) == (sender_hca, sender);
             let port = self.port_index(hca, qp.port).filter(|_| !is_deaf && network_of(hca, qp.port) == network)?;
             Some((port, qpn))
         };
-        self.hcas_of_group(mlid).into_iter().flat_map(members).filter_map(hears).collect()
+        self.hcas_of_group(mlid).into_iter().flat_map(members).filter_map(receives).collect()
     }
 
     /// Returns a copy of a packet for each member of its group on this HCA. A member may block its

@@ -149,8 +149,8 @@ impl World {
 
     /// Returns the group members that receive a queue pair's packets, with their ports' LIDs.
     /// Members with a down port are left out.
-    pub fn hearers(&self, sender: (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
-        let hearers = self.hcas.hearers(&self.subnet, sender, (mlid, mgid)).into_iter();
-        hearers.filter(|(port, _)| self.is_active(*port)).map(|(port, qpn)| (self.subnet.lid(port), qpn)).collect()
+    pub fn group_receivers(&self, sender: (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {
+        let group_receivers = self.hcas.group_receivers(&self.subnet, sender, (mlid, mgid)).into_iter();
+        group_receivers.filter(|(port, _)| self.is_active(*port)).map(|(port, qpn)| (self.subnet.lid(port), qpn)).collect()
     }
 }

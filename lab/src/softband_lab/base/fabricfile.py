@@ -31,7 +31,7 @@ def load_toml(path: Path) -> Document:
     except OSError as error:
         raise LabError(path, f"cannot be read: {error.strerror}", "name a file that exists") from None
     except UnicodeDecodeError as error:
-        raise LabError(path, f"is no text in UTF-8: {error}", "save the file as UTF-8") from None
+        raise LabError(path, f"is not text in UTF-8: {error}", "save the file as UTF-8") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -71,7 +71,9 @@ def set_field(document: Document, dotted: str, value: Any, where: str) -> Docume
         if len(done) == len(above):
             old = place[index] if isinstance(place, list) else place.get(index)
             if isinstance(old, dict | list):
-                raise LabError(where, f"`{dotted}` is no single value", f"the path of a value in it, as {dotted}.NAME")
+                raise LabError(
+                    where, f"`{dotted}` is not a single value", f"the path of a value in it, as {dotted}.NAME"
+                )
             place[index] = value
             break
         place = place[index] if isinstance(place, list) else place.setdefault(index, {})
@@ -101,7 +103,7 @@ def with_vls(document: Document, data_vls: int, where: str = "--vls") -> Documen
     """Returns the fabric with this many data lanes. Each link has at most as many as both its ports support."""
     if data_vls not in OPERATIONAL_VLS_CODE:
         allowed = ", ".join(str(count) for count in OPERATIONAL_VLS_CODE)
-        raise LabError(where, f"{data_vls} is no number of operational data lanes", f"one of {allowed}")
+        raise LabError(where, f"{data_vls} is not a number of operational data lanes", f"one of {allowed}")
     changed = copy.deepcopy(document)
     changed.setdefault("subnet", {})["max_op_vls"] = OPERATIONAL_VLS_CODE[data_vls]
     return changed
@@ -110,7 +112,7 @@ def with_vls(document: Document, data_vls: int, where: str = "--vls") -> Documen
 def with_rate(document: Document, rate: str, where: str = "--rate") -> Document:
     """Returns the fabric with a cap of the link rate on every cable."""
     if rate.upper() not in LINK_RATES:
-        raise LabError(where, f"`{rate}` is no link rate", f"one of {', '.join(LINK_RATES)}")
+        raise LabError(where, f"`{rate}` is not a link rate", f"one of {', '.join(LINK_RATES)}")
     changed = copy.deepcopy(document)
     for cable in changed.get("cables", []):
         cable["rate"] = rate.upper()
@@ -136,7 +138,7 @@ def parse_length_m(text: str, where: str) -> float:
     """Returns the metres of a text such as `100m`, `100 m`, `50 cm` or `2 km`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(m|cm|km)\s*", text)
     if not match:
-        raise LabError(where, f"`{text}` is no length", "a number with its unit, such as `8 m`")
+        raise LabError(where, f"`{text}` is not a length", "a number with its unit, such as `8 m`")
     return float(Decimal(match[1]) * {"m": Decimal(1), "cm": Decimal("0.01"), "km": Decimal(1000)}[match[2]])
 
 

@@ -64,7 +64,7 @@ def find_fabric(home: Path, given: Path) -> Path:
     for candidate in (given, home / given, named, named.with_name(named.name + ".toml")):
         if candidate.is_file():
             return candidate
-    raise LabError(given, "is no fabric file", f"a file, or the name of one in {home / 'fabrics'}")
+    raise LabError(given, "is not a fabric file", f"a file, or the name of one in {home / 'fabrics'}")
 
 
 def _home_candidates(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -257,7 +257,7 @@ def _read_summary(path: Path, shown: str, log: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise RunFailed(shown, f"{path.name} is missing or broken: {error}", _tail(log)) from None
     if not isinstance(content, dict):
-        raise RunFailed(shown, f"{path.name} is no table", _tail(log))
+        raise RunFailed(shown, f"{path.name} is not a table", _tail(log))
     return content
 
 

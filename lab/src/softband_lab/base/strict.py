@@ -30,7 +30,7 @@ class Strict(BaseModel):
             for key in document:
                 if key not in known:
                     remedy = _rename(key, known, [name for name in known if name not in document])
-                    raise PydanticCustomError(_UNKNOWN_KEY, "is no key here", {"key": key, "remedy": remedy})
+                    raise PydanticCustomError(_UNKNOWN_KEY, "is not a key here", {"key": key, "remedy": remedy})
         return document
 
 

@@ -63,7 +63,7 @@ def units_of(kind: str | None) -> list[str]:
 
 
 def in_base_units(unit: str, megabyte: int) -> tuple[str, float] | None:
-    """Returns the kind of a unit and its size in base units, or None if the unit is no quantity."""
+    """Returns the kind of a unit and its size in base units, or None if the unit is not a quantity."""
     unit = _bare(unit)
     if unit in _MEGABYTE_UNITS:
         kind, count = _MEGABYTE_UNITS[unit]

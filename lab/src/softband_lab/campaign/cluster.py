@@ -68,7 +68,7 @@ class Cluster:
     def __init__(self, where: str | None = None, jobs: int | None = None) -> None:
         if where not in (None, "slurm") and not re.fullmatch(r"(tcp|tls|ucx|ws|wss)://.+:\d+", where):
             raise LabError(
-                f"--cluster {where}", "is no cluster", "the address of a Dask scheduler, tcp://HOST:PORT, or `slurm`"
+                f"--cluster {where}", "is not a cluster", "the address of a Dask scheduler, tcp://HOST:PORT, or `slurm`"
             )
         self._where = where
         self._jobs = jobs

@@ -94,6 +94,6 @@ def _parse_line(header: list[str], cells: list[str], where: str) -> Measurement:
             values[field] = int(cell) if field in _WHOLE_NUMBERS else float(cell)
         except ValueError:
             raise LabError(
-                where, f"`{cell}` in column `{title}` is no number", "a number as perftest prints it"
+                where, f"`{cell}` in column `{title}` is not a number", "a number as perftest prints it"
             ) from None
     return Measurement(**values)  # type: ignore[arg-type]

@@ -70,7 +70,7 @@ class Progress:
 
 
 def plain_interval_seconds() -> float | None:
-    """Returns the seconds between plain lines, or None for no lines. Ignores a value that is no number."""
+    """Returns the seconds between plain lines, or None for no lines. Ignores a value that is not a number."""
     try:
         seconds = float(os.environ.get(VARIABLE, ""))
     except ValueError:

@@ -112,7 +112,7 @@ def _read(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 def _size(text: str, where: str) -> int:
     if not re.fullmatch(r"[0-9]+", text):
-        raise LabError(f"{where}: size_bytes", f"`{text}` is no size of a message", "a whole number of bytes")
+        raise LabError(f"{where}: size_bytes", f"`{text}` is not a size of a message", "a whole number of bytes")
     return int(text)
 
 
@@ -125,7 +125,7 @@ def _value(text: str, column: str, where: str) -> float | None:
         value = math.nan
     if not math.isfinite(value):
         raise LabError(
-            f"{where}: {column}", f"`{text}` is no number", "a number, or an empty field where the test has no value"
+            f"{where}: {column}", f"`{text}` is not a number", "a number, or an empty field where the test has no value"
         )
     return value
 

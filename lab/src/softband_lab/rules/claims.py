@@ -98,19 +98,19 @@ def _check_kinds(document: dict[str, Any], path: Path) -> None:
     kinds = ", ".join(KINDS)
     for claim_id, rule in document.items():
         if not isinstance(rule, dict):
-            raise LabError(place(path, [claim_id]), "is no table", f"`[{claim_id}]` with a kind, one of {kinds}")
+            raise LabError(place(path, [claim_id]), "is not a table", f"`[{claim_id}]` with a kind, one of {kinds}")
         if "kind" not in rule:
             # A key that any kind of rule has is not misspelt.
             near = nearest("kind", [key for key in rule if key not in KEYS])
             raise LabError(
                 place(path, [claim_id, near] if near else [claim_id]),
-                "is no key of a rule" if near else "has no kind",
+                "is not a key of a rule" if near else "has no kind",
                 f"{'rename it to `kind`' if near else 'add `kind = ...`'}, which is one of {kinds}",
             )
         if rule["kind"] not in KINDS:
             raise LabError(
                 place(path, [claim_id, "kind"]),
-                f"`{rule['kind']}` is no kind of rule",
+                f"`{rule['kind']}` is not a kind of rule",
                 suggest(str(rule["kind"]), KINDS),
             )
 

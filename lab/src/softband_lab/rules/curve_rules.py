@@ -266,7 +266,9 @@ class ImprovementRule(Rule):
         for row in self.table:
             if row not in known.published:
                 raise LabError(
-                    f"{known.where}.table", f"`{row}` is no claim of the study `{known.study.head.name}`", "ids of two"
+                    f"{known.where}.table",
+                    f"`{row}` is not a claim of the study `{known.study.head.name}`",
+                    "ids of two",
                 )
             _ = known.published[row].number
 
@@ -309,7 +311,7 @@ class PortsUsedRule(Rule):
             if not has_host(fabric, self.host):
                 raise LabError(
                     f"{known.where}.host",
-                    f"`{self.host}` is no host of the fabric of `{self.curve}`",
+                    f"`{self.host}` is not a host of the fabric of `{self.curve}`",
                     f"one of {describe_hosts(fabric)}",
                 )
 
@@ -343,7 +345,7 @@ class SizesRule(InputRule):
         del known
         need_unit(claim, "size")
         if not re.fullmatch(r"\d+(\^\d+)?(\.\.\d+(\^\d+)?)?", claim.value):
-            raise LabError(claim.where, f"`{claim.value}` is no range of sizes", "`2..2^23`, or one size")
+            raise LabError(claim.where, f"`{claim.value}` is not a range of sizes", "`2..2^23`, or one size")
 
 
 def _off(value: float, wanted: float) -> float:

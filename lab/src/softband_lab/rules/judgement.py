@@ -126,7 +126,7 @@ def need_unit(claim: Published, kind: str | None) -> None:
         what = f"a {kind}" if kind else "no quantity"
         raise LabError(
             claim.where,
-            f"`{claim.unit}` is no unit for `{claim.value}`: its rule is about {what}"
+            f"`{claim.unit}` is not a unit for `{claim.value}`: its rule is about {what}"
             if claim.unit
             else f"`{claim.value}` has no unit: its rule is about {what}",
             f"one of {', '.join(units_of(kind))}; or another kind of rule in claims.toml",
@@ -134,7 +134,7 @@ def need_unit(claim: Published, kind: str | None) -> None:
 
 
 def need_ratio(claim: Published) -> None:
-    """Fails if the claim is no multiple of the base. A percentage could mean the multiple or the increase."""
+    """Fails if the claim is not a multiple of the base. A percentage could mean the multiple or the increase."""
     number = claim.number
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 1.0):
@@ -147,7 +147,7 @@ def need_ratio(claim: Published) -> None:
 
 
 def need_percent(claim: Published) -> None:
-    """Fails if the claim is no improvement in percent of the base. A ratio could mean the multiple."""
+    """Fails if the claim is not an improvement in percent of the base. A ratio could mean the multiple."""
     number = claim.number
     need_unit(claim, "share")
     if in_base_units(claim.unit, 1) != ("share", 0.01):
@@ -160,7 +160,7 @@ def need_percent(claim: Published) -> None:
 
 
 def need_measured(claim: Published, study: Study, tests: list[str]) -> None:
-    """Fails if the claim is no number in a unit that each of the tests measures."""
+    """Fails if the claim is not a number in a unit that each of the tests measures."""
     _ = claim.number
     for test in tests:
         factor_of(study, test, claim)

@@ -55,11 +55,11 @@ class LongestAcceptedRule(InputRule):
     def check(self, known: Known, claim: Published) -> None:
         need_fabric(known, self.fabric)
         if self.rate.upper() not in LINK_RATES:
-            raise LabError(f"{known.where}.rate", f"`{self.rate}` is no link rate", suggest(self.rate, LINK_RATES))
+            raise LabError(f"{known.where}.rate", f"`{self.rate}` is not a link rate", suggest(self.rate, LINK_RATES))
         # The rule searches the answer of the engine for this text. A wrong text makes the claim not testable.
         width, _, rate = self.link.partition(" ")
         if not re.fullmatch(r"[1-9][0-9]*X", width) or rate not in LINK_RATES:
-            raise LabError(f"{known.where}.link", f"`{self.link}` is no link", "its width and rate, as in `4X SDR`")
+            raise LabError(f"{known.where}.link", f"`{self.link}` is not a link", "its width and rate, as in `4X SDR`")
         _ = claim.number
         need_unit(claim, "length")
 
@@ -170,7 +170,7 @@ class ShownRule(Rule):
         try:
             groups = re.compile(self.pattern).groups
         except re.error as error:
-            raise LabError(f"{known.where}.pattern", f"is no regular expression: {error}", "correct it") from None
+            raise LabError(f"{known.where}.pattern", f"is not a regular expression: {error}", "correct it") from None
         if groups < 1:
             raise LabError(
                 f"{known.where}.pattern", "has no group", "the number in parentheses, as in `rate ([0-9.]+)`"

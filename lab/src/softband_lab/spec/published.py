@@ -45,10 +45,10 @@ class Published:
 
     @property
     def number(self) -> float:
-        """The number of the value: `945`, or a quotient such as `2727/946`. Fails if it is no number or 0."""
+        """The number of the value: `945`, or a quotient such as `2727/946`. Fails if it is not a number or 0."""
         number = _number(self.value)
         if number is None or number == 0.0 or not math.isfinite(number):
-            wrong = "nothing that a deviation is a share of" if number == 0.0 else "no number to compare with"
+            wrong = "nothing that a deviation is a share of" if number == 0.0 else "not a number to compare with"
             raise LabError(
                 self.where,
                 f"the value `{self.value}` is {wrong}",
@@ -114,7 +114,7 @@ def _check_names(names: list[str], where: str) -> None:
             meant = f"did you mean `{near}`? " if near else f"one of {', '.join(missing)}; " if missing else ""
             raise LabError(
                 where,
-                f"`{name}` is no column of a claims file",
+                f"`{name}` is not a column of a claims file",
                 f"{meant}`{_OWN_PREFIX}{name}` is for a column of your own",
             )
     for column in _NEEDED:
@@ -129,10 +129,10 @@ def _parse(row: dict[str, str], where: str) -> Published:
             raise LabError(where, f"has no {column}", remedy)
     _check_words(row, where)
     if not is_known(row["unit"]):
-        raise LabError(where, f"`{row['unit']}` is no unit", suggest(row["unit"], known_units()))
+        raise LabError(where, f"`{row['unit']}` is not a unit", suggest(row["unit"], known_units()))
     number = _number(row["value"])
     if number is not None and not math.isfinite(number):
-        raise LabError(where, f"the value `{row['value']}` is no finite number", "the number that was published")
+        raise LabError(where, f"the value `{row['value']}` is not a finite number", "the number that was published")
     if number is not None and number < 0 and not may_be_negative(row["unit"]):
         raise LabError(
             where,
@@ -145,16 +145,16 @@ def _parse(row: dict[str, str], where: str) -> Published:
 def _check_words(row: dict[str, str], where: str) -> None:
     """Checks the columns with fixed words. A source may have any system, transport or metric."""
     if row["quality"] not in QUALITIES:
-        raise LabError(f"{where}: quality", f"`{row['quality']}` is no quality", suggest(row["quality"], QUALITIES))
+        raise LabError(f"{where}: quality", f"`{row['quality']}` is not a quality", suggest(row["quality"], QUALITIES))
     direction = row.get("direction", "")
     if direction and direction not in _DIRECTIONS:
         raise LabError(
-            f"{where}: direction", f"`{direction}` is no direction", f"{suggest(direction, _DIRECTIONS)}; or nothing"
+            f"{where}: direction", f"`{direction}` is not a direction", f"{suggest(direction, _DIRECTIONS)}; or nothing"
         )
     for column in ("ports", "procs"):
         count = row.get(column, "")
         if count and not re.fullmatch(r"[1-9][0-9]*", count):
-            raise LabError(f"{where}: {column}", f"`{count}` is no number of {column}", "a whole number; or nothing")
+            raise LabError(f"{where}: {column}", f"`{count}` is not a number of {column}", "a whole number; or nothing")
 
 
 def _number(text: str) -> float | None:

@@ -65,7 +65,7 @@ def check_fabrics(study: Study, home: Path) -> None:
                     f"{_figure(study, figure, curve, path)}.{key}"
                     if of_curve
                     else place(path, ["tests", run.test, key]),
-                    f"`{host}` is no host of fabrics/{run.fabric}, on which the curve `{curve.name}` runs",
+                    f"`{host}` is not a host of fabrics/{run.fabric}, on which the curve `{curve.name}` runs",
                     f"one of {describe_hosts(documents[run.fabric])}; for the client also `client_host` in the curve",
                 )
 
@@ -122,7 +122,9 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
     where = ["tests", name]
     if test.column not in COLUMN_UNITS:
         raise LabError(
-            place(path, [*where, "column"]), f"`{test.column}` is no column", suggest(test.column, sorted(COLUMN_UNITS))
+            place(path, [*where, "column"]),
+            f"`{test.column}` is not a column",
+            suggest(test.column, sorted(COLUMN_UNITS)),
         )
     units = axis_units(test.column, study.head.megabyte)
     if test.unit not in units:

@@ -38,7 +38,7 @@ _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 def _whole(text: str, where: str, most: int) -> int:
     if not re.fullmatch(r"[0-9]+", text):
-        raise LabError(where, f"`{text}` is no whole number", "a number such as `16`")
+        raise LabError(where, f"`{text}` is not a whole number", "a number such as `16`")
     # Python refuses to convert thousands of digits.
     if len(text.lstrip("0")) > len(str(most)) or int(text) > most:
         raise LabError(where, f"`{text}` is too large", f"at most {most}")
@@ -56,7 +56,7 @@ def _seed(text: str, where: str) -> Value:
 def _bytes(text: str, where: str) -> Value:
     match = re.fullmatch(r"([0-9]+)\s*(KiB|MiB|GiB|B)?", text)
     if not match:
-        raise LabError(where, f"`{text}` is no size", "bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")
+        raise LabError(where, f"`{text}` is not a size", "bytes (65536), or a number with B, KiB, MiB or GiB (64KiB)")
     unit = _SIZE_UNITS[match[2] or ""]
     return _whole(match[1], where, _MOST_BYTES // unit) * unit
 
@@ -256,7 +256,7 @@ def _parse_values(name: str, words: list[str], where: str) -> list[Value]:
     if not re.fullmatch(r"[\w-]+(\.[\w-]+)+", name):
         known = ", ".join((*_OPTIONS, *_OF_WHAT_IF))
         raise LabError(
-            where, "is no key", f"one of {known}; or a key of the fabric file by its path, as subnet.max_op_vls"
+            where, "is not a key", f"one of {known}; or a key of the fabric file by its path, as subnet.max_op_vls"
         )
     return _alike([_toml_value(word) for word in words])
 
