@@ -121,7 +121,7 @@ impl ReceiveEntry {
     /// `at` is an entry of a mapped queue that nobody else writes.
     #[inline(always)]
     pub(crate) unsafe fn write(at: *mut Self, wr_id: u64, count: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `at` is an entry of a mapped queue, and nobody else writes it.
         unsafe { at.write(Self { wr_id, count, reserved: 0 }) };
     }
 }
@@ -129,12 +129,12 @@ impl ReceiveEntry {
 #[cfg(loom)]
 impl ReceiveEntry {
     pub(crate) unsafe fn read(at: *const Self) -> (u64, u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `at` is an entry of the model's queue, which lives as long as the model.
         (unsafe { &*at }.wr_id.load(Ordering::Relaxed), 0)
     }
 
     pub(crate) unsafe fn write(at: *mut Self, wr_id: u64, _count: u32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: `at` is an entry of the model's queue; the number in it is an atomic.
         unsafe { &*at }.wr_id.store(wr_id, Ordering::Relaxed);
     }
 }

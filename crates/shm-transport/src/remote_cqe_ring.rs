@@ -355,14 +355,14 @@ impl<P: Platform> Drop for RemoteCqeRing<P> {
 #[cfg(not(loom))]
 #[inline(always)]
 unsafe fn put(entry: *mut RemoteCqe, cqe: RemoteCqe, former: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the entry lies in a mapped ring, and the caller alone writes it.
     unsafe { entry.write(RemoteCqe { sequence: AtomicU32::new(former), ..cqe }) };
 }
 
 /// The same for models, in which the number must stay the same atomic.
 #[cfg(loom)]
 unsafe fn put(entry: *mut RemoteCqe, cqe: RemoteCqe, _former: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the entry lies in the model's ring, and `track` reports a second writer to loom.
     unsafe {
         (*entry).track.write();
         (*entry).wr_id = cqe.wr_id;

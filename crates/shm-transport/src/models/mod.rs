@@ -47,7 +47,7 @@ struct World {
 }
 // SAFETY: the blocks are memory of the world, which all threads may reach.
 unsafe impl Send for World {}
-// SAFETY: as above; the protocol under test excludes conflicts, or loom reports them.
+// SAFETY: all threads may reach the world's memory. The protocol under test excludes conflicts, or loom reports them.
 unsafe impl Sync for World {}
 
 /// Zeroed memory, aligned as the queues need it.
