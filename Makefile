@@ -80,7 +80,7 @@ test-lab: $(VENV)/stamp
 test-e2e: build $(VENV)/stamp
 	@$(VENV)/bin/pytest -q tests/e2e
 
-# Models of the shared-memory protocol, the same with each line broken in turn, and its unit tests under Miri if that is installed.
+# Models of the shared-memory protocol, the same with 19 lines broken in turn, and its unit tests under Miri if that is installed.
 models: target/setup.stamp
 	@$(CARGO) run --quiet -p xtask -- models
 	@$(CARGO) run --quiet -p xtask -- models --mutants
@@ -116,10 +116,15 @@ deny:
 	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check -A unmatched-skip -A license-not-encountered
 
 # The crates whose manifest permits publishing; tests/libraries.rs of xtask checks their content. Uploads nothing.
-# Cargo takes a package for immutable: it keeps former contents of the same version, unpacked in its home and built.
+# Cargo takes a package for immutable: it keeps former contents of the same version in its home, so this check has a home of its own.
+PUBLISH_HOME := $(CURDIR)/target/publish-home
 publish-check: target/setup.stamp
-	@rm -rf target/publish "$${CARGO_HOME:-$$HOME/.cargo}"/registry/src/-*/softband-*
-	@$(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked --target-dir target/publish
+	@rm -rf target/publish $(PUBLISH_HOME)/registry/src/-*
+	@mkdir -p $(PUBLISH_HOME)
+	@for file in config config.toml; do \
+	cp "$${CARGO_HOME:-$$HOME/.cargo}/$$file" $(PUBLISH_HOME)/ 2>/dev/null || true; \
+	done
+	@CARGO_HOME=$(PUBLISH_HOME) $(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked --target-dir target/publish
 
 docs:
 	@scripts/docs.sh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -41,3 +42,19 @@ def test_what_a_killed_engine_left_is_removed_by_the_next_one(softband: Softband
     stale.mkdir()
     softband.run("modern-pair", ("a", "true")).assert_ok()
     assert not stale.exists()
+
+
+WRITE_WITHOUT_A_BUFFER = """
+import ctypes, os
+read_end, write_end = os.pipe()
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.write(write_end, None, 200_000), ctypes.get_errno())
+"""
+
+
+def test_a_write_without_a_buffer_fails_as_on_the_machine(softband: Softband, tmp_path: Path) -> None:
+    """Each write to a pipe that goes in parts hands the program's pointer to the kernel."""
+    script = tmp_path / "write.py"
+    script.write_text(WRITE_WITHOUT_A_BUFFER)
+    outcome = softband.run("two-hosts", ("a", f"{sys.executable} {script}")).assert_ok()
+    assert f"-1 {errno.EFAULT}" in outcome.stdout

@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
             println!("cargo xtask simulate SEED                       a random fabric, programs and faults under an oracle");
             println!("cargo xtask simulate --minutes M [--from SEED]  one seed after another");
             println!("cargo xtask models [--preemptions N]            loom models of the shared-memory protocol");
-            println!("cargo xtask models --mutants                    breaks the protocol line by line: a model must notice");
+            println!("cargo xtask models --mutants                    breaks chosen lines in turn: a model must notice");
             println!("cargo xtask models --miri                       its unit tests under Miri");
             anyhow::ensure!(name == "help", "there is no xtask called {name}");
             Ok(())

@@ -128,7 +128,7 @@ fn all(preemptions: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Breaks the protocol in a copy, one line at a time. Each time a model must fail.
+/// Breaks the protocol in a copy, one chosen line at a time. Each time a model must fail.
 fn mutants() -> anyhow::Result<()> {
     let copy = root().join("target/mutants/copy");
     let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
@@ -138,13 +138,15 @@ fn mutants() -> anyhow::Result<()> {
     std::fs::copy(root().join("Cargo.lock"), copy.join("Cargo.lock"))?;
     for name in CRATES {
         let from = root().join("crates").join(name);
+        let _ = std::fs::remove_dir_all(copy.join("crates").join(name));
         ensure!(Command::new("cp").arg("-rT").arg(from).arg(copy.join("crates").join(name)).status()?.success(), "cp fails");
     }
     let mut survivors = Vec::new();
     for mutant in MUTANTS {
         let file = copy.join("crates/shm-transport/src").join(mutant.file);
         let text = std::fs::read_to_string(&file)?;
-        ensure!(text.contains(mutant.from), "{} no longer contains: {}", mutant.file, mutant.from);
+        let places = text.matches(mutant.from).count();
+        ensure!(places == 1, "{} contains in {places} places, not in one: {}", mutant.file, mutant.from);
         std::fs::write(&file, text.replacen(mutant.from, mutant.to, 1))?;
         let output = cargo(&copy, "mutants", mutant.model).output()?;
         std::fs::write(&file, text)?;

@@ -14,6 +14,9 @@ struct Library {
     manifest: String,
 }
 
+/// The crates that may be published, in order.
+const LIBRARIES: [&str; 8] = ["fabric", "model", "parallel", "sim", "spec", "types", "wire", "workload"];
+
 /// Returns the crates that may be published.
 fn libraries() -> Vec<Library> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
@@ -26,7 +29,8 @@ fn libraries() -> Vec<Library> {
         })
         .collect();
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(!found.is_empty(), "no crate may be published");
+    let names: Vec<&str> = found.iter().filter_map(|library| library.name.strip_prefix("softband-")).collect();
+    assert_eq!(names, LIBRARIES, "ARCHITECTURE.md lists the libraries");
     found
 }
 

@@ -27,7 +27,7 @@ impl Owners {
         Self([const { AtomicU64::new(0) }; OWNED])
     }
 
-    /// As above: the atomics of loom cannot be constants.
+    /// Returns slots without owners. The atomics of loom cannot be constants.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))

@@ -41,12 +41,12 @@ pub fn has_ended(slots: &[LineOf<AtomicU64>; EPOCH_SLOTS], slot: usize, seen: u6
 
 /// Result of the check for impossible announcements of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Lies {
+enum Corruption {
     #[default]
-    No,
-    Seen,
+    None,
+    Detected,
     /// Impossible announcements, for which the engine has ended the process.
-    Told,
+    Reported,
 }
 
 /// A process's announcements as last seen by the engine.
@@ -56,7 +56,7 @@ pub struct Announced {
     /// time.
     last: [u64; EPOCH_SLOTS],
     at: Instant,
-    lies: Lies,
+    corruption: Corruption,
     /// Last transfer in each slot on which the engine gave up.
     given_up: [u64; EPOCH_SLOTS],
 }
@@ -64,7 +64,7 @@ pub struct Announced {
 impl Announced {
     /// Returns the announcements of a new process.
     pub fn nothing() -> Self {
-        Self { last: [0; EPOCH_SLOTS], at: Instant::now(), lies: Lies::No, given_up: [0; EPOCH_SLOTS] }
+        Self { last: [0; EPOCH_SLOTS], at: Instant::now(), corruption: Corruption::None, given_up: [0; EPOCH_SLOTS] }
     }
 
     /// Notes what the slots say now. Returns the transfers that are worth a wait, by slot and value;
@@ -72,30 +72,30 @@ impl Announced {
     pub fn note(&mut self, now: Transfers) -> impl Iterator<Item = (usize, u64)> + use<> {
         self.look(now.0, Instant::now());
         let given_up = self.given_up;
-        let is_honest = self.lies == Lies::No;
+        let is_honest = self.corruption == Corruption::None;
         let transfers: Vec<_> = now.under_way().filter(|(slot, seen)| is_honest && *seen != given_up[*slot]).collect();
         transfers.into_iter()
     }
 
-    /// Checks all slots. A slot lies if it went back, or advanced by more than the time allows.
+    /// Checks all slots. An announcement is impossible if it went back, or advanced by more than the time allows.
     fn look(&mut self, slots: [u64; EPOCH_SLOTS], now: Instant) {
         let nanos = (now - self.at).as_nanos() as u64;
         let steps_max = nanos.saturating_mul(STEPS_PER_NANOSECOND).saturating_add(STEPS_AT_ONCE);
         let is_possible = |(seen, last): (&u64, &u64)| seen.checked_sub(*last).is_some_and(|steps| steps <= steps_max);
-        if !slots.iter().zip(&self.last).all(is_possible) && self.lies == Lies::No {
-            self.lies = Lies::Seen;
+        if !slots.iter().zip(&self.last).all(is_possible) && self.corruption == Corruption::None {
+            self.corruption = Corruption::Detected;
         }
         (self.last, self.at) = (slots, now);
     }
 
     /// Returns true if the process has made impossible announcements that nobody has acted on.
-    pub fn has_new_lies(&self) -> bool {
-        self.lies == Lies::Seen
+    pub fn is_newly_corrupted(&self) -> bool {
+        self.corruption == Corruption::Detected
     }
 
     /// Notes that somebody has acted on the impossible announcements.
     pub fn note_told(&mut self) {
-        self.lies = Lies::Told;
+        self.corruption = Corruption::Reported;
     }
 
     /// Notes that the engine waits no longer for a transfer.
@@ -111,11 +111,11 @@ impl Announced {
 }
 
 /// Waits until transfers have ended, or hopeless ones are given up. `is_hopeless` gets each transfer
-/// every `interval`, the first time after `first`, with the time since the begin of the wait.
-/// Returns the transfers on which it gave up.
+/// every `interval`, the first time after `first`, and at `limit`, with the time since the begin of
+/// the wait. Returns the transfers on which it gave up.
 pub fn await_end<T>(
     mut pending: Vec<T>,
-    (first, interval): (Duration, Duration),
+    (first, interval, limit): (Duration, Duration, Duration),
     has_ended: impl Fn(&T) -> bool,
     is_hopeless: impl Fn(&T, Duration) -> bool,
 ) -> Vec<T> {
@@ -126,7 +126,7 @@ pub fn await_end<T>(
     while !pending.is_empty() {
         let elapsed = started.elapsed();
         if elapsed >= next_look {
-            next_look = elapsed + interval;
+            next_look = if elapsed < limit { limit.min(elapsed + interval) } else { elapsed + interval };
             given_up.extend(pending.extract_if(.., |transfer| is_hopeless(transfer, elapsed)));
         }
         pending.retain(|transfer| !has_ended(transfer));
@@ -148,14 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn announcements_that_go_back_or_leap_are_lies() {
+    fn announcements_that_go_back_or_leap_are_impossible() {
         let now = Instant::now();
         let later = now + Duration::from_micros(1);
-        for (first, second, lies) in [(4, 5, Lies::No), (5, 4, Lies::Seen), (4, 4, Lies::No), (0, 1 << 40, Lies::Seen), (0, 1 << 10, Lies::No)] {
+        for (first, second, corruption) in [
+            (4, 5, Corruption::None),
+            (5, 4, Corruption::Detected),
+            (4, 4, Corruption::None),
+            (0, 1 << 40, Corruption::Detected),
+            (0, 1 << 10, Corruption::None),
+        ] {
             let mut announced = Announced { at: now, ..Announced::nothing() };
             announced.look(slots(first), now);
             announced.look(slots(second), later);
-            assert_eq!(announced.lies, lies, "{first} then {second}");
+            assert_eq!(announced.corruption, corruption, "{first} then {second}");
         }
     }
 
@@ -166,7 +172,7 @@ mod tests {
             polls.set(polls.get() + 1);
             *transfer == 2 && polls.get() > 10
         };
-        let given_up = await_end(vec![1, 2], (Duration::ZERO, Duration::ZERO), has_ended, |transfer, _| *transfer == 1);
+        let given_up = await_end(vec![1, 2], (Duration::ZERO, Duration::ZERO, Duration::ZERO), has_ended, |transfer, _| *transfer == 1);
         assert_eq!(given_up, [1]);
     }
 }

@@ -75,11 +75,18 @@ impl Campaign {
 fn failure(plan: Plan, violation: Violation, catalog: &Catalog) -> Failure {
     let fails = |plan: &Plan| match violation.rule {
         Rule::Determinism => try_plan(plan, catalog).digest != try_plan(plan, catalog).digest,
+        // A panic elsewhere is another failure.
+        Rule::Panic => try_plan(plan, catalog).violation.is_some_and(|found| words_of(&found) == words_of(&violation)),
         rule => try_plan(plan, catalog).violation.is_some_and(|found| found.rule == rule),
     };
     let shrunk = shrink(&plan, TRIALS_MAX, fails);
     let remaining = try_plan(&shrunk.plan, catalog).violation.unwrap_or_else(|| violation.clone());
     Failure { seed: plan.seed, violation, shrunk, remaining }
+}
+
+/// Returns rule and message of a violation without the numbers in it.
+fn words_of(violation: &Violation) -> String {
+    violation.to_string().chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
 /// Returns the features that a run had.

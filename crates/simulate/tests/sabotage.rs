@@ -1,4 +1,5 @@
-//! Each check can fail: a deliberate error between the World and the oracle is found.
+//! Checks can fail: the oracle finds a deliberate error between the World and the oracle. The checks
+//! of the fabric file and of two equal runs have no deliberate error.
 
 use softband_catalog::Catalog;
 use softband_simulate::plan::{Action, ConnectionPlan, End, Flaw, Message, Operation, ReceivePlan, Shape, Step};

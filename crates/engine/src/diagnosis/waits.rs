@@ -31,7 +31,7 @@ pub(crate) enum Detail {
 
 impl Observer<'_> {
     /// Describes every waiting thread and its wait.
-    pub(crate) fn who_waits(&self) -> Vec<String> {
+    pub(crate) fn describe_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for process in self.processes.living() {
             match process.state() {

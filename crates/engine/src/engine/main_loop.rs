@@ -202,7 +202,7 @@ impl Engine {
             self.handle_control_events();
             return None;
         }
-        Some(Some(Failure::Stuck { waiting: self.observer().who_waits() }))
+        Some(Some(Failure::Stuck { waiting: self.observer().describe_waits() }))
     }
 
     /// Starts the wall-clock limit of the run.
@@ -239,7 +239,7 @@ impl Engine {
         self.control.receive();
         self.handle_control_events();
         self.programs.end_remaining_at(self.scheduler.now());
-        Failure::TimedOut { limit, waiting: self.observer().who_waits() }
+        Failure::TimedOut { limit, waiting: self.observer().describe_waits() }
     }
 
     /// Kills all remaining processes. After a failure, also waits for the programs to end.

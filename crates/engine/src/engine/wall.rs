@@ -41,7 +41,7 @@ impl Engine {
                 return Some(failure);
             }
             let has_worked = self.wall_round();
-            self.end_liars();
+            self.end_corrupted_processes();
             if self.programs.have_all_ended() {
                 return None;
             }
@@ -174,7 +174,7 @@ impl Engine {
                 other => self.handle(other),
             }
         }
-        self.plane().retry_untold();
+        self.plane().retry_undelivered();
     }
 
     fn return_call(&mut self, process: usize, slot: u32) {
@@ -217,8 +217,8 @@ impl Engine {
 
     /// Ends programs with impossible announcements. They overwrite memory that they share with the
     /// engine.
-    fn end_liars(&mut self) {
-        while let Some(process) = self.processes.find(Process::is_new_liar) {
+    fn end_corrupted_processes(&mut self) {
+        while let Some(process) = self.processes.find(Process::is_newly_corrupted) {
             let (pid, whose) = (self.processes[process].pid(), self.command_of(process));
             self.warn(format!(
                 "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \

@@ -52,8 +52,8 @@ impl Process {
     }
 
     /// Returns whether the process has made impossible announcements. Later calls return false.
-    pub(crate) fn is_new_liar(&self) -> bool {
-        let is_new = self.is_attached() && self.announced().get().has_new_lies();
+    pub(crate) fn is_newly_corrupted(&self) -> bool {
+        let is_new = self.is_attached() && self.announced().get().is_newly_corrupted();
         if is_new {
             self.change_announced(Announced::note_told);
         }

@@ -19,19 +19,19 @@ impl DataPlane<'_> {
         });
         if !told {
             // The program has many unread bytes, or has not created its descriptor yet.
-            *self.realtime.untold.entry(object).or_default() += 1;
+            *self.realtime.undelivered.entry(object).or_default() += 1;
         }
         told
     }
 
     /// Sends the events again that programs have not got.
-    pub(crate) fn retry_untold(&mut self) {
-        for (object, times) in std::mem::take(&mut self.realtime.untold) {
+    pub(crate) fn retry_undelivered(&mut self) {
+        for (object, times) in std::mem::take(&mut self.realtime.undelivered) {
             for told in 0..times {
                 if !self.tell_of_event(object) {
                     // The other events would fail too. A program that does not listen costs one
                     // attempt per round.
-                    *self.realtime.untold.entry(object).or_default() += times - told - 1;
+                    *self.realtime.undelivered.entry(object).or_default() += times - told - 1;
                     break;
                 }
             }

@@ -372,7 +372,7 @@ impl DataPlane<'_> {
     }
 
     /// Waits until nobody uses the removed entries. Then marks the single producers that remain.
-    pub(crate) fn await_those_at_the_gone(&mut self) {
+    pub(crate) fn await_users_of_removed_entries(&mut self) {
         self.await_quiescence();
         self.realtime.direct.note_lone_senders();
     }
@@ -443,7 +443,7 @@ impl DataPlane<'_> {
     pub(crate) fn withdraw_queue_pair(&mut self, hca: HcaId, qpn: Qpn) {
         if let Some((index, _)) = self.realtime.direct.entries.remove(&(hca, qpn)) {
             self.realtime.direct.clear((hca, qpn), index);
-            self.await_those_at_the_gone();
+            self.await_users_of_removed_entries();
             self.realtime.direct.free.push(index);
         }
     }
@@ -482,10 +482,10 @@ impl DataPlane<'_> {
         }
         self.realtime.direct.note_withdrawn();
         self.realtime.direct.note_groups_changed();
-        self.await_those_at_the_gone();
+        self.await_users_of_removed_entries();
         self.cqs.release_locks_of(self.processes, pid);
         self.release_consumer_locks_of(pid);
         self.look_at_limits();
-        self.make_up_for_the_gone(&around);
+        self.raise_events_of_ended_producers(&around);
     }
 }

@@ -91,7 +91,7 @@ impl DataPlane<'_> {
     /// Raises events in place of an ended process that may have put completions into these queues.
     /// The process may have had no time to see that a queue was armed. The event may belong to an
     /// earlier completion.
-    pub(crate) fn make_up_for_the_gone(&mut self, queues: &[CqHandle]) {
+    pub(crate) fn raise_events_of_ended_producers(&mut self, queues: &[CqHandle]) {
         self.raise_all_due(queues);
         for cq in queues {
             let Some(record) = self.cqs.get(cq.0) else { continue };

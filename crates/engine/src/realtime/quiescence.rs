@@ -85,7 +85,7 @@ impl Quiescence {
         }
         let started = Instant::now();
         let limit = self.limit(started);
-        let looks = (self.grace.min(LOOK_INTERVAL).min(limit), LOOK_INTERVAL);
+        let looks = (self.grace.min(LOOK_INTERVAL).min(limit), LOOK_INTERVAL, limit);
         let given_up = await_end(pending, looks, Pending::has_ended, |transfer, elapsed| match state_of(transfer.pid()) {
             State::Gone => true,
             State::Stopped => elapsed >= limit.min(self.grace),

@@ -21,7 +21,7 @@ pub(crate) struct Realtime {
     pub(super) quiescence: Quiescence,
     pub(super) receive_queues: ReceiveQueues,
     /// Channels with events that their programs have not got yet, and the number of events.
-    pub(super) untold: BTreeMap<u32, u64>,
+    pub(super) undelivered: BTreeMap<u32, u64>,
 }
 
 /// The rooms that the data plane of wall pace works on. Programs, tickets and reports are not among
@@ -40,7 +40,12 @@ impl Realtime {
     /// # Errors
     /// If the system has no memory for the tables.
     pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self { direct: DirectTables::new()?, quiescence: Quiescence::new(), receive_queues: ReceiveQueues::default(), untold: BTreeMap::new() })
+        Ok(Self {
+            direct: DirectTables::new()?,
+            quiescence: Quiescence::new(),
+            receive_queues: ReceiveQueues::default(),
+            undelivered: BTreeMap::new(),
+        })
     }
 
     /// Shortens the waits for programs, for a harness.

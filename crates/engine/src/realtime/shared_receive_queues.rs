@@ -130,7 +130,7 @@ impl DataPlane<'_> {
             self.realtime.direct.qp(index).qpn.store(0, Ordering::SeqCst);
             self.realtime.direct.note_changed(index);
             self.realtime.direct.cq_producers.remove(index);
-            self.await_those_at_the_gone();
+            self.await_users_of_removed_entries();
             self.realtime.direct.free.push(index);
         }
     }

@@ -27,7 +27,7 @@ macro_rules! for_each_call {
             /// A new thread of this process.
             ThreadNew = 6, thread_new() -> ThreadReply, Free, Virtual;
             /// This thread ends. The engine does not reply.
-            ThreadExit = 7, thread_exit() -> (), Free, Any;
+            ThreadExit = 7, thread_exit() -> (), Free, Virtual;
             /// The process is about to create a child.
             Fork = 8, fork_child() -> ForkReply, Free, Any;
             /// The child of this ticket was not created.

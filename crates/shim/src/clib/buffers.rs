@@ -58,9 +58,10 @@ impl<'a> Readable<'a> {
     /// Returns at most `len` bytes behind the first `start`.
     #[inline]
     pub fn part(&self, start: usize, len: usize) -> Self {
-        let rest = &self.bytes()[start..];
-        let part = &rest[..len.min(rest.len())];
-        Self(iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() }, PhantomData)
+        // The kernel judges the pointer, so a bad one gives EFAULT as without the library.
+        let start = start.min(self.0.iov_len);
+        let base = self.0.iov_base.cast::<u8>().wrapping_add(start).cast();
+        Self(iovec { iov_base: base, iov_len: len.min(self.0.iov_len - start) }, PhantomData)
     }
 }
 

@@ -155,17 +155,17 @@ pub fn has_ended(real: pid_t) -> bool {
 }
 
 /// Returns whether some child's end has not been reported to the program.
-pub fn any_untold() -> bool {
+pub fn any_unreported() -> bool {
     known().any(|child| !child.told.load(Ordering::Relaxed))
 }
 
 /// Returns the real number of a child whose end has not been reported to the program.
-pub fn untold_end() -> Option<pid_t> {
+pub fn unreported_end() -> Option<pid_t> {
     known().find(|child| !child.told.load(Ordering::Relaxed) && child.has_ended()).map(|child| child.real.load(Ordering::Relaxed))
 }
 
 /// Marks the end of a child as reported to the program.
-pub fn tell_end(real: pid_t) {
+pub fn report_end(real: pid_t) {
     known().filter(|child| child.real.load(Ordering::Relaxed) == real).for_each(|child| child.told.store(true, Ordering::Relaxed));
 }
 

@@ -61,7 +61,7 @@ pub fn runs() -> u64 {
 }
 
 /// Returns whether the end of a child would run a handler of the program in the calling thread.
-pub fn hears_children() -> bool {
+pub fn handles_child_signals() -> bool {
     if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
         return false;
     }
@@ -165,7 +165,7 @@ unsafe fn run(signal: c_int, info: siginfo_t, context: *mut c_void) {
     }
     if signal == libc::SIGCHLD {
         // SAFETY: the kernel describes SIGCHLD by the child's number.
-        children::tell_end(unsafe { info.si_pid() });
+        children::report_end(unsafe { info.si_pid() });
     }
     RUNS.set(RUNS.get() + 1);
     // SAFETY: `action` is the program's function for this signal; its arguments live here.

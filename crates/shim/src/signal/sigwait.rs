@@ -62,7 +62,7 @@ pub extern "C" fn sigtimedwait(set: In<sigset_t>, info: Out<siginfo_t>, timeout:
     }
     if found == libc::SIGCHLD {
         // SAFETY: the kernel describes SIGCHLD by the child's number.
-        children::tell_end(unsafe { own.si_pid() });
+        children::report_end(unsafe { own.si_pid() });
     }
     info.set(own);
     set_errno(saved);

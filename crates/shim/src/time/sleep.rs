@@ -138,15 +138,15 @@ fn wait_for_signal(known: u64, native: impl FnOnce() -> c_int) -> c_int {
             0 => u64::MAX,
             at => at,
         };
-        let hears_children = children::any_untold() && handlers::hears_children();
-        if !hears_children && alarm == u64::MAX {
+        let handles_child_signals = children::any_unreported() && handlers::handles_child_signals();
+        if !handles_child_signals && alarm == u64::MAX {
             return crate::runtime::world::away(native);
         }
-        if let Some(child) = if hears_children { children::untold_end() } else { None } {
+        if let Some(child) = if handles_child_signals { children::unreported_end() } else { None } {
             await_end_of(child, known);
             break;
         }
-        let waited = if hears_children { patience.step(alarm) } else { sleep_until(u64::MAX) };
+        let waited = if handles_child_signals { patience.step(alarm) } else { sleep_until(u64::MAX) };
         if waited.is_err() {
             break;
         }
@@ -164,6 +164,6 @@ fn await_end_of(child: libc::pid_t, known: u64) {
         crate::fd::descriptors::poll_natively(&mut [], 1);
     }
     // One signal may report several ends, or it came during our own code and was kept.
-    children::tell_end(child);
+    children::report_end(child);
     client::sync();
 }

@@ -1,5 +1,6 @@
-//! Models of the protocol: loom runs the code of this crate with all interleavings of a few threads,
-//! and with all values that a read may return. `cargo xtask models` runs them.
+//! Models of the protocol: loom runs the code of this crate with all interleavings of a few threads
+//! that have at most [`PREEMPTIONS`] preemptions, and with all values that a read may return.
+//! `cargo xtask models` runs them.
 //!
 //! Each model that drops a step of the protocol must fail, and says so by `should_panic`.
 

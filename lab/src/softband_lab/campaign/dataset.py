@@ -39,7 +39,12 @@ class Store:
         self._of_others = 0
 
     def take_over(self) -> None:
-        """Gives the files of earlier versions their present names, because their runs start again and replace them."""
+        """Gives the files of earlier versions their present names, because their runs start again and replace them.
+
+        Renames nothing in a folder without the tables of a campaign: its files belong to somebody else.
+        """
+        if not self.data.is_dir():
+            return
         for earlier, present in _EARLIER_NAMES.items():
             if (self.out / earlier).exists() and not (self.out / present).exists():
                 (self.out / earlier).rename(self.out / present)
