@@ -1,4 +1,7 @@
-"""One random plan by each way that wall pace has: the direct path, the engine, and simulated time. Every completion is compared."""
+"""Runs one random plan on the direct path, in the engine and in simulated time.
+
+Every completion must be equal.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FABRIC = "modern-pair"
 PATIENCE_SECONDS = 300
-# A fault that hits no packet within the age of the universe still forbids the direct path.
+# This fault hits practically no packet, but its presence still forbids the direct path.
 RARE_FAULT = '[[faults]]\nkind = "bit_errors"\nlink = "sw/1"\nrate = 1e-18\n'
 
 
 def fabric_without_direct_path(folder: Path) -> Path:
-    """The same fabric, with a fault that acts on nothing."""
+    """Writes the same fabric with a fault that hits no packet."""
     file = folder / "engine.toml"
     file.write_text(f"{(ROOT / 'fabrics' / FABRIC).with_suffix('.toml').read_text()}\n{RARE_FAULT}")
     return file
 
 
 def trace_of(softband: Path, program: Path, folder: Path, fabric: str | Path, pace: str, seed: int, rounds: int) -> tuple[list[list[str]], dict[str, int]]:
-    """The lines of both sides, sorted by queue pair and direction, and the numbers of requests that fell back."""
+    """Returns the lines of both sides by queue pair and direction, and the counts of fallbacks."""
     folder.mkdir()
     command = f"{program} {seed} {rounds}"
     words = [str(softband), "run", "--pace", pace, str(fabric), "--out", str(folder / "out"), "--on", "a", command, "--on", "b", f"{command} a"]
@@ -35,7 +38,7 @@ def trace_of(softband: Path, program: Path, folder: Path, fabric: str | Path, pa
 
 
 def compare(softband: Path, program: Path, folder: Path, seed: int, rounds: int) -> None:
-    """Fails with the first line that differs."""
+    """Compares the three runs. Fails with the first line that differs."""
     direct, few = trace_of(softband, program, folder / "direct", FABRIC, "wall", seed, rounds)
     engine, many = trace_of(softband, program, folder / "engine", fabric_without_direct_path(folder), "wall", seed, rounds)
     simulated, _ = trace_of(softband, program, folder / "simulated", FABRIC, "virtual", seed, rounds)

@@ -17,14 +17,14 @@ __all__ = ["Entry", "check", "each", "entries", "tables"]
 
 
 def each(pattern: str = "") -> pytest.MarkDecorator:
-    """A case for every pace of every entry whose command the pattern matches from its beginning."""
+    """Returns a case for each pace of each entry whose command starts with the pattern."""
     found = [entry for table in tables() for entry in entries(table) if re.match(pattern, entry.name)]
     cases = [(entry, pace) for entry in found for pace in entry.paces]
     return pytest.mark.parametrize(("entry", "pace"), cases, ids=[f"{pace}: {entry.name}" for entry, pace in cases])
 
 
 def check(entry: Entry, pace: str) -> None:
-    """Runs an entry: it must end as its table says."""
+    """Runs an entry. Fails if it does not end as its table states."""
     result = run.run(entry, pace)
     if result.skipped:
         pytest.skip("the machine is too busy, or not what the entry is for")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Ten processes, random operations between all pairs, every byte and every completion checked: `make soak` for an hour.
+"""Ten processes run random operations between all pairs and check every byte and completion.
+`make soak` runs them for an hour.
 
-SOAK_SECONDS, SOAK_SEED and SOAK_PACE change what is run; the seed is printed, and gives the same operations again.
+SOAK_SECONDS, SOAK_SEED and SOAK_PACE change the run. A printed seed repeats its operations.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GROWTH_MAX = 1.1
 
 
 def resident_kib(pid: int) -> int:
-    """Resident memory of the engine."""
+    """Returns the resident memory of a process, in KiB."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4
     except (OSError, IndexError):

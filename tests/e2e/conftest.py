@@ -22,13 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "target" / "dist"
 FABRICS = ROOT / "fabrics"
 PROGRAMS = ROOT / "conformance" / "c"
-# A run that takes longer in wall-clock time hangs; nothing here is timed otherwise.
+# A run hangs if it takes longer than this wall-clock time. The tests time nothing else.
 HANG_SECONDS = 150
-# A step of a test that takes longer hangs.
+# A step of a test hangs if it takes longer.
 WAIT_SECONDS = 60
-# What an outer fabric would say.
+# The variables that an outer fabric would set.
 VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
-# No test may hold the others up, whatever it waits for.
+# A test that waits longer fails, so that it does not delay the others.
 TEST_SECONDS = 600
 
 
@@ -44,7 +44,7 @@ def ends_in_time() -> Iterator[None]:
 
 
 def state_of(pid: int) -> str:
-    """What a process that hangs is doing, as far as the kernel tells."""
+    """Describes the state of a process that hangs, as far as the kernel shows it."""
     entry = Path("/proc") / str(pid)
     lines = [f"process {pid}"]
     with suppress(OSError):
@@ -60,7 +60,7 @@ def state_of(pid: int) -> str:
 
 
 def mapping_of(entry: Path, called: list[str]) -> str:
-    """The mapping that the first argument of a system call points to: the word that a futex is waited for."""
+    """Returns the mapping that holds the word of a futex wait, the first argument of the call."""
     address = int(called[1], 16) if len(called) > 1 else 0
     for line in (entry / "maps").read_text().splitlines():
         start, _, end = line.split()[0].partition("-")
@@ -70,7 +70,7 @@ def mapping_of(entry: Path, called: list[str]) -> str:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process and all that it started."""
+    """Returns the ids of a process and of all its descendants."""
     family = [pid]
     with suppress(OSError):
         for thread in (Path("/proc") / str(pid) / "task").iterdir():
@@ -81,7 +81,7 @@ def family_of(pid: int) -> list[int]:
 
 @dataclass
 class Outcome:
-    """What a run of `softband run` left."""
+    """The outcome of one `softband run`."""
 
     status: int
     stdout: str
@@ -89,7 +89,7 @@ class Outcome:
     out: Path | None
 
     def program(self, name: str) -> str:
-        """Standard output of a program, by `<host>-<n>`."""
+        """Returns the standard output of a program, named `<host>-<n>`."""
         assert self.out is not None
         return (self.out / f"{name}.out").read_text()
 
@@ -105,7 +105,7 @@ class Outcome:
 
 @dataclass
 class Softband:
-    """The command, from a tree of its own choosing."""
+    """The `softband` command of one installed tree."""
 
     binary: Path
     folder: Path
@@ -127,7 +127,7 @@ class Softband:
 
     @staticmethod
     def end(run: subprocess.Popen[str]) -> tuple[str, str]:
-        """Ends a command that hangs, by an interrupt first: it passes on what its programs have printed."""
+        """Ends a command that hangs. An interrupt first lets it print its programs' output."""
         run.send_signal(signal.SIGINT)
         try:
             return run.communicate(timeout=10)
@@ -136,7 +136,7 @@ class Softband:
         try:
             return run.communicate(timeout=10)
         except subprocess.TimeoutExpired as hanging:
-            # A program of it that nobody ends has its output still.
+            # A program of the run may survive and hold the pipes open. Take the output so far.
             return tuple((part or b"").decode(errors="replace") for part in (hanging.stdout, hanging.stderr))  # type: ignore[return-value,attr-defined]
 
     def run(self, fabric: str | Path, *on: tuple[str, str], options: tuple[str, ...] = (), wrapper: tuple[str, ...] = ()) -> Outcome:
@@ -151,7 +151,7 @@ class Softband:
         return Outcome(done.returncode, done.stdout, done.stderr, out)
 
     def pair(self, fabric: str | Path, program: str, **others: tuple[str, ...]) -> Outcome:
-        """A perftest-like pair: the server on a, the client on b."""
+        """Runs a pair of programs as perftest does: the server on a, the client on b."""
         return self.run(fabric, ("a", program), ("b", f"{program} a"), **others)
 
 
@@ -163,7 +163,7 @@ def softband(tmp_path: Path) -> Softband:
 
 
 def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
-    """The first true answer of `what`, or the last one when it does not come in time."""
+    """Returns the first true answer of `what`, or its last answer after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := what()) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -171,7 +171,7 @@ def until(what: Any, seconds: float = WAIT_SECONDS) -> Any:
 
 
 def line_of(program: subprocess.Popen[str]) -> str:
-    """The line that a program has to print next, and the only one by now."""
+    """Returns the next line that a program prints. Fails if no line comes in time."""
     assert program.stdout is not None
     assert select.select([program.stdout], [], [], WAIT_SECONDS)[0], f"no line\n{state_of(program.pid)}"
     return program.stdout.readline()
@@ -179,7 +179,7 @@ def line_of(program: subprocess.Popen[str]) -> str:
 
 @dataclass
 class Fabrics(Softband):
-    """The command, with fabrics that nobody else on this machine sees."""
+    """The `softband` command, with fabrics that no other user of this machine sees."""
 
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -199,7 +199,7 @@ class Fabrics(Softband):
         return program
 
     def tell_of_programs(self) -> None:
-        """What programs that nobody has waited for do and have printed: to be read when the test has failed."""
+        """Prints states and outputs of programs that still run, for the report of a failure."""
         for program in self.started:
             if program.returncode is None:
                 print("\n".join(state_of(pid) for pid in family_of(program.pid)))
@@ -208,7 +208,7 @@ class Fabrics(Softband):
                     print(*program.communicate(timeout=5))
 
     def say(self, host: str, *command: str, name: str = "default") -> str:
-        """What a program prints on a host."""
+        """Runs a program on a host and returns its standard output. Fails if the program fails."""
         program = self.on(host, *command, name=name)
         out, errors = program.communicate(timeout=WAIT_SECONDS)
         assert program.returncode == 0, errors
@@ -222,7 +222,7 @@ class Fabrics(Softband):
         return fabrics
 
     def address(self, host: str) -> str:
-        """Where a host is: other fabrics on this machine have other networks."""
+        """Returns the address of a host. Each fabric on this machine has its own network."""
         return next(entry["address"] for entry in self.status()[0]["hosts"] if entry["name"] == host)
 
     def programs(self, host: str) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def fabrics(softband: Softband, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def left_behind(mark: Path) -> list[str]:
-    """Processes that a test started and that are still there, engines included."""
+    """Returns the commands of surviving processes that a test started, engines included."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -264,9 +264,9 @@ def left_behind(mark: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C programs of conformance/c, compiled against the system's own headers and libraries."""
+    """Compiles the C programs of conformance/c against the system's own headers and libraries."""
     folder = tmp_path_factory.mktemp("programs")
-    # data_path and verbs_all are one program in several files each.
+    # The programs data_path and verbs_all consist of several files each.
     names = (
         "atomics",
         "cancelled",
@@ -314,7 +314,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(text: str) -> list[list[float]]:
-    """The rows of a perftest table."""
+    """Returns the rows of a perftest table."""
     rows = []
     for line in text.splitlines():
         words = line.split()

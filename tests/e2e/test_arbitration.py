@@ -1,4 +1,4 @@
-"""Virtual lanes with weights: programs on two service levels that share a cable."""
+"""Virtual lanes with weights: programs on two service levels share a cable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from conftest import FABRICS, Softband, table
 
 WEIGHTED = (FABRICS / "two-lanes-weighted.toml").read_text()
 LOW = 'qos_vlarb_low = "0:64,1:192"'
-# Of 4X DDR, in MB/s; headers take some of it.
+# The rate of 4X DDR, in MB/s. Headers take some of it.
 LINK = 2000
 
 
 def fabric(softband: Softband, change: tuple[str, str] = ("", "")) -> Path:
-    """The example, with a text in it replaced."""
+    """Writes the example with one text replaced."""
     old, new = change
     assert old in WEIGHTED
     file = softband.folder / "weighted.toml"
@@ -26,7 +26,7 @@ def fabric(softband: Softband, change: tuple[str, str] = ("", "")) -> Path:
 
 
 def rates(softband: Softband, file: Path, levels: tuple[int, int], counts: tuple[int, int], senders: str = "ab") -> tuple[float, float]:
-    """MB/s of two streams to hosts c and d, each on a service level of its own."""
+    """Returns the MB/s of two streams to hosts c and d, each on its own service level."""
     on = []
     for index, (receiver, level, count) in enumerate(zip("cd", levels, counts, strict=True)):
         program = f"ib_write_bw -F --report_gbits -s 65536 -S {level} -n {count} -p {18515 + index}"
@@ -40,7 +40,7 @@ def rates(softband: Softband, file: Path, levels: tuple[int, int], counts: tuple
 
 @pytest.mark.parametrize("senders", ["ab", "aa"])
 def test_streams_of_two_levels_share_a_link_in_the_ratio_of_their_weights(softband: Softband, senders: str) -> None:
-    # Messages in that ratio as well, so that both streams last equally long.
+    # The numbers of messages have the same ratio, so that both streams last equally long.
     one, two = rates(softband, fabric(softband), (0, 1), (1000, 3000), senders)
     assert two / one == pytest.approx(3, rel=0.02)
     assert 0.95 * LINK < one + two < LINK
@@ -65,14 +65,14 @@ def test_high_priority_takes_all_but_the_other_table_gets_a_packet_after_each_li
     tables = 'qos_vlarb_high = "1:64"\nqos_vlarb_low = "0:64"'
     text = WEIGHTED.replace(LOW, "").replace('qos_vlarb_high = ""', tables).replace("qos_high_limit = 0", "qos_high_limit = {}")
     file = softband.folder / "priority.toml"
-    # 255: no limit. The low table sends when the high one has nothing, here when that stream has ended.
+    # 255 means no limit. The low table sends only after the stream of the high table has ended.
     file.write_text(text.format(255).replace("             # no lane has priority", ""))
     one, two = rates(softband, file, (0, 1), (1000, 3000))
     assert two > 0.95 * LINK and one == pytest.approx(two / 4, rel=0.1)
 
 
 def test_weighted_and_controlled_runs_leave_the_same_files_with_any_number_of_threads(softband: Softband) -> None:
-    # A torus has packets on several lanes, whatever the workload.
+    # Every workload on a torus uses several lanes.
     low = ",".join(f"{lane}:{32 * (lane + 1)}" for lane in range(7))
     text = (FABRICS / "torus-4x4.toml").read_text()
     assert "[subnet]" not in text
@@ -86,7 +86,7 @@ def test_weighted_and_controlled_runs_leave_the_same_files_with_any_number_of_th
     for name in ("flows.csv", "ports.csv"):
         for threads in ("2", "4"):
             assert filecmp.cmp(softband.folder / "threads-1" / name, softband.folder / f"threads-{threads}" / name, shallow=False)
-    # The tables do something to it.
+    # Without the tables the results differ.
     file.write_text(file.read_text().replace("qos = true", "qos = false"))
     turns = softband.folder / "turns"
     assert softband.command("model", str(file), "all-to-all", "--out", str(turns)).returncode == 0
@@ -94,7 +94,7 @@ def test_weighted_and_controlled_runs_leave_the_same_files_with_any_number_of_th
 
 
 def stalls(softband: Softband, *options: str) -> set[str]:
-    """The lanes on which packets waited, by their columns of ports.csv."""
+    """Returns the lanes on which packets waited, as column names of ports.csv."""
     out = softband.folder / f"levels-{len(list(softband.folder.iterdir()))}"
     done = softband.command("model", str(fabric(softband)), *options, "--out", str(out))
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_a_workload_selects_its_service_level(softband: Softband) -> None:
     (softband.folder / "ping.goal").write_text(f"num_ranks 4\n{sends}rank 2 {{\n{receives}}}\nrank 3 {{\n}}\n")
     for options in (("incast", "--service-level", "1"), ("level.toml",), ("ping.goal", "--service-level", "1")):
         assert stalls(softband, *options) == {"credit_stall_vl1_ps"}, options
-    # What a file says counts less than the command line.
+    # The command line overrides the file.
     assert stalls(softband, "level.toml", "--service-level", "2") == {"credit_stall_vl0_ps"}
 
 

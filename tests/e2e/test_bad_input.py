@@ -20,12 +20,12 @@ MARK = f"SOFTBAND_TEST_MARK={os.getpid()}"
 
 @pytest.fixture(autouse=True)
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that these tests start can be told from what others run on this machine."""
+    """Marks all processes of these tests, so that they differ from other users' processes."""
     monkeypatch.setenv(*MARK.split("="))
 
 
 def leftovers() -> list[str]:
-    """Programs of our runs that are still there."""
+    """Returns the programs of these tests that still run."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -127,7 +127,7 @@ def test_a_shell_that_waits_for_a_program_without_end_does_not_keep_the_run_goin
     assert outcome.status != 0
     assert "the run stands still" in outcome.stderr
     assert "waits for a child" in outcome.stderr
-    # One that does go on is waited for, however long it takes.
+    # The run waits for a child that makes progress, however long it sleeps.
     assert softband.run("two-hosts", ("a", "sh -c 'sleep 300; true'")).assert_ok()
     outcome = softband.run("two-hosts", ("a", "sh -c 'ib_send_bw & wait; echo done'"))
     assert outcome.status != 0
@@ -155,7 +155,8 @@ def test_a_peer_that_crashes_costs_an_error_completion_in_virtual_time(softband:
 @pytest.mark.parametrize("victim", ["server", "client", "engine"])
 def test_kill_9_of_any_one_process_leaves_nothing_and_hangs_nobody(softband: Softband, victim: str) -> None:
     command = [str(softband.binary), "run", str(FABRICS / "two-hosts.toml")]
-    # Far longer than the test lasts, but the server that outlives its client polls to the end of it, once a simulated millisecond.
+    # The programs run far longer than the test. A server whose client died polls until its own end,
+    # once a simulated millisecond.
     command += ["--on", "a", "ib_send_bw -s 65536 -D 400", "--on", "b", "ib_send_bw -s 65536 -D 400 a"]
     run = subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     await_both_programs()

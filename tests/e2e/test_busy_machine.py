@@ -1,4 +1,4 @@
-"""A machine that is busy with other things: what takes longer there is not mistaken for anything else."""
+"""Other work keeps the machine busy: the engine mistakes no delay for a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from conftest import Softband
 
-# Of so many programs seven were killed at their start, on average, where the engine could send its signal before they had a handler for it.
+# The engine once sent its signal before a program had a handler for it. That killed, on average,
+# seven of this many programs at their start.
 STARTS = 100
 SCRIPT = f"""
 i=0
@@ -23,7 +24,7 @@ echo all {STARTS} well
 
 @contextmanager
 def busy_processors() -> Iterator[None]:
-    """Three processes that only compute for each processor."""
+    """Starts three processes for each processor. They only compute."""
     count = 3 * (os.cpu_count() or 1)
     burners = [subprocess.Popen(["timeout", "60", "sh", "-c", "while :; do :; done"]) for _ in range(count)]
     try:

@@ -1,4 +1,4 @@
-"""Campaigns: many runs on many workers; the loss of one worker leaves the data set as with one."""
+"""Campaigns: many runs on many workers. The loss of a worker does not change the data set."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from conftest import DIST, FABRICS, ROOT, until
 TABLES = ("runs", "flows", "ports", "hot_ports", "warnings")
 SIZES = [1024 * number for number in range(1, 13)]
 SWEEP = f"bytes={','.join(map(str, SIZES))}"
-# The first attempt of this run does not end.
+# The first attempt at this run does not end.
 HOSTAGE = SIZES[5]
 
-# Stands in front of `softband` and writes down each run, with the process that asked for it.
+# Wraps `softband` and records each run with the id of its parent process.
 RECORDER = """#!/bin/sh
 case "$*" in *--check* | --version | "fabric "*) exec {softband} "$@" ;; esac
 echo "$PPID $*" >>{log}
@@ -66,7 +66,7 @@ class Campaigns:
         return path
 
     def environment(self, **more: str) -> dict[str, str]:
-        # Dask is not a part of the installation: it comes from the tests' own environment.
+        # Dask is not part of the installation. It comes from the tests' own environment.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         ours = {"SOFTBAND_BIN": str(self.folder / "tree" / "bin" / "softband"), "SOFTBAND_HOME": str(DIST), "PATH": path}
         return {**os.environ, **ours, **more}
@@ -108,7 +108,7 @@ class Campaigns:
         (self.folder / "take-hostage").touch()
 
     def hostage(self) -> tuple[int, int]:
-        """Who asked for the run that does not end, and the run."""
+        """Returns two process ids: the worker of the run that does not end, and the run."""
         path = self.folder / "hostage"
         assert until(path.exists)
         asker, run = map(int, path.read_text().split())
@@ -160,7 +160,8 @@ def test_a_killed_worker_costs_its_run_only_and_the_data_set_is_that_of_one_mach
     campaign = cluster.sweep("far", "--cluster", cluster.address)
     worker, run = cluster.hostage()
     assert worker in {child.pid for child in cluster.children[1:4]}
-    # What the worker had finished before has come back: it would be lost with it otherwise, and run again.
+    # Wait until the results of the worker's finished runs are back. The loss of the worker would
+    # repeat them otherwise.
     assert until(lambda: cluster.finished("far") == set(SIZES) - {HOSTAGE})
     os.kill(worker, signal.SIGKILL)
     said = cluster.ends(campaign)
@@ -194,7 +195,7 @@ def test_a_full_disk_keeps_what_is_finished_and_the_campaign_goes_on_later(clust
     before = cluster.data_set("full")
     words = ("--sweep", "bytes=65536,131072,262144", "--out", "full", "--cluster", cluster.address)
     command = [str(DIST / "bin" / "softband-model-sweep"), *words, "--", str(FABRICS / "three-hosts.toml"), "incast", "--messages", "2"]
-    # No file of the campaign's own may be longer than this; its workers have room.
+    # The limit holds for the files that the campaign writes, not for those of its workers.
     limited = ["prlimit", "--fsize=1024", *command]
     done = subprocess.run(limited, cwd=cluster.folder, env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

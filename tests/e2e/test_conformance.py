@@ -1,4 +1,4 @@
-"""C programs of our own: the whole verbs surface, and everything in which a program waits or asks the time."""
+"""Our own C programs: the whole verbs API, all waits, and all clocks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_verbs_that_not_every_hca_has_hold_where_they_are(
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_random_verbs_answer_what_the_model_of_their_objects_says(softband: Softband, c_programs: Path, pace: str) -> None:
-    """tests/full runs it for longer and with other seeds; the program prints its seed."""
+    """tests/full runs the program for longer and with other seeds. The program prints its seed."""
     command = f"{c_programs / 'life_cycle'} 1 {0.1 if pace == 'virtual' else 3}"
     outcome = softband.pair("modern-pair", command, options=("--pace", pace)).assert_ok()
     assert "not a byte has changed" in outcome.program("a-0")
@@ -87,6 +87,6 @@ def test_random_verbs_answer_what_the_model_of_their_objects_says(softband: Soft
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_work_completes_and_changes_memory_as_the_model_says(softband: Softband, c_programs: Path, fabric: str, pace: str, seed: int) -> None:
-    """Seeds that once failed: 1 and 2 for flushes before successes, reads that a refusal overtook, receives that came after sends."""
+    """Seeds 1 and 2 once failed: early flushes, reads behind a refusal, late receives."""
     outcome = softband.pair(fabric, f"{c_programs / 'data_path'} {seed} 150", options=("--pace", pace)).assert_ok()
     assert outcome.stdout.count("all as the model says") == 2

@@ -1,4 +1,4 @@
-"""Congestion control with the settings that docs/congestion-control.md recommends: the fabrics and the traffic of its table."""
+"""Congestion control with the settings, fabrics and traffic of docs/congestion-control.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WINDOW = 16
 
 @dataclass
 class Sharing:
-    """MB/s of the contributors to the hot receiver, of all of them together, and of the victim."""
+    """MB/s of each contributor to the hot receiver, of all of them together, and of the victim."""
 
     hot: list[float]
     total: float
@@ -28,7 +28,7 @@ class Sharing:
 
 
 def fabric(places: dict[str, str], lanes: int, control: str) -> str:
-    """QDR hosts, each on a switch."""
+    """Returns a fabric of QDR hosts, each on its given switch."""
     text = f'[fabric]\ntitle = "congestion"\n[subnet]\nmax_op_vls = {lanes}\n'
     text += f"[subnet.congestion_control]\n{control}" if control else ""
     for host in places:
@@ -44,7 +44,7 @@ def fabric(places: dict[str, str], lanes: int, control: str) -> str:
 
 
 def trace(hosts: list[str], flows: list[tuple[str, str]], count: int) -> str:
-    """Each flow sends `count` messages, some of them outstanding at a time."""
+    """Returns a trace in which each flow sends `count` messages, several of them outstanding."""
     steps: dict[str, list[str]] = {host: [] for host in hosts}
     for flow, (source, target) in enumerate(flows):
         for index in range(count):
@@ -62,7 +62,7 @@ def trace(hosts: list[str], flows: list[tuple[str, str]], count: int) -> str:
 def share(
     softband: Softband, places: dict[str, str], contributors: str, victim: str, lanes: int, control: str, count: int = 1000
 ) -> Sharing:
-    """The contributors send to host hot, the victim, if there is one, to host quiet."""
+    """Runs the flows: contributors send to host hot. The optional victim sends to host quiet."""
     hosts = list(places)
     flows = [(source, "hot") for source in contributors.split()] + ([(victim, "quiet")] if victim else [])
     (softband.folder / "fabric.toml").write_text(fabric(places, lanes, control))

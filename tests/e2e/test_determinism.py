@@ -1,4 +1,4 @@
-"""The same fabric, programs and seed: the same bytes, whatever else the machine does."""
+"""The same fabric, programs and seed give the same bytes under any load of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The direct path of wall pace and the engine complete one random plan alike; tests/full has more seeds."""
+"""The direct path and the engine complete a random plan alike. tests/full has more seeds."""
 
 from __future__ import annotations
 

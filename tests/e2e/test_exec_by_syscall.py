@@ -1,4 +1,4 @@
-"""A program that replaces its image by the function `syscall` stays in its fabric."""
+"""A program that calls `syscall(SYS_execve, ...)` stays in its fabric."""
 
 from __future__ import annotations
 

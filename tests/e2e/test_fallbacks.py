@@ -1,4 +1,4 @@
-"""The direct path of wall pace states why a request goes to the engine instead, with numbers by reason."""
+"""The direct path of wall pace counts the requests that go to the engine instead, by reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_status_shows_the_reasons_of_a_fabric_that_stays(fabrics: Fabrics) -> No
     assert fabrics.command("fault", "bit-errors", "0", "a/mlx5_0/1").returncode == 0
     talk(fabrics)
     (later,) = fabrics.status()
-    assert later["fallbacks"]["fault_plan"] == fabric["fallbacks"]["fault_plan"], "the direct path is open again"
+    assert later["fallbacks"]["fault_plan"] == fabric["fallbacks"]["fault_plan"], "the direct path is not open again"
 
 
 def test_status_shows_the_reasons_of_each_program(fabrics: Fabrics) -> None:
@@ -54,7 +54,7 @@ def test_status_shows_the_reasons_of_each_program(fabrics: Fabrics) -> None:
         return next(iter(fabrics.programs("b")), {}).get("fallbacks", {})
 
     assert until(lambda: of_client().get("fault_plan", 0) > MESSAGES), of_client()
-    assert fabrics.programs("a")[0]["fallbacks"].get("fault_plan", 0) < MESSAGES, "it has only answered"
+    assert fabrics.programs("a")[0]["fallbacks"].get("fault_plan", 0) < MESSAGES, "the server only answered"
     client.kill()
     server.kill()
     client.wait(WAIT_SECONDS)

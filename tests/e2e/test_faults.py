@@ -1,4 +1,4 @@
-"""Faults: links that go down, noisy cables, lost packets, hosts and switches that die, under unmodified programs."""
+"""Faults under unmodified programs: down links, noisy cables, lost packets, dead nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAIR = (FABRICS / "default.toml").read_text()
 
 
 def with_faults(softband: Softband, *faults: str, fabric: str = PAIR) -> Path:
-    """A fabric file with faults, each given as lines."""
+    """Writes a fabric file with faults, each given as lines."""
     file = softband.folder / "faulty.toml"
     file.write_text(fabric + "".join(f"\n[[faults]]\n{fault}\n" for fault in faults))
     return file
@@ -35,26 +35,26 @@ def up(milliseconds: float, link: str = "b/mlx5_0/1") -> str:
 
 
 def ports(outcome: Outcome) -> dict[str, dict[str, Any]]:
-    """The counters of each port, by its name."""
+    """Returns the counters of each port, by the name of the port."""
     assert outcome.out is not None
     counters = json.loads((outcome.out / "counters.json").read_text())
     return {f"{port['node']}/{port['port']}": port for port in counters["ports"]}
 
 
 def microseconds(text: str) -> float:
-    """How long an iteration of a pingpong took."""
+    """Returns the time of one iteration of a pingpong, in microseconds."""
     found = re.search(r"([0-9.]+) usec/iter", text)
     assert found, text
     return float(found[1])
 
 
 def has_exceeded_retries(text: str) -> bool:
-    """As perftest and the examples of libibverbs say it."""
+    """Recognizes exceeded retries in the words of perftest and of the libibverbs examples."""
     return "Failed status 12" in text or "Failed status transport retry counter exceeded" in text
 
 
-# After a sleep of its own the client writes for a quarter of a second, from 1.02 s on. The server only waits for the
-# end of their TCP connection.
+# The client sleeps first, then writes for a quarter of a second, from 1.02 s on. The server only
+# waits for the end of their TCP connection.
 WRITES = "ib_write_bw -s 65536 -n 200000"
 PINGPONG = "ibv_rc_pingpong -n 2000 -s 8192 -c"
 
@@ -63,7 +63,7 @@ def test_a_pingpong_recovers_from_a_link_that_was_down(softband: Softband) -> No
     untroubled = softband.pair("default", PINGPONG).assert_ok()
     troubled = softband.pair(with_faults(softband, down(3), up(4)), PINGPONG).assert_ok()
     assert "invalid data" not in troubled.program("a-0") + troubled.program("b-0")
-    # It waits for the local ACK timeout once: 67 ms, or more by the HCA's part.
+    # The pingpong waits for the local ACK timeout once: 67 ms, or longer on some HCA parts.
     more = (microseconds(troubled.program("b-0")) - microseconds(untroubled.program("b-0"))) * 2000
     assert 60_000 < more < 1_000_000, more
     assert ports(troubled)["b/mlx5_0/1"]["link_downed"] == ports(troubled)["sw/2"]["link_downed"] == 1
@@ -80,10 +80,11 @@ def test_a_link_that_stays_down_ends_in_retry_exceeded(softband: Softband) -> No
 def test_perftest_gets_through_a_noisy_cable_and_the_errors_are_counted(softband: Softband) -> None:
     noisy = with_faults(softband, 'kind = "bit_errors"\nlink = "a/mlx5_0/1"\nrate = 1e-7')
     outcome = softband.pair(noisy, "ib_write_bw -s 65536 -n 200").assert_ok()
-    # Packets of 4 KiB are corrupted with a probability of 0.3 %; there are 3,200 of them and those sent again.
+    # The cable corrupts a 4 KiB packet with a probability of 0.3 %. The run has 3,200 packets and
+    # their retransmissions.
     errors = ports(outcome)["a/mlx5_0/1"]
     assert 2 <= errors["port_rcv_errors"] <= 60 and errors["symbol_error"] >= errors["port_rcv_errors"]
-    assert ports(outcome)["sw/2"]["port_rcv_errors"] == 0, "its cable is a good one"
+    assert ports(outcome)["sw/2"]["port_rcv_errors"] == 0, "its cable has no errors"
 
 
 def test_a_lost_acknowledgement_costs_a_timeout_and_a_lost_datagram_is_lost(softband: Softband) -> None:
@@ -92,7 +93,7 @@ def test_a_lost_acknowledgement_costs_a_timeout_and_a_lost_datagram_is_lost(soft
     assert ports(outcome)["sw/1"]["port_rcv_errors"] == 1 and ports(outcome)["b/mlx5_0/1"]["port_rcv_errors"] == 0
     unreliable = with_faults(softband, 'kind = "drop"\nport = "a/mlx5_0/1"\npacket = "datagram"\nnumber = 5')
     done = softband.pair(unreliable, "timeout 2 ibv_ud_pingpong -n 100")
-    assert done.status != 0, "whoever waits for a lost datagram waits for ever"
+    assert done.status != 0, "the program did not wait for the lost datagram"
 
 
 def test_a_run_with_faults_is_the_same_twice(softband: Softband) -> None:
@@ -149,7 +150,7 @@ def test_a_workload_with_faults_is_the_same_on_any_number_of_threads(softband: S
 
 
 def star(hosts: str) -> str:
-    """Hosts like the first of the default fabric, on its switch."""
+    """Returns the default fabric with other hosts on its switch, each a copy of host a."""
     head, _, rest = PAIR.partition("[hosts.a]")
     host, _, rest = rest.partition("[hosts.b]")
     switch = "[switches.sw]" + rest.partition("[switches.sw]")[2].partition("[[cables]]")[0]
@@ -198,7 +199,7 @@ def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_progra
     assert watcher.wait(WAIT_SECONDS) == 0
     assert state() == "active"
     assert client.wait(WAIT_SECONDS) == 0 and server.wait(WAIT_SECONDS) == 0, "the connection has recovered"
-    # The command names each mistake, and nothing happens.
+    # The command names each mistake and changes nothing.
     for words, answer in (
         (("link-down", "b/mlx5_0/9"), "no port `b/mlx5_0/9`"),
         (("host-dies", "c"), "no host `c`; the hosts are a, b"),
@@ -211,7 +212,7 @@ def test_a_fabric_that_is_up_takes_faults_as_commands(fabrics: Fabrics, c_progra
 
 
 def reached(fabrics: Fabrics) -> Any:
-    """A client that has found its server."""
+    """Starts a pair and returns it when the client has found its server."""
     client = fabrics.on("b", "ibv_rc_pingpong", "-n", "1000000", "a")
     time.sleep(0.2)
     return client if client.poll() is None or client.returncode == 0 else None

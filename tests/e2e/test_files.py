@@ -1,4 +1,4 @@
-"""What programs find of their HCAs in the kernel's files."""
+"""The files of the kernel in which programs find their HCAs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_program_finds_the_files_of_its_own_hosts_hcas(softband: Softband, pac
         assert lines[:3] == ["['mlx5_0'] 0000:00:01.0", f"4: ACTIVE {lid} -1", "True True False"]
         folders.add(lines[3])
     assert len(folders) == 2
-    assert not any(Path(folder).exists() for folder in folders), "they go with the fabric"
+    assert not any(Path(folder).exists() for folder in folders), "the folders outlive the fabric"
 
 
 def test_what_a_killed_engine_left_is_removed_by_the_next_one(softband: Softband) -> None:

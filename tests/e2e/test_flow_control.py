@@ -1,4 +1,4 @@
-"""Credit loops and deadlocks: named before a run and in one, and nothing hangs."""
+"""Credit loops and deadlocks: the commands name them before and during a run, and no run hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOSTS = "abcde"
 
 
 def two_hops_each(softband: Softband, fabric: str) -> tuple[int, str, dict[str, Any]]:
-    """Every host writes to the one two switches further on, at the same time."""
+    """Runs a ring. Every host writes to the host two switches further on, all at the same time."""
     file = softband.folder / "ring.toml"
     file.write_text(fabric)
     out = softband.folder / "out"

@@ -1,4 +1,4 @@
-"""`softband fabric generate`: what it writes is checked, carries workloads, and runs programs."""
+"""`softband fabric generate`: its files pass the checks, carry workloads, and run programs."""
 
 from __future__ import annotations
 

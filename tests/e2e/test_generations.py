@@ -1,4 +1,4 @@
-"""Two hosts of every generation: the link as programs see it, and what they get out of it."""
+"""Two hosts of every generation: the link that programs see, and the bandwidth that they get."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import pytest
 from conftest import Softband, table
 
-# By fabric: width and speed as `ibv_devinfo` shows them, and what the link carries in MB/s with packets of 4,096 B and 34 B more.
+# By fabric: width and speed in `ibv_devinfo`, and the MB/s of the link with packets of 4,096 B
+# and 34 B of headers.
 GENERATIONS = {
     "fdr": ("4X", "14.0 Gbps", 6_818.2),
     "fdr-connect-ib": ("4X", "14.0 Gbps", 6_818.2),
@@ -17,7 +18,7 @@ GENERATIONS = {
     "hdr-epyc": ("4X", "50.0 Gbps", 25_000.0),
     "ndr": ("4X", "100.0 Gbps", 50_000.0),
     "ndr-epyc": ("4X", "100.0 Gbps", 50_000.0),
-    # rdma-core 44 knows no XDR: its code does not fit in the field that it looks at.
+    # rdma-core 44 does not know XDR, whose code does not fit in the field that it reads.
     "xdr": ("4X", "invalid speed", 100_000.0),
 }
 

@@ -1,4 +1,4 @@
-"""`hot.svg` of `softband model`: the load of each direction of each cable, one by one or, of large fabrics, in matrices."""
+"""`hot.svg` of `softband model`: the load of each cable direction, or matrices of loads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = [0.01, 0.2, 0.4, 0.6, 0.8]
 
 
 def model(softband: Softband, fabric: Path, *words: str) -> tuple[ET.Element, list[dict[str, str]], str]:
-    """The picture, the ports, and what has been printed."""
+    """Runs a workload and returns its picture, its ports and its output."""
     done = softband.command("model", str(fabric), *words, "--threads", "1", "--out", "out")
     assert done.returncode == 0, done.stderr
     ports = list(csv.DictReader((softband.folder / "out" / "ports.csv").open()))
@@ -33,7 +33,7 @@ def generated(softband: Softband, *words: str) -> Path:
 
 
 def halves(picture: ET.Element) -> dict[str, ET.Element]:
-    """The drawing of a cable, by the port that sends."""
+    """Returns the drawing of each cable direction, by the sending port."""
     told = [(path.findtext(f"{SVG}title"), path) for path in picture.iter(f"{SVG}path")]
     named = [(title.split(" to ")[0], path) for title, path in told if title]
     assert len({name for name, _ in named}) == len(named)
@@ -86,7 +86,7 @@ def test_a_picture_tells_its_subject_to_readers_that_do_not_see_it_and_has_dark_
 
 
 def runs(path: str) -> int:
-    """Cells of a path of strokes."""
+    """Returns the number of cells that a path of strokes covers."""
     assert re.fullmatch(r"M\d+\.5 \d+v\d+(m-?\d+ -?\d+v\d+)*", path)
     return sum(int(length) for length in re.findall(r"v(\d+)", path))
 

@@ -1,4 +1,4 @@
-"""A run in simulated time goes on if one of its processes speaks to the engine by hand."""
+"""A run in simulated time continues if a process sends the engine hand-made messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from conftest import ROOT, Softband
 
 VERSION = int(re.findall(r"VERSION: u32 = (\d+)", (ROOT / "crates" / "ipc" / "src" / "lib.rs").read_text())[0])
-# An attached program that says hello once more, as if it were a new process, and does not wait for that one's turn.
+# An attached program sends a second hello, as a new process would, and does not wait for its turn.
 AGAIN = r"""
 import os, socket, struct, sys, time
 ticket = int(os.environ["SOFTBAND_TICKET"], 16)
@@ -29,7 +29,7 @@ for _ in range(20):
     time.sleep(0.001)
 print("goes on")
 """
-# A program past the library that says hello and never plays its turn.
+# A program bypasses the library: it sends a hello and never takes its turn.
 SILENT = r"""
 #include <stddef.h>
 #include <stdint.h>
@@ -104,7 +104,8 @@ def test_a_process_that_never_plays_its_turn_is_ended(softband: Softband) -> Non
 
 
 def test_a_program_that_computes_for_long_at_its_start_is_no_such_process(softband: Softband) -> None:
-    # Longer than the engine waits for a process to take its first turn, by the machine's clock: the system call is not intercepted.
+    # The program computes longer than the engine waits for the first turn of a process.
+    # It reads the machine's clock, because no library intercepts its system call.
     (softband.folder / "long.c").write_text(LONG)
     program = softband.folder / "long"
     subprocess.run(["cc", "-O1", "-o", program, softband.folder / "long.c"], check=True)

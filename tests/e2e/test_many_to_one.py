@@ -1,4 +1,7 @@
-"""Several senders to one receive queue, and datagrams, at the host's pace, without the engine and with it, and with senders that end or stand still."""
+"""Several senders to one receive queue, and datagrams, at wall pace.
+
+The messages go with and without the engine. Some senders end or stop.
+"""
 
 from __future__ import annotations
 

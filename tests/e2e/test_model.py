@@ -1,4 +1,4 @@
-"""`softband model`: workloads in the place of programs, on the same fabrics."""
+"""`softband model`: workloads replace programs on the same fabrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(softband: Softband, fabric: str, workload: str, *options: str, out: st
 
 
 def refusal(softband: Softband, *words: str) -> str:
-    """What a command says that leaves nothing behind."""
+    """Returns the error of a command. Fails if the command leaves a file."""
     done = softband.command("model", *words)
     assert done.returncode == 2
     assert not list(softband.folder.rglob("*.part"))
@@ -70,7 +70,7 @@ def test_a_stream_with_the_mtu_that_perftest_takes_by_itself_is_as_fast(softband
 
 def test_a_trace_has_the_mtu_of_the_command_line(softband: Softband) -> None:
     (softband.folder / "ping.goal").write_text(TRACE)
-    # Packets and their acknowledgement.
+    # The packets and their acknowledgement both count.
     hops = [model(softband, "two-hosts", "ping.goal", "--mtu", mtu)["packet_hops"] for mtu in ("2048", "512")]
     assert hops[1] - hops[0] == 6
 
@@ -138,7 +138,8 @@ def test_a_small_message_is_not_behind_all_of_a_large_one(softband: Softband) ->
     flows = json.loads((softband.folder / "out" / "model.json").read_text())["flows"]
     (small,) = [flow["ended_picos"] - flow["begun_picos"] for flow in flows if flow["bytes"] == 8]
     (bulk,) = [flow["bytes_per_second"] for flow in flows if flow["bytes"] > 8]
-    # Alone it takes 1.7 us; a few packets of 4 KiB are before it. The link is as full as ever.
+    # Alone the small message takes 1.7 us. Here a few packets of 4 KiB precede it.
+    # The link stays full.
     assert small < 3.5e6
     assert bulk > 49e9
 
@@ -156,10 +157,10 @@ def test_a_fabric_that_comes_to_a_deadlock_is_told_by_its_ports_and_leaves_what_
     assert "its results until then are in out" in done.stderr
     result = json.loads((softband.folder / "out" / "model.json").read_text())
     assert "RetryExceeded" in result["ended_by"]
-    # Nobody waits to hear of what was posted and never done: only what was done counts.
+    # Only finished messages count, not those that a rank posted in vain.
     assert {flow["messages"] for flow in result["flows"]} == {0, 1}
     waits = {port["port"]: sum(port["credit_stall_picos"]) for port in result["ports"]}
-    # Those that are in the circle have waited nearly all the time, also where they wait still.
+    # The ports of the loop waited nearly all the time. An unfinished wait counts too.
     assert all(waits[f"s{switch}/2"] > 0.9 * result["completion_picos"] for switch in range(1, 6))
     assert "NOT done" in (softband.folder / "out" / "hot.svg").read_text()
 
@@ -201,7 +202,8 @@ def test_a_trace_is_replayed(softband: Softband) -> None:
 
 
 def test_steps_of_a_trace_that_wait_for_ever_are_named_by_their_lines(softband: Softband) -> None:
-    # The first message is for the first receive, which nobody waits for: nothing but the run can tell.
+    # The first message matches the first receive, whose end no step requires.
+    # Only the run shows that.
     first = "q: recv 8b from 1 tag 3\nr: recv 8b from 1 tag 3\ns: send 8b to 1 tag 4\ns requires r"
     second = "recv 8b from 0 tag 4\nq: send 8b to 0 tag 3\nr: recv 8b from 0 tag 5\ns: send 8b to 0 tag 3\ns requires r"
     text = f"num_ranks 2\nrank 0 {{\n{first}\nt: send 8b to 1 tag 5\nt requires s\n}}\nrank 1 {{\n{second}\n}}\n"
@@ -282,13 +284,13 @@ def test_a_host_without_a_cable_matters_to_nobody_who_does_not_use_it(softband: 
 def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None:
     model(softband, "three-hosts", "incast")
     before = [(softband.folder / "out" / name).read_bytes() for name in FILES]
-    # The second file has no room.
+    # The disk has no room for the second file.
     (softband.folder / "out" / "flows.csv.part").symlink_to("/dev/full")
     done = softband.command("model", str(FABRICS / "three-hosts.toml"), "incast", "--messages", "3", "--out", "out")
     assert done.returncode == 2
     assert [(softband.folder / "out" / name).read_bytes() for name in FILES] == before
     assert not list((softband.folder / "out").glob("*.part"))
-    # Who has waited for the run has its numbers, and the files that there was room for.
+    # The user still gets the report, and each file that the disk had room for.
     assert "completion time" in done.stdout
     assert "results           out-unfinished, without flows.csv, model.json" in done.stdout
     left = "hot.svg, ports.parquet, ports.csv, flows.parquet"
@@ -300,7 +302,7 @@ def test_a_full_disk_leaves_the_former_results_whole(softband: Softband) -> None
 
 def test_files_that_may_not_grow_are_an_error_as_a_full_disk_is(softband: Softband) -> None:
     words = ("model", str(FABRICS / "three-hosts.toml"), "all-to-all", "--out", "out", "--ranks-per-host")
-    # Of an earlier run that nobody finished: none of it stays beside what is left of another one.
+    # An interrupted run left these files. They must not stay beside the files of another run.
     (softband.folder / "out").mkdir()
     for name in ("model.json", "flows.csv"):
         (softband.folder / "out" / name).write_text('{\n  "ended_by": "it was interrupted"\n}\n')
@@ -313,7 +315,7 @@ def test_files_that_may_not_grow_are_an_error_as_a_full_disk_is(softband: Softba
     done = softband.command(*words, "8", wrapper=("sh", "-c", 'ulimit -f 1; exec "$@"', "sh"))
     assert done.returncode == 2
     assert "completion time" in done.stdout
-    # Where the report goes to the same disk, it is still told that there are no results.
+    # The report goes to the same full disk here. Standard error still reports the missing results.
     done = softband.command(*words, "8", wrapper=("sh", "-c", 'ulimit -f 1; exec "$@" > report', "sh"))
     assert done.returncode == 2
     assert "cannot write the results to out: File too large" in done.stderr

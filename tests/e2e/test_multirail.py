@@ -1,4 +1,4 @@
-"""softband-multirail: both ports of an HCA, by striping and by binding, and each verb's latency, in both paces."""
+"""softband-multirail on both ports of an HCA: striping, binding and latencies, in both paces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from conftest import FABRICS, Outcome, Softband, table
 
 SMALL = "-n 3 -q 16 -s 131072"
-# Who is done first sends another window or two until the others are: of so many windows that is a small part.
+# The first process to finish sends another window or two until the others finish. With 15 windows
+# that is a small part.
 MORE = "-n 15 -q 16 -s 131072"
 LATENCIES = ("send_lat", "write_lat", "read_lat", "cmp_swap_lat", "fetch_add_lat")
 
@@ -20,7 +21,7 @@ def multirail(softband: Softband, options: str, pace: str = "virtual", fabric: s
 
 
 def average(outcome: Outcome) -> float:
-    """MB/s, or us: of either table the last column but for the bandwidth's message rate."""
+    """Returns the average of a table, in MB/s or us: its last column, except the message rate."""
     text = outcome.assert_ok().program("b-0")
     rows = table(text)
     assert len(rows) == 1, text
@@ -32,7 +33,7 @@ def peak(outcome: Outcome) -> float:
 
 
 def loads(outcome: Outcome, host: str) -> list[float]:
-    """What a host's ports have sent, each as a share of the busiest port of the fabric."""
+    """Returns the data sent by each port of a host, as a share of the fabric's busiest port."""
     assert outcome.out is not None
     ports = json.loads((outcome.out / "counters.json").read_text())["ports"]
     most = max(port["port_xmit_data"] for port in ports)
@@ -71,7 +72,7 @@ def test_binding_gives_each_of_two_processes_a_port(softband: Softband, directio
 
 @pytest.mark.parametrize("options", ["-b", "--policy binding --procs 2 -b", "--policy striping --procs 3 -b"])
 def test_the_peak_is_no_more_than_the_bus_carries(softband: Softband, tmp_path: Path, options: str) -> None:
-    # 64 bits at 100 MHz for both directions together; each sender's best windows are not at the same time.
+    # Both directions share 64 bits at 100 MHz. The senders reach their peaks at different times.
     text = (FABRICS / "two-rails.toml").read_text(encoding="utf-8").replace("se7520jr23d", "osu-em64t-pci-x")
     fabric = tmp_path / "pci-x-100.toml"
     fabric.write_text(text.replace('"voltaire-sdr"', '"mt23108"\nslot = "pci-x-100"'), encoding="utf-8")
@@ -80,7 +81,7 @@ def test_the_peak_is_no_more_than_the_bus_carries(softband: Softband, tmp_path: 
 
 
 def test_a_process_alone_on_its_port_sends_until_the_others_are_done(softband: Softband) -> None:
-    # The slot's bandwidth, which two of the three processes would not fill alone.
+    # The slot's full bandwidth. Two of the three processes alone would not reach it.
     full = average(multirail(softband, f"{SMALL} --policy striping"))
     three = multirail(softband, "-n 10 -q 16 -s 131072 --policy binding --procs 3")
     assert average(three) == pytest.approx(full, rel=0.02)

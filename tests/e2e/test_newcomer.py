@@ -1,4 +1,4 @@
-"""What somebody meets who does not know Softband yet: help, lists, misspelt names, pipes."""
+"""The first contact of a new user: help, lists, misspelt names, pipes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail")
 
 
 def listed(text: str) -> dict[str, str]:
-    """Names, each with its description."""
+    """Returns the description of each name in a list."""
     return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines() if line.strip())  # type: ignore[misc]
 
 
@@ -55,7 +55,7 @@ def test_each_command_has_a_help(softband: Softband, words: tuple[str, ...]) -> 
 
 
 def helps(softband: Softband, *words: str) -> dict[tuple[str, ...], str]:
-    """The help of a command and of every command below it."""
+    """Returns the help of a command and of all its subcommands."""
     text = softband.command(*words, "--help").stdout
     found = {words: text}
     if "Commands:\n" in text:
@@ -69,7 +69,7 @@ def test_every_help_calls_simulated_time_by_that_name(softband: Softband) -> Non
     found = helps(softband) | {(name,): softband.command(name, "--help").stdout for name in ("study", "what-if", "compare")}
     assert {("run",), ("fabric", "check"), ("parts", "show"), ("study",)} <= set(found)
     assert "simulated time" in found[("run",)]
-    # The value of --pace keeps its name.
+    # Only the value of --pace may keep the word.
     assert not [words for words, text in found.items() if re.search(r"virtual[\s-]+(time|pace|second)", text, re.IGNORECASE)]
 
 

@@ -1,4 +1,4 @@
-"""Parts of one's own beside a fabric file, or in a folder that the user names."""
+"""The user's own parts, beside a fabric file or in a folder that the user names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ processing_engines = { value = 1, unit = "count", source = "our measurement", st
 
 
 def lay(folder: Path, part: str = "mine") -> Path:
-    """A fabric on HCAs of that name, with the part beside it."""
+    """Writes a fabric whose HCAs use `part`, and the part beside it."""
     hcas = folder / "catalog" / "hca"
     hcas.mkdir(parents=True, exist_ok=True)
     (hcas / f"{part}.toml").write_text(PART)

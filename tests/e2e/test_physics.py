@@ -1,4 +1,4 @@
-"""What the modelled hardware does, read off the programs' own tables."""
+"""The behaviour of the modelled hardware, read from the programs' own tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MIB = 2**20
 
 
 def bandwidth(softband: Softband, fabric: str, flags: str = "") -> float:
-    """MiB/s of 64 KiB messages."""
+    """Returns the MiB/s of 64 KiB messages."""
     rows = table(softband.pair(f"cables/{fabric}", f"ib_send_bw -s 65536 -n 400 {flags}").assert_ok().program("b-0"))
     return rows[0][3]
 
@@ -50,7 +50,8 @@ def test_inline_data_cost_the_processor_by_the_byte_where_the_host_says_so(softb
     def latency(fabric: str, size: int, inline: int) -> float:
         return table(softband.pair(fabric, f"ib_write_lat -F -s {size} -I {inline} -n 50").assert_ok().program("b-0"))[0][4]
 
-    # 126 bytes more: at 950 MB/s 0.13 us, beside what bus and link take for them. Published: 0.89, 0.97 and 1.10 us of 2, 64 and 128 bytes.
+    # 126 more bytes take 0.13 us at 950 MB/s, plus their time on bus and link.
+    # Published: 0.89, 0.97 and 1.10 us for 2, 64 and 128 bytes.
     least = latency("qdr-through-switch", 2, 220)
     assert latency("qdr-through-switch", 128, 220) - least == pytest.approx(1.10 - 0.89, abs=0.02)
     assert latency("qdr-through-switch", 64, 220) - least == pytest.approx(0.97 - 0.89, abs=0.03)
@@ -62,7 +63,8 @@ def test_woodcrest_wants_tuned_reads_and_fewer_lanes(softband: Softband) -> None
     assert copper == pytest.approx(850, rel=0.02)
     assert bandwidth(softband, "woodcrest-dual-100m") == pytest.approx(760, rel=0.02)
     assert bandwidth(softband, "woodcrest-dual-100m-vl1") == pytest.approx(copper, rel=0.01)
-    # The write latency that explains 100 m leaves copper a little short of credits at eight lanes.
+    # The model's write latency fits the result at 100 m. With it, copper at eight lanes is a little
+    # short of credits.
     tuned = bandwidth(softband, "woodcrest-dual-cx4-tune-pci")
     assert tuned == pytest.approx(938, rel=0.015)
     assert bandwidth(softband, "woodcrest-quad-cx4-tune-pci") == pytest.approx(tuned, rel=0.001)
@@ -70,7 +72,10 @@ def test_woodcrest_wants_tuned_reads_and_fewer_lanes(softband: Softband) -> None
 
 
 def together(softband: Softband, part: str, slot: str, bus: str | None, program: str, pairs: int) -> float:
-    """MB/s of `pairs` of programs at once, each with an HCA of its own on both hosts: those of a on one `bus`, if there is one."""
+    """Returns the MB/s of `pairs` concurrent programs, each with its own HCA on both hosts.
+
+       The HCAs of host a share one `bus` if it is given.
+       """
     declared = f'[hosts.a.buses.riser]\npart = "{bus}"\n' if bus else ""
     places = {"a": 'bus = "riser"' if bus else f'slot = "{slot}"', "b": f'slot = "{slot}"'}
     hcas = {host: f'[[hosts.{host}.hcas]]\npart = "{part}"\n{place}\n' * 2 for host, place in places.items()}
@@ -115,7 +120,7 @@ def test_a_completion_answers_one_read_request_and_carries_no_more(softband: Sof
         outcome = softband.run(fabric, ("a", "ib_write_bw -F -s 65536 -n 400"), ("b", "ib_write_bw -F -s 65536 -n 400 a")).assert_ok()
         return table(outcome.program("b-0"))[0][3]
 
-    # 8 GT/s on 8 lanes less 8.1 %; of that, 128 of 148 B are data, or 256 of 276.
+    # 8 GT/s on 8 lanes, less 8.1 %. Of that, 128 of 148 B are data, or 256 of 276 B.
     assert bandwidth_of(128, 256) == pytest.approx(5966, rel=0.005)
     assert bandwidth_of(128, 256) == bandwidth_of(128, 128)
     assert bandwidth_of(256, 256) == pytest.approx(6398, rel=0.005)

@@ -1,4 +1,7 @@
-"""A few entries of conformance/programs, and that the tables there leave nothing out. The rest: tests/full."""
+"""A few entries of conformance/programs, and the completeness of its tables.
+
+tests/full runs all entries.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import programs
 
-# Quick cases that differ most from those of the other tests.
+# Quick cases that differ most from the other tests.
 FEW = (
     r"ib_\w+ -n 100 -c XRC$|ib_send_bw -n 128 --recv_post_list=8 -l 8 -q 4 -b$|ib_send_lat -n 100 --use-srq$|ib_write_bw -n 128 -l 8 -q 4 -b$"
     r"|ib_send_bw .*--dlid|ib_read_lat -n 100 -o 1$|ib_send_bw -n 100 (-R|-c DC|-i 2)$|raw_ethernet_bw|ibv_xsrq_pingpong -c 2|ibv_rc_pingpong -n 100 -[oOtN]$"
@@ -26,7 +29,7 @@ def test_a_command_ends_as_its_entry_says(entry: programs.Entry, pace: str) -> N
 
 
 def words_of(table: str) -> dict[str, set[str]]:
-    """The words that entries give each program."""
+    """Returns the words that the entries of a table pass to each program."""
     found: dict[str, set[str]] = {}
     for entry in programs.entries(table):
         for _, command in entry.on:
@@ -46,7 +49,7 @@ def test_no_program_of_a_package_is_left_out(package: str) -> None:
 
 @pytest.mark.parametrize("package", programs.tables())
 def test_no_flag_is_left_out(package: str) -> None:
-    """Each flag is given to the program that has it or, being the same in all of them, to another one of the package."""
+    """Each flag has an entry for its program. For a flag of all programs, any program will do."""
     words = words_of(package)
     everywhere = set().union(*words.values())
     missing = {}

@@ -1,4 +1,4 @@
-"""The examples of docs/python.md print what the page shows, from the installed tree."""
+"""The examples of docs/python.md print the output that the page shows, from the installed tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 240
 
 
 def python(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a script with the packages of the installed tree before all others."""
+    """Runs a script. The packages of the installed tree precede all others."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(DIST / "python"),

@@ -1,4 +1,4 @@
-"""Random numbers of the system, by its files: in simulated time the same in every run, and elsewhere the machine's."""
+"""Random numbers from the system's files: repeatable only in simulated time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conftest import Softband
 
 DEVICES = ("/dev/urandom", "/dev/random")
 UUID = "/proc/sys/kernel/random/uuid"
-# By a stream of the C library, by calls, by what a shell has opened for others, and by another language's own ways.
+# The readers: a stream of the C library, system calls, an inherited descriptor, another language.
 LOOKS = f"""
 od -An -N24 -tx1 /dev/urandom
 od -An -N24 -tx1 /dev/urandom
@@ -23,7 +23,8 @@ perl -e 'print rand(), "\\n"'
 stat -c %F /dev/urandom
 exec 0<&-; exec < /dev/urandom; readlink /proc/$$/fd/0 | cut -d: -f1
 """
-# More than a file of ours holds at first, in one call and in many, by the program that opens it and by one that it is given to.
+# The reads exceed the first size of the library's file. One call or many calls read it, in the
+# program that opens the file and in one that inherits it.
 MUCH = """
 dd if=/dev/urandom bs=5000000 count=1 status=none | md5sum
 head -c 5000000 /dev/urandom | wc -c
@@ -45,7 +46,7 @@ def test_random_numbers_by_the_systems_files_are_the_same_in_every_run(softband:
     script.write_text(LOOKS)
     lines = said(softband, script)
     assert said(softband, script) == lines
-    assert len(set(lines)) == len(lines), "each opening has numbers of its own"
+    assert len(set(lines)) == len(lines), "two openings gave the same numbers"
     assert "character special file" in lines
     assert "/memfd" in lines, "the lowest number, as for any other file"
     assert said(softband, script, "--seed", "7") != lines

@@ -1,4 +1,4 @@
-"""README.md claims nothing that the tree does not have: commands, options, targets, fabrics, keys, counts."""
+"""The tree has all that README.md names: commands, options, targets, fabrics, keys, counts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conftest import FABRICS, ROOT, Softband
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Python tests of rdma-core that are not generic: those of one maker's devices, and of other libraries.
+# Tests of rdma-core that are not generic: they need one maker's devices or other libraries.
 OTHERS = ("test_mlx5", "test_efa", "test_cuda", "test_rdmacm")
-# They take a fabric as their first argument.
+# The first argument of these commands is a fabric.
 WITH_FABRIC = ("run", "model")
 
 
 def lines() -> list[str]:
-    """The commands of README's blocks, without comments. Output of programs begins with another word."""
+    """Returns the commands of README's blocks, without comments and without program output."""
     found = []
     for block in FENCE.findall(README):
         for line in block.splitlines():
@@ -33,7 +33,7 @@ def commands(program: str) -> list[list[str]]:
 
 
 def options_of(words: list[str]) -> list[str]:
-    """The options of Softband itself: those behind `--` are the program's."""
+    """Returns the options of Softband itself. Those behind `--` belong to the program."""
     own = words[: words.index("--")] if "--" in words else words
     return [word.split("=")[0] for word in own if word.startswith("--")]
 

@@ -1,4 +1,4 @@
-"""The `fabric.toml` of a run is a fabric file: it gives the same run again."""
+"""The `fabric.toml` of a run is a fabric file that repeats the run."""
 
 from __future__ import annotations
 

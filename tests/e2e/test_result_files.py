@@ -1,4 +1,7 @@
-"""Result files are whole under their names, or what they were: on a full disk, in a folder that is not there, through a pipe."""
+"""Each write of a result file succeeds in full or leaves the former file unchanged.
+
+The tests write to a full disk, to a missing folder and through a pipe.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ RESULTS = ("fabric.toml", "counters.json", "run.json")
 
 
 def namespace(softband: Softband, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a mount namespace of its own, where it may mount a small disk."""
+    """Runs a script in its own mount namespace, in which it may mount a small disk."""
     wrapper = ("unshare", "--mount", "--map-root-user", "sh", "-ec", script, "sh")
     probe = subprocess.run(
         [*wrapper[:3], "sh", "-c", f"mount -t tmpfs none {softband.folder}"], capture_output=True, text=True, timeout=60, check=False
@@ -23,7 +26,7 @@ def namespace(softband: Softband, script: str, *words: str) -> subprocess.Comple
     return softband.command(*words, wrapper=wrapper)
 
 
-# Leaves so few bytes free that the last files of a run have no room; a former run's files are there.
+# Leaves too few free bytes for the last files of a run. The folder holds the files of a former run.
 FULL = """
 mount -t tmpfs -o size=64k none disk
 for name in fabric.toml counters.json; do echo former > disk/$name; done

@@ -18,7 +18,7 @@ def text_of() -> str:
 
 
 def other(tmp_path: Path, *changes: tuple[str, str]) -> Path:
-    """The fabric with something else in its file."""
+    """Writes the fabric with some texts replaced."""
     text = text_of()
     for old, new in changes:
         assert old in text
@@ -59,13 +59,13 @@ def test_perftest_finds_its_way_by_gids(softband: Softband, program: str, pace: 
 
 
 def rate_of(text: str) -> float:
-    """The average of perftest's last line, in MiB/s."""
+    """Returns the average of perftest's last line, in MiB/s."""
     return float(text.strip().splitlines()[-2].split()[3])
 
 
 def test_the_rate_is_that_of_the_link_less_headers(softband: Softband) -> None:
     text = softband.pair(FABRIC, "ib_write_bw -n 1000").assert_ok().program("b-0")
-    # 4,096 B in 4,178 B of link time, 12.5e9 B/s.
+    # Each packet carries 4,096 B of data in 4,178 B of link time, at 12.5e9 B/s.
     assert rate_of(text) == pytest.approx(12.5e9 * 4096 / 4178 / 2**20, rel=0.005)
 
 
@@ -127,7 +127,7 @@ with Context(name="mlx5_0") as context:
     program = softband.folder / "ways.py"
     program.write_text(code)
     text = softband.run(FABRIC, ("a", f"/usr/bin/python3 {program}"), options=("--pace", pace)).assert_ok().program("a-0")
-    assert text.splitlines() == ["EINVAL made EINVAL ETIMEDOUT made EINVAL", "[(0, 2), (1, 2)]"], "type 2 is RoCE v2"
+    assert text.splitlines() == ["EINVAL made EINVAL ETIMEDOUT made EINVAL", "[(0, 2), (1, 2)]"], "the GID types are not those of RoCE v2"
 
 
 @PACES
@@ -170,7 +170,8 @@ with Context(name="mlx5_0") as context:
     ipv4, ipv6 = (line.rsplit(" ", 1) for line in text.splitlines())
     assert ipv4[0] == ipv6[0] == "0 45 1 0 hello"
     header = bytes.fromhex(ipv4[1])
-    # Version and length, DSCP, 20 + 8 + 12 + 8 + 8 + 4 bytes, no fragments, nine hops, UDP.
+    # The IPv4 header: version and length, DSCP, 20 + 8 + 12 + 8 + 8 + 4 bytes, no fragments, nine
+    # hops, UDP.
     assert header[:20] == bytes(20) and header[20:30].hex() == "4520003c000040000911"
     assert header[32:] == bytes([10, 77, 0, 1, 10, 77, 0, 1])
     own = "fe800000000000000202c9fffe000001"

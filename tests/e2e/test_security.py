@@ -1,4 +1,7 @@
-"""Who is protected from whom: other users, programs that lie, and machines that are short of something (LIMITATIONS.md, "Trust model")."""
+"""Protection from other users, from programs that lie, and from scarce resources.
+
+See LIMITATIONS.md, "Trust model".
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 
 
 def ask(engine: str, message: bytes, user: int | None = None) -> bytes:
-    """What the engine answers to a message of a process that is none of its own, of this or another user; nothing: it hangs up."""
+    """Sends the engine a message from a foreign process, and returns the answer.
+
+       The answer is empty if the engine hangs up.
+       """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -65,7 +71,7 @@ def test_another_user_of_the_machine_is_not_answered_whatever_he_knows(fabrics: 
     for message in (hello(ticket), status, FILE_REQUEST.pack(VERSION, 1, int(ticket, 16))):
         assert ask(engine, message, NOBODY) == b""
     assert ask(engine, status) != b""
-    # A program of the fabric that has become another user is still one of it.
+    # A program of the fabric may become another user and still belongs to the fabric.
     devices = fabrics.say("a", "setpriv", "--reuid", str(NOBODY), "--clear-groups", "ibv_devices")
     assert "mlx5_0" in devices
 
@@ -74,7 +80,7 @@ def test_a_ticket_is_new_in_each_run_and_admits_one_image(softband: Softband, tm
     tickets = set()
     for run in range(2):
         place = tmp_path / f"told-{run}"
-        # The program has attached by its ticket before it prints what it was started with.
+        # The program attaches by its ticket before it prints its initial environment.
         code = f"import os, time; open({str(place)!r} + '.new', 'w').write(open('/proc/self/environ').read()); os.rename({str(place)!r} + '.new', {str(place)!r}); time.sleep(2)"
         words = [str(softband.binary), "run", "--seed", "1", "two-hosts", "--on", "a", f'{sys.executable} -c "{code}"']
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as engine:
@@ -93,7 +99,7 @@ def test_a_used_ticket_is_refused_to_whoever_does_not_descend_from_its_holder(fa
     ticket = struct.unpack("=IiQ", passed)[2]
     text = f"{ticket:016x}"
     first = WELCOME.unpack(ask(engine, hello(text)))
-    assert first[1] == 0, "a ticket that nobody has used admits"
+    assert first[1] == 0, "an unused ticket was refused"
     assert WELCOME.unpack(ask(engine, hello(text)))[1] == errno.EACCES
     assert WELCOME.unpack(ask(engine, hello(f"{ticket ^ 1:016x}")))[1] == errno.EACCES
     assert WELCOME.unpack(ask(engine, hello("0" * 16)))[1] == errno.EACCES
@@ -101,7 +107,7 @@ def test_a_used_ticket_is_refused_to_whoever_does_not_descend_from_its_holder(fa
 
 def test_children_of_every_kind_attach(fabrics: Fabrics) -> None:
     fabrics.up()
-    # A shell within a shell, one that is left behind by its parent in a session of its own, and one that was forked by hand.
+    # The callers: a shell, a shell within it, an orphan in its own session, and a replaced shell.
     script = "ibv_devices; sh -c 'ibv_devices; true'; (setsid sh -c 'sleep 0.2; ibv_devices' &); exec sh -c 'sleep 1; ibv_devices'"
     assert fabrics.say("a", "sh", "-c", script).count("mlx5_0") == 4
 
@@ -128,7 +134,7 @@ int main(int count, char **words) {
 def test_all_children_of_a_statically_linked_program_attach(softband: Softband, tmp_path: Path, pace: str) -> None:
     (tmp_path / "parent.c").write_text(STATIC)
     subprocess.run(["cc", "-static", "-o", tmp_path / "parent", tmp_path / "parent.c"], check=True)
-    # The first of them attaches by the ticket of its parent, which cannot.
+    # The first child uses the ticket of its parent, which cannot attach itself.
     done = softband.run("two-hosts", ("a", f"{tmp_path}/parent ibv_devices"), options=("--pace", pace)).assert_ok()
     assert done.program("a-0").count("mthca0") == 3
 
@@ -178,7 +184,7 @@ def test_another_user_gains_nothing_by_the_number_of_a_process_that_has_ended(fa
                     control.settimeout(2)
                     control.connect("\0" + engine)
                     with suppress(ConnectionResetError):
-                        # Nothing comes from an engine that waits for a word; it hangs up on strangers.
+                        # The engine sends nothing before a hello. It hangs up on foreign users.
                         control.recv(1)
                     os._exit(3)
             os._exit(4)
@@ -233,7 +239,7 @@ print(cut, kept > 0)
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_no_program_changes_the_size_of_shared_memory(softband: Softband, tmp_path: Path, pace: str) -> None:
     (tmp_path / "cut.py").write_text(CUT)
-    # The program's first parent is the engine; root may look at its files.
+    # The engine is the program's first parent. Root may open its files.
     attack = f"sh -c '{sys.executable} {tmp_path}/cut.py $(cut -d\" \" -f4 /proc/$$/stat)'"
     done = softband.run("two-hosts", ("a", attack), ("a", "ib_send_lat -n 1000"), ("b", "ib_send_lat -n 1000 a"), options=("--pace", pace)).assert_ok()
     assert done.program("a-0").split() == ["0", "True"]
@@ -278,7 +284,7 @@ time.sleep(1000)
 
 def test_a_program_that_opens_many_connections_leaves_room_for_others(fabrics: Fabrics, tmp_path: Path) -> None:
     (tmp_path / "greedy.py").write_text(GREEDY)
-    # The engine has few descriptors, so one program could take them all.
+    # The engine has few descriptors, so a single program could use them all.
     done = fabrics.command("up", "--detach", wrapper=("sh", "-c", 'ulimit -n 200; exec "$0" "$@"'))
     assert done.returncode == 0, done.stderr
     greedy = fabrics.on("a", sys.executable, str(tmp_path / "greedy.py"))
@@ -288,7 +294,7 @@ def test_a_program_that_opens_many_connections_leaves_room_for_others(fabrics: F
 
 
 def names_of_datagram_sockets(pid: int) -> list[str]:
-    """Abstract names of a process's Unix sockets, by the kernel's table."""
+    """Returns the abstract names of a process's Unix sockets, from the kernel's table."""
     inodes = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -305,7 +311,7 @@ def test_programs_that_write_over_shared_memory_hold_nobody_up(fabrics: Fabrics,
     rounds = 0
     while time.monotonic() < deadline:
         liars = [fabrics.on(host, str(c_programs / "scribble"), "1", str(rounds * 2 + number), where) for number, host in enumerate("ab")]
-        # Connections with events need the engine for each message.
+        # Connections with events send each message through the engine.
         port = str(20_000 + rounds)
         server = fabrics.on("a", "ibv_rc_pingpong", "-e", "-c", "-n", "200", "-p", port)
         client = fabrics.on("b", "ibv_rc_pingpong", "-e", "-c", "-n", "200", "-p", port, "a")
@@ -329,7 +335,7 @@ def test_a_machine_that_is_short_of_something_is_told_of_in_one_line(softband: S
     if done.returncode == 0:
         assert "mthca0" in done.stdout, done.stderr
         return
-    # 112: the program's own library has found that it cannot attach.
+    # The library ends a program with status 112 if it cannot attach.
     assert "panicked" not in done.stderr and done.returncode in (1, 2, 112, 127, 255), done
     lines = [line for line in done.stderr.splitlines() if "ulimit" in line or "softband" in line]
     assert lines, done

@@ -1,4 +1,4 @@
-"""Signals that programs wait for, and how they end, in simulated time."""
+"""Signals in simulated time: programs wait for them, and signals end programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_waits_for_signals_take_simulated_time(softband: Softband, c_programs: P
         "told: 1",
         "alarm: Alarm clock after 1000 ms",
     ]
-    # What the kernel sends is seen at the next look.
+    # A program sees a signal of the kernel at its next check.
     latest = {"child: Child exited": [310, 413], "handler: Interrupted system call": [207]}
     for line in (lines[7], lines[9], lines[10]):
         what, _, millis = line.removesuffix(" ms").partition(" after ")

@@ -1,4 +1,4 @@
-"""The date that simulated clocks start at: documented, in the fabric file, on the command line, the same for every way to ask."""
+"""The start date of simulated clocks: documented, set by file or option, equal for all calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_clocks_start_at_the_date_that_is_asked_for(softband: Softband) -> None:
 
 
 def test_a_start_date_changes_nothing_that_is_measured(softband: Softband) -> None:
-    # perftest takes its first packet numbers from the clock, and prints them.
+    # perftest derives its first packet numbers from the clock and prints them.
     def measured(*options: str) -> tuple[object, object, str]:
         outcome = softband.run("two-hosts", ("a", "ib_write_lat -n 50"), ("b", "ib_write_lat -n 50 a"), options=options).assert_ok()
         assert outcome.out is not None

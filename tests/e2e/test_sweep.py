@@ -1,4 +1,4 @@
-"""The sweep script of the XT3 paper: one size at a time, by the two programs that it names."""
+"""The sweep script of the XT3 paper: it runs its two programs for one size at a time."""
 
 from __future__ import annotations
 

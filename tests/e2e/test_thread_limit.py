@@ -1,4 +1,4 @@
-"""A process in simulated time has at most so many threads at a time; one more is an error of the call, as at a limit of the system."""
+"""Simulated time limits the threads of a process. The call for a further thread fails."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_python_program_has_two_hundred_threads(softband: Softband) -> None:
 
 def test_one_thread_too_many_is_an_error_and_the_program_goes_on(softband: Softband) -> None:
     done = softband.run("two-hosts", ("a", many(softband, THREADS_MAX + 50, 20))).assert_ok()
-    # The first thread is one of them.
+    # The limit includes the first thread.
     most = THREADS_MAX - 1
     assert done.program("a-0") == f"{most} can't start new thread\njoined {most}\njoined 20\n"
     lines = [line for line in done.stderr.splitlines() if line.startswith("softband:")]

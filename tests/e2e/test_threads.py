@@ -1,4 +1,4 @@
-"""A fabric shared out to threads: results do not depend on how many there are."""
+"""Several engine threads share a fabric: their number does not change the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def results(softband: Softband, threads: int, *words: str) -> dict[str, bytes]:
     out = f"out-{threads}"
     done = softband.command("model", *words, "--threads", str(threads), "--out", out)
     assert done.returncode == 0, done.stderr
-    # More threads than hosts have nothing to do.
+    # Threads beyond the number of hosts have no work.
     assert f"{threads} thread" in done.stdout or threads > 2
     return {path.name: path.read_bytes() for path in (softband.folder / out).iterdir()}
 
@@ -67,7 +67,7 @@ def test_results_are_the_same_on_one_two_and_four_threads(
 
 
 def test_a_large_fabric_is_the_same_on_any_number_of_threads(softband: Softband) -> None:
-    # Many nodes are worked through one by one within a window; few are not.
+    # A thread runs many nodes one by one within a window. It does not do so for few nodes.
     assert softband.command("fabric", "generate", "fat-tree", "--ports", "8", "--levels", "3", "--out", "large.toml").returncode == 0
     for workload, options in (("permutation", ("--bytes", "200KiB", "--messages", "2")), ("uniform-random", ("--messages", "4"))):
         one, two, four = (results(softband, threads, "large.toml", workload, *options) for threads in (1, 2, 4))
@@ -83,7 +83,7 @@ def test_a_trace_is_the_same_on_any_number_of_threads(softband: Softband) -> Non
 
 
 def two_ethernet_switches() -> str:
-    """Three hosts at each of two switches; eight priorities, so that two frames are enough for a pause."""
+    """Returns two switches with three hosts each. Eight priorities let two frames cause a pause."""
     text = '[fabric]\ntitle = "pauses"\n[ethernet]\nmtu = 4200\nflow_control = "pfc"\npriorities = 8\n[switches.sw1]\npart = "sn2700"\n'
     text += '[switches.sw2]\npart = "sn2700"\n'
     ends = [("sw1/9", "sw2/9")]
@@ -116,13 +116,16 @@ def test_a_deadlock_across_parts_is_the_same_deadlock(softband: Softband) -> Non
 
 
 def ended(softband: Softband, threads: int, *words: str) -> tuple[subprocess.CompletedProcess[str], list[bytes]]:
-    """A run that does not come to its end, and what it leaves of it."""
+    """Runs a command that fails before its end, and returns its output and result files."""
     done = softband.command(*words, "--threads", str(threads))
     return done, [(softband.folder / "out" / name).read_bytes() for name in FILES]
 
 
 def two_rings() -> str:
-    """Two rings of five switches alike, without lifetime limits; the first hosts are on the last switches."""
+    """Returns two equal rings of five switches, without lifetime limits.
+
+       The first hosts are on the last switches.
+       """
     text = '[fabric]\n[subnet]\nhead_of_queue_lifetime = 20\npacket_life_time = 20\n'
     for host in range(10):
         text += f'[hosts.h{host}]\npart = "se7520jr23d"\n[[hosts.h{host}.hcas]]\ndevice = "mthca0"\npart = "voltaire-ddr"\n'
@@ -134,7 +137,7 @@ def two_rings() -> str:
 
 def test_of_two_deadlocks_at_one_instant_the_same_one_is_told(softband: Softband) -> None:
     (softband.folder / "rings.toml").write_text(two_rings())
-    # Each host sends to the next but one of its ring.
+    # Each host sends to the second next host of its ring.
     text = "num_ranks 10\n"
     for rank in range(10):
         ring, place = rank // 5 * 5, rank % 5
@@ -151,7 +154,7 @@ def test_of_two_deadlocks_at_one_instant_the_same_one_is_told(softband: Softband
 
 
 def test_ranks_that_wait_for_each_other_are_named_whichever_part_they_are_in(softband: Softband) -> None:
-    # What comes first is for l0, for which nobody waits: that cannot be known before the run.
+    # The first message matches l0, which no step requires. Only the run shows that.
     steps = "l0: recv 8b from {before}\nl1: recv 8b from {before}\nl2: send 8b to {after}\nl2 requires l1\nl3: send 8b to {after}\n"
     blocks = (f"rank {rank} {{\n{steps.format(before=(rank - 1) % 10, after=(rank + 1) % 10)}}}\n" for rank in range(10))
     (softband.folder / "circle.goal").write_text("num_ranks 10\n" + "".join(blocks))

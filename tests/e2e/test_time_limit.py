@@ -1,4 +1,4 @@
-"""Runs that take too long: how they end, and what they say of those who wait."""
+"""Runs that take too long: their end, and their report of the waiting threads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_limit_of_simulated_time_names_pollers_and_their_queue_pairs(softband:
     for peer in "ab":
         assert QUEUE_PAIR.format(peer, "") in outcome.stderr
     assert outcome.report()["virtual_seconds"] == pytest.approx(0.3)
-    # The moment is one of simulated time, so every run ends in the same state.
+    # The limit is a moment of simulated time, so every run ends in the same state.
     again = waits(softband, c_programs, way, "--time-limit", "0.3s")
     assert again.stderr == outcome.stderr and again.report()["turns"] == outcome.report()["turns"]
 
@@ -106,7 +106,7 @@ def test_a_timeout_at_wall_pace_says_what_the_kernel_knows(
     outcome = waits(softband, c_programs, way, "--pace", "wall", "--timeout", "2", alone=alone)
     assert_timed_out(outcome, "2 s of wall-clock time")
     assert words in outcome.stderr
-    # No program sees another one's end and complains of it.
+    # No program sees the end of another program and reports it.
     assert "FAILED" not in outcome.stderr
 
 
@@ -143,6 +143,6 @@ def test_who_polls_for_what_never_comes_is_named_after_ten_seconds(softband: Sof
 
 
 def test_who_polls_for_a_peer_that_sleeps_is_not_named(softband: Softband, c_programs: Path) -> None:
-    # Some fifteen seconds of nothing but looks in vain, and then it comes.
+    # The program polls in vain for some fifteen seconds. Then the message comes.
     outcome = waits(softband, c_programs, "late").assert_ok()
     assert outcome.stderr == "" and "a: it came" in outcome.stdout

@@ -1,4 +1,4 @@
-"""The built tree works from anywhere, for any user, by both ways in."""
+"""The built tree works from any folder and for any user, by both entry points."""
 
 from __future__ import annotations
 

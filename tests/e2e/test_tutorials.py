@@ -1,4 +1,4 @@
-"""Each command of the tutorials and of the README's example does and prints what they show."""
+"""The commands of the tutorials and of README's example behave and print as the pages show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_commands_of_a_tutorial_print_what_it_shows(tutorial: Path, fabrics:
     folder = tmp_path / "tutorial"
     folder.mkdir()
     commands = commands_of(tutorial.read_text(encoding="utf-8"))
-    # A table is as wide as here where the output is no terminal.
+    # Tables have this width if the output is not a terminal.
     environment = {"PATH": f"{DIST / 'bin'}:{os.environ['PATH']}", "COLUMNS": "80"}
     assert fabrics.binary.is_file()
     start = time.monotonic()

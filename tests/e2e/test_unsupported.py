@@ -53,14 +53,14 @@ KINDS = {"softband_unsupported_status": 0, "softband_unsupported_object": 1, "so
 
 
 def said(outcome: Outcome) -> Counter[str]:
-    """Softband's own lines on the standard error of the program on host a."""
+    """Returns Softband's own lines on the standard error of the program on host a."""
     assert outcome.out is not None
     lines = (outcome.out / "a-0.err").read_text().splitlines()
     return Counter(line.removeprefix("softband: ") for line in lines if line.startswith("softband: "))
 
 
 def refusals() -> set[str]:
-    """What the library refuses by name: every literal in its source that `refuse` gets."""
+    """Returns every feature name that the library's source passes to `refuse`."""
     texts = [path.read_text().partition("#[cfg(test)]")[0] for path in sorted((LIBRARY / "src").glob("*.rs"))]
     direct = [found for text in texts for found in re.findall(r'refuse\(\s*"([^"]+)"', text)]
     tables = [body for text in texts for body in re.findall(r"refused_\w+! \{\n(.*?)\n\}", text, re.DOTALL)]
@@ -83,7 +83,7 @@ def test_every_verb_attribute_and_flag_that_is_refused_says_so_once(softband: So
         assert set(lines.values()) == {1}, lines.most_common(3)
         heard |= set(lines)
     assert heard == {f"{name} is not supported (EOPNOTSUPP)" for name in known}
-    # Each line names the function that the program has called, or the entry of the table.
+    # Each line names the called function, or the entry of the table.
     assert all(re.search(r"ibv_\w+", line) for line in heard)
 
 
@@ -138,10 +138,10 @@ def test_a_program_that_needs_a_missing_interface_learns_of_it_once_and_goes_on(
     ],
 )
 def test_debians_own_tools_end_in_order_and_say_what_is_missing(softband: Softband, command: str, line: str | None) -> None:
-    # perftest and ibverbs-utils are always there; the other tools may not be installed.
+    # perftest and ibverbs-utils are always installed. The other tools may be missing.
     if not shutil.which(command.split()[0]):
         pytest.skip(f"{command.split()[0]} is not installed")
     outcome = softband.run("two-hosts", ("a", command))
     assert said(outcome) == ({line: 1} if line else {})
-    # A signal would make it 128 and more; some of these tools end with 255.
+    # A signal gives a status of 128 or more. Some of these tools end with 255.
     assert outcome.status in ((1, 22, 255) if line else (0,)), outcome

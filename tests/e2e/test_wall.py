@@ -1,4 +1,4 @@
-"""Wall pace: names, sockets and processes are the host's with the fabric's addresses; fabrics that stay."""
+"""Wall pace: host names, sockets, processes, and fabrics that stay up."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def has_ended(pid: int) -> bool:
 
 
 def kill_engine(fabrics: Fabrics) -> None:
-    """Kills an engine, and waits until the kernel has let go of all that it held."""
+    """Kills an engine, and waits until the kernel has released all of its resources."""
     engine = fabrics.status()[0]["pid"]
     os.kill(engine, signal.SIGKILL)
     assert until(lambda: has_ended(engine)), state_of(engine)
@@ -236,7 +236,7 @@ def test_a_stale_record_is_no_fabric(fabrics: Fabrics) -> None:
     program = fabrics.on("a", "sleep", "1000")
     assert until(lambda: fabrics.programs("a"))
     kill_engine(fabrics)
-    # As in a run: there is nothing left that could carry what the program does.
+    # The program ends as in a run, because no engine is left to carry its traffic.
     assert program.wait(WAIT_SECONDS) == -signal.SIGKILL
     assert fabrics.records() == ["default.json"]
     assert "no fabric is up" in fabrics.command("exec", "a", "--", "true").stderr
@@ -396,5 +396,5 @@ def test_an_ordinary_user_has_fabrics_of_its_own(fabrics: Fabrics, tmp_path: Pat
     lines = done.stdout.splitlines()
     assert "b" in lines and "fabric 'default' is down" in lines, done.stdout
     assert any(line.startswith("drwx------") for line in lines) and "No such file" in lines[-1], done.stdout
-    # Root's of the same name has not noticed.
+    # Root's fabric of the same name is unaffected.
     assert fabrics.say("a", "hostname") == "a"

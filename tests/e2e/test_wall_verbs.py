@@ -1,4 +1,4 @@
-"""The whole verbs surface at the host's pace: the same programs as in simulated time, and the same outcomes."""
+"""The whole verbs API at wall pace: the programs of simulated time give the same outcomes."""
 
 from __future__ import annotations
 
@@ -187,13 +187,14 @@ def test_perftest(softband: Softband, command: str) -> None:
     outcome = softband.run("modern-pair", ("a", command), ("b", f"{command} a"), options=WALL).assert_ok()
     rows = [line.split() for line in outcome.program("b-0").splitlines() if line.strip()[:1].isdigit()]
     assert rows, outcome.program("b-0")
-    # On a busy machine perftest may find that it cannot tell how fast the processor's counter runs: it says so, and prints zeros.
+    # On a busy machine perftest may fail to calibrate the processor's counter. Then it prints a
+    # message and zeros.
     if "Correlation coefficient" not in outcome.stdout + outcome.stderr:
         assert all(float(row[2]) > 0 for row in rows), outcome.program("b-0")
 
 
 def test_the_clock_is_read_without_a_call_into_the_system(softband: Softband) -> None:
-    """In one the host likes to stop a program: perftest's calibration hardly ever succeeded on a busy machine."""
+    """System calls invite context switches: perftest's calibration failed on busy machines."""
     source = softband.folder / "clock.c"
     source.write_text(CLOCK)
     program = softband.folder / "clock"

@@ -1,4 +1,4 @@
-"""The bottlenecks that a run names at its end, read off standard error and run.json."""
+"""The bottlenecks that a run names at its end, read from standard error and run.json."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LINE = re.compile(r"softband: (.*?)(\d+) % of the transfer time(.*)")
 
 
 def lines(outcome: Outcome) -> list[tuple[str, int, str]]:
-    """What stands before the share, the share, and what stands after it."""
+    """Returns each bottleneck line: the text before its share, the share, the text after it."""
     found = [LINE.fullmatch(line) for line in outcome.assert_ok().stderr.splitlines() if line.startswith("softband: ")]
     assert all(found), outcome.stderr
     return [(match[1].strip(), int(match[2]), match[3].strip()) for match in found if match]
 
 
 def share(outcome: Outcome, before: str, after: str = "") -> int:
-    """Of the only line with these words, or 0 where there is none."""
+    """Returns the share of the only line with these words, or 0 if no line has them."""
     shares = [share for first, share, last in lines(outcome) if (first, last) == (before, after)]
     assert len(shares) <= 1, outcome.stderr
     return shares[0] if shares else 0
@@ -49,7 +49,8 @@ def test_two_senders_wait_for_the_switch_whose_receiver_is_full(softband: Softba
     assert share(outcome, "writes over the slot of c/mthca0 were under way for") >= 95
     both = [share(outcome, f"{host}/mthca0/1 waited", f"for credits of sw/{port} on VL 0") for host, port in (("a", 1), ("b", 2))]
     assert min(both) > 50 and max(both) - min(both) <= 2, outcome.stderr
-    # Waits and full parts come first, then busy parts with time left; in both groups the largest share is first.
+    # Waits and full parts come first, then busy parts with spare time. Both groups start with the
+    # largest share.
     found = [(share < 95 and "waited" not in text, -share) for text, share, _ in lines(outcome)]
     assert found == sorted(found) and len(found) == 5
 
@@ -64,7 +65,7 @@ def test_a_slow_link_is_busy_all_the_time(softband: Softband) -> None:
 def test_a_pci_x_bus_and_a_full_slot_are_named(softband: Softband) -> None:
     bus = softband.pair("pcie/pci-x", "ib_write_bw -s 65536 -n 400")
     assert share(bus, "the bus of b/mthca0 was busy for") >= 80
-    # Where the slot itself is full, reads wait for it and not for the memory's latency.
+    # If the slot itself is full, reads wait for the slot and not for the memory's latency.
     slot = softband.pair("cables/ddr-cx4", BANDWIDTH)
     assert lines(slot)[0] == ("reads over the slot of b/mthca0 were under way for", 100, "")
     assert "latency" not in slot.stderr
@@ -86,7 +87,7 @@ def test_a_late_receiver_and_a_noisy_cable_are_named_by_queue_pair(softband: Sof
     late = softband.pair("two-hosts", str(c_programs / "late_receiver"))
     ((before, percent, after),) = lines(late)
     assert before == "queue pair 0x404 of b/mthca0 waited" and percent >= 95
-    # The receive request comes after 20 ms, and the peer asks for a wait of 0.64 ms each time.
+    # The program posts the receive request after 20 ms. Each RNR NAK asks for a wait of 0.64 ms.
     naks = re.fullmatch(r"for receive requests of its peer \((\d+) RNR NAKs\)", after)
     assert naks and 28 <= int(naks[1]) <= 33
     noisy = softband.pair("faults/noisy-cable", "ib_write_bw -s 65536 -n 4000").assert_ok()
@@ -104,7 +105,7 @@ def test_a_run_that_sends_nothing_says_nothing(softband: Softband, command: str)
 def test_a_ping_pong_has_no_bottleneck_and_pauses_do_not_count(softband: Softband) -> None:
     outcome = softband.pair("two-hosts", "ib_send_lat -n 100").assert_ok()
     assert (outcome.stderr, bottlenecks(outcome)) == ("", [])
-    # Most of this run are its connection and a sleep: the share is that of the transfer all the same.
+    # Connection and sleep take most of this run. The share still refers to the transfer.
     slept = softband.run("cables/sdr-cx4", ("a", BANDWIDTH), ("b", f"sh -c 'sleep 3; {BANDWIDTH} a'"))
     assert lines(slept)[0] == ("the link b/mthca0/1 to a/mthca0/1 was busy for", 100, "")
 
@@ -143,7 +144,7 @@ def test_counters_are_a_table_of_all_that_the_run_counted(softband: Softband) ->
 
 
 def of_model(softband: Softband, *words: str) -> list[str]:
-    """The bottlenecks in the report of a workload."""
+    """Returns the bottlenecks in the report of a workload."""
     done = softband.command("model", *words, "--out", "out")
     assert done.returncode == 0, done.stderr
     _, _, rest = done.stdout.partition("  bottlenecks")

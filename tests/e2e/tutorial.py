@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
-# Stands before the status of a command, between the outputs of two commands.
+# Precedes the status of a command, between the outputs of two commands.
 MARK = "\x01"
 
 
@@ -26,7 +26,7 @@ class Command:
 
     text: str
     line: int
-    # None where the tutorial shows no output.
+    # `None` if the tutorial shows no output.
     output: list[str] | None
     may_fail: bool = False
 
@@ -79,7 +79,7 @@ def script_of(commands: list[Command]) -> str:
 
 
 def matches(shown: list[str], printed: list[str]) -> bool:
-    """Whether the printed lines are those that the tutorial shows."""
+    """Returns whether the printed lines match those that the tutorial shows."""
     pattern = "".join(
         r"(?:[^\n]*\n)*" if line.strip() == "..." else "[^\n]*".join(map(re.escape, line.split("..."))) + "\n" for line in shown
     )

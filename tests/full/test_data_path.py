@@ -1,4 +1,7 @@
-"""Random work on queue pairs against a model of completions and memory, for longer than in tests/e2e and with new seeds each time."""
+"""Random work on queue pairs against a model of completions and memory, longer than in tests/e2e.
+
+Each run draws new seeds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" 
 PROGRAMS = ROOT / "conformance" / "c"
 ROUNDS = 2000
 PATIENCE_SECONDS = 300
-# SOFTBAND_DATA_PATH_SEED runs what a failing test has printed once more.
+# SOFTBAND_DATA_PATH_SEED repeats a failed test with the seed that it printed.
 GIVEN = os.environ.get("SOFTBAND_DATA_PATH_SEED")
 SEEDS = [int(GIVEN)] if GIVEN else [random.randrange(1 << 32) for _ in range(6)]
 

@@ -1,4 +1,4 @@
-"""Random verbs against a model of their objects, for longer than in tests/e2e and with a new seed each time."""
+"""Random verbs against a model of their objects, longer than in tests/e2e and with new seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 SECONDS = 30
-# SOFTBAND_LIFE_CYCLE_SEED runs what a failing test has printed once more.
+# SOFTBAND_LIFE_CYCLE_SEED repeats a failed test with the seed that it printed.
 GIVEN = os.environ.get("SOFTBAND_LIFE_CYCLE_SEED")
 SEEDS = [int(GIVEN)] if GIVEN else [random.randrange(1 << 32) for _ in range(4)]
 

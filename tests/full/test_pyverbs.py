@@ -1,8 +1,8 @@
 """rdma-core's own Python tests against the drop-in library, in simulated time. Slow: `make test-full`.
 
-Debian's package python3-pyverbs brings the tests that belong to its version along, as documentation; from there they are unpacked
-into a temporary folder. conformance/pyverbs/expected.txt says what we expect of each; after a change that is meant, take the new
-list from where a failing test says that it is.
+Debian's package python3-pyverbs ships the tests of its version as documentation. We unpack them
+into a temporary folder. conformance/pyverbs/expected.txt lists the expected outcome of each test.
+After an intended change, copy the new list from the path that the failing test prints.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ CONFORMANCE = ROOT / "conformance" / "pyverbs"
 # pyverbs is built for the system's own interpreter.
 PYTHON = "/usr/bin/python3"
 INSTALLED = Path("/usr/share/doc/rdma-core/tests")
-# Tests that are about one maker's devices and not about verbs.
+# Tests of one maker's devices or of other libraries, not of verbs.
 OTHERS = ("test_mlx5", "test_efa", "test_cuda", "test_rdmacm")
-# What the kernel's own software HCA passes of the generic tests; nearly all the others it skips.
+# The kernel's own software HCA passes this many generic tests. It skips nearly all the others.
 SOFT_ROCE_PASSES = 64
-# Reasons that lie with the machine that the tests run on.
+# The machine causes a skip with these reasons, not Softband.
 OF_THE_MACHINE = ("huge pages", "/dev/dri", "cuda-python")
 
 
 @pytest.fixture(scope="session")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tests, unpacked as a package of the name that they expect."""
+    """Unpacks the tests as a package with the name that they import."""
     folder = tmp_path_factory.mktemp("rdma-core")
     source = INSTALLED
     if not source.is_dir():  # Containers often leave documentation out.
@@ -59,7 +59,7 @@ def run(suite: Path, fabric: str, device: str, out: Path) -> str:
 
 
 def outcomes(text: str) -> dict[str, tuple[str, str]]:
-    """Outcome and reason by the name of the test."""
+    """Returns the outcome and reason of each test, by its name."""
     rows = (line.split("\t") for line in text.splitlines() if line and not line.startswith("#"))
     return {row[0]: (row[1], row[2] if len(row) > 2 else "") for row in rows if len(row) > 1}
 

@@ -1,4 +1,4 @@
-"""A program that joins a fabric is not killed by the message that welcomes it, however long the engine is held up in sending that."""
+"""The late welcome of a slow engine does not kill the program that joins the fabric."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
-# With so many watchers a fifth of the rounds and more ended by SIGKILL where programs did not wait for the engine.
+# If programs do not wait for the engine, this many watchers make a fifth of the rounds end by
+# SIGKILL.
 ROUNDS, WATCHERS = "60", "19000"
 
 

@@ -1,4 +1,4 @@
-"""Python packages from PyPI that speak verbs by themselves, unmodified: installed into an environment of their own."""
+"""Unmodified Python packages from PyPI that call verbs directly, in their own environment."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 WHEELS = ROOT / "conformance" / "wheels"
-# The build without CUDA: the machine needs no GPU.
+# The build without CUDA needs no GPU.
 MOONCAKE = "mooncake-transfer-engine-non-cuda==0.3.13.post1"
 
 
 @pytest.fixture(scope="session")
 def mooncake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter that has Mooncake's transfer engine."""
+    """Returns an interpreter that has Mooncake's transfer engine."""
     folder = tmp_path_factory.mktemp("mooncake")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
     subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", MOONCAKE], check=True, timeout=600)
@@ -34,7 +34,7 @@ def test_mooncake_moves_memory_between_hosts_over_rdma(mooncake: Path, tmp_path:
     assert done.returncode == 0, text[-3000:]
     assert "4 writes arrived" in text
     assert "4 reads arrived" in text
-    # It falls back to TCP where it finds no device: each side must have taken the HCA.
+    # The engine falls back to TCP if it finds no device. Each side must have chosen the HCA.
     for host in "ab":
         assert re.search(rf"^{host}: .*installTransport, type=rdma$", text, re.MULTILINE), text
     assert "TcpTransport" not in text
