@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Atomic operations, directly and through the engine.
- *   atomics           what they do and refuse, between two queue pairs of one process; with "stop", while the engine stands still, too
- *   atomics beside    the same with memory that is registered while others have signals blocked: threads that make threads, and the kernel's
- *   atomics serve N   owns a word, which N connections change at the same time, and its own threads where NATIVE is given behind
+ *   atomics           tests results and refusals, between two queue pairs of one process;
+ *                     with "stop" also while the engine stands still
+ *   atomics beside    tests the same with memory that is registered while other threads block
+ *                     signals: threads that create threads, and threads of the kernel
+ *   atomics serve N   owns a word that N connections change at the same time;
+ *                     with NATIVE as a further argument its own threads change the word too
  *   atomics at HOST N N threads, each with a connection to that word */
 #include "engine_stop.h"
 #include <linux/io_uring.h>
@@ -51,7 +54,7 @@ static void destroy(struct end *e)
 	IS(0, ibv_destroy_cq(e->cq));
 }
 
-/* Where a word is, and with which key. */
+/* The address and the key of a word. */
 struct word {
 	uint64_t address;
 	uint32_t rkey;
@@ -65,7 +68,7 @@ static void post_atomic(struct ibv_qp *qp, uint64_t id, struct ibv_sge *list, in
 	IS(0, post(qp, wr));
 }
 
-/* In one process. */
+/* Tests within one process. */
 
 static _Alignas(4096) uint64_t words[512];
 static struct ibv_mr *mr, *unwritable, *closed;
@@ -157,13 +160,14 @@ static void results(void)
 	post_atomic(a.qp, 2, halves, 2, (struct word){(uintptr_t)&words[0], mr->rkey}, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
 	success(a.cq, 2, IBV_WC_FETCH_ADD);
 	CHECK(memcmp(&words[300], "\1\2\3", 3) == 0 && memcmp(&words[310], "\4\5\6\7\10", 5) == 0);
-	/* Its result may lie on the word itself. */
+	/* The result of an operation may lie on the word itself. */
 	struct ibv_sge same = into(0, 8);
 	words[0] = 40;
 	post_atomic(a.qp, 3, &same, 1, (struct word){(uintptr_t)&words[0], mr->rkey}, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 0);
 	success(a.cq, 3, IBV_WC_FETCH_ADD);
 	CHECK(words[0] == 40);
-	/* What lies on the stack takes another way, and what follows comes after it. */
+	/* Operations with results on the stack take the slow path.
+	 * Later operations complete after them. */
 	uint64_t here = 0;
 	struct ibv_mr *stack = ibv_reg_mr(pd, &here, sizeof here, ALL);
 	CHECK(stack != NULL);
@@ -222,7 +226,7 @@ static void without_engine(void)
 	puts("ok atomics need nobody else");
 }
 
-/* Who makes a thread has all signals blocked for that moment, and so has a thread that ends. */
+/* A thread blocks all signals while it creates a thread, and while it ends. */
 static volatile int all_are_made;
 static void *nothing(void *argument)
 {
@@ -237,7 +241,7 @@ static void *makes_threads(void *argument)
 	return argument;
 }
 
-/* A thread of the kernel's, where that may be: it blocks every signal, too. */
+/* Starts a thread of the kernel if the system permits it. It blocks every signal, too. */
 static void begin_io_uring(void)
 {
 	struct io_uring_params params = {.flags = IORING_SETUP_SQPOLL, .sq_thread_idle = 60000};
@@ -288,7 +292,8 @@ static void in_one_process(int stops, int makes)
 	destroy(&b);
 }
 
-/* Between processes: every operation adds one, so each sees another value, and together all from 0 on. */
+/* Tests between processes. Every operation adds one, so each sees another value.
+ * Together they see all values from 0 on. */
 
 struct hello {
 	uint32_t qpn, lid;
@@ -317,7 +322,7 @@ static struct seen native[NATIVES];
 static volatile int over;
 static void *changes_natively(void *argument)
 {
-	/* Not for ever: a peer that compares and swaps from afar need not succeed while a processor keeps changing the word. */
+	/* The loop ends: a remote compare-and-swap may fail while a processor keeps changing the word. */
 	for (int i = 0; !over && i < NATIVE_CHANGES; i++) {
 		note(argument, 0, __atomic_fetch_add(shared_word, 1, __ATOMIC_SEQ_CST));
 		for (volatile int pause = 0; pause < 200; pause++) {}
@@ -359,7 +364,7 @@ static int listener_at(int number)
 static void serve(int count, int natives)
 {
 	static _Alignas(4096) uint64_t page[512];
-	uint64_t on_stack = 0; /* is not moved into a file that peers map */
+	uint64_t on_stack = 0; /* the library cannot move it to a shared file */
 	struct ibv_mr *shared = ibv_reg_mr(pd, page, sizeof page, ALL), *stack = ibv_reg_mr(pd, &on_stack, sizeof on_stack, ALL);
 	int listener = listener_at(PORT), fds[CONNECTIONS], done = 1;
 	struct end ends[CONNECTIONS];
@@ -376,7 +381,7 @@ static void serve(int count, int natives)
 		exchange(fds[i], &mine, &theirs, sizeof mine);
 		make_ready(ends[i].qp, theirs.qpn, theirs.lid, ALL);
 	}
-	for (int i = 0; i < count; i++) CHECK(write(fds[i], &done, sizeof done) == sizeof done); /* all at the same time */
+	for (int i = 0; i < count; i++) CHECK(write(fds[i], &done, sizeof done) == sizeof done); /* start all at the same time */
 	for (int i = 0; i < natives; i++) CHECK(pthread_create(&threads[i], NULL, changes_natively, &native[i]) == 0);
 	for (int i = 0; i < count; i++) {
 		CHECK(recv(fds[i], &part, sizeof part, MSG_WAITALL) == sizeof part);
@@ -439,7 +444,7 @@ static void *changes_from_afar(void *host)
 	CHECK(recv(fd, &go, sizeof go, MSG_WAITALL) == sizeof go);
 	struct ibv_sge lists[2] = {{(uintptr_t)on_heap, 8, heap->lkey}, {(uintptr_t)&on_stack, 8, stack->lkey}};
 	for (int i = 0; i < EACH; i++) {
-		struct ibv_sge list = lists[i % 32 == 31]; /* the result on the stack: another way to the same word */
+		struct ibv_sge list = lists[i % 32 == 31]; /* a result on the stack: the slow path to the same word */
 		int which = i % 64 == 63;
 		struct word at = which ? theirs.moved_never : theirs.shared;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Threads that wait for events are ended by `pthread_cancel`: the verbs wait in `read`, which is a cancellation point. */
+ * `pthread_cancel` ends threads that wait for events. The verbs wait in `read`, a cancellation
+ * point. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <time.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A queue pair alone at its completion queue gets company there in the midst of a stream, again and again, and is alone again: two
- * processes send, one receives by one completion queue. Every message comes once, whole and in the order of its sender. On one host.
+ * A queue pair alone at its completion queue shares the queue with another in the midst of a
+ * stream, then is alone again, many times. Two processes send. One process receives by one
+ * completion queue. Every message comes once, whole and in the order of its sender. The test runs
+ * on one host.
  *
  *     company ROUNDS
  */
@@ -39,12 +41,12 @@ static struct ibv_qp *new_pair(struct side *s)
 	return qp;
 }
 
-/* Sends so many, numbered, as fast as it can. */
+/* Sends `count` numbered messages as fast as possible. */
 static void stream(struct side *s, struct ibv_qp *qp, uint32_t *next, int count)
 {
 	for (int under_way = 0, left = count; left || under_way;) {
 		while (left && under_way < REQUESTS) {
-			size_t at = OUT + 64 * (*next % REQUESTS); /* not sent from any more: no more are under way */
+			size_t at = OUT + 64 * (*next % REQUESTS); /* free again: at most REQUESTS messages are in flight */
 
 			*(uint32_t *)(s->buffer + at) = *next;
 			IS(0, post(qp, (struct ibv_send_wr){.sg_list = &(struct ibv_sge){(uintptr_t)s->buffer + at, 4, s->mr->lkey}, .num_sge = 1,
@@ -57,7 +59,8 @@ static void stream(struct side *s, struct ibv_qp *qp, uint32_t *next, int count)
 	}
 }
 
-/* A sender, in a process of its own: the steady one has one queue pair for all rounds, the guest one for each. */
+/* Runs a sender in its own process. The steady one has one
+ * queue pair for all rounds, the guest one for each round. */
 static int sends(int which, int control, int rounds)
 {
 	struct side s = {0};
@@ -84,7 +87,7 @@ static int sends(int which, int control, int rounds)
 static struct end sides[SENDERS];
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
-/* Every request has a place of its own, by its number. */
+/* Posts a request into the place of its number. */
 static int requests(struct end *end, uint64_t id)
 {
 	return receive(end->qp, id, piece(&end->side, IN + 64 * ((end - sides) * REQUESTS + id), 4));
@@ -107,7 +110,7 @@ static uint32_t taken(int which)
 	return __atomic_load_n(&sides[which].next, __ATOMIC_SEQ_CST);
 }
 
-/* Takes what comes in so many rounds, while the other thread makes queue pairs and destroys them. */
+/* Takes the messages of `count` rounds while the other thread makes and destroys queue pairs. */
 static void *takes(void *count)
 {
 	uint32_t rounds = (uintptr_t)count;
@@ -161,7 +164,7 @@ static void receives(int controls[SENDERS], int rounds)
 	}
 	IS(0, pthread_join(taker, NULL));
 	struct ibv_wc wc;
-	CHECK(ibv_poll_cq(sides[STEADY].side.recv_cq, 1, &wc) == 0); /* and no more */
+	CHECK(ibv_poll_cq(sides[STEADY].side.recv_cq, 1, &wc) == 0); /* no further completion */
 }
 
 int main(int argc, char **argv)
@@ -181,7 +184,7 @@ int main(int argc, char **argv)
 		}
 		return sends(which, pairs[which][1], rounds);
 	}
-	for (int which = 0; which < SENDERS; which++) close(pairs[which][1]); /* who fails ends the connection */
+	for (int which = 0; which < SENDERS; which++) close(pairs[which][1]); /* a process that fails ends the connection */
 	receives(controls, rounds);
 	for (int which = 0; which < SENDERS; which++) CHECK(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	printf("company: as it should be\n");

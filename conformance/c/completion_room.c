@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What a queue pair leaves in its completion queues goes with it when it is destroyed or reset: the room is there for others, whose
- * completions keep their order. Queue pairs of one process, completion queues that hold no more than one of them may complete.
+ * Destroying or resetting a queue pair removes its completions from its completion queues. Others
+ * may use the room, and their completions keep their order. The queue pairs belong to one process,
+ * and each completion queue holds only as many entries as one queue pair may complete.
  */
 #include "verbs_common.h"
 
@@ -9,7 +10,7 @@ enum { ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, HALF = DEPTH / 2 
 
 static struct side s;
 
-/* All that was posted has completed by now. */
+/* Waits until all posted work has completed. */
 static void settle(void) {
 	struct timespec pause = {.tv_nsec = 20000000};
 
@@ -61,7 +62,7 @@ static void nothing_waits(void) {
 	IS(0, ibv_poll_cq(s.recv_cq, 1, &wc));
 }
 
-/* The queues are full of what one pair has completed; then the next pair fills them. */
+/* Completions of one pair fill the queues. Then the next pair fills them. */
 static void room_of(void (*end)(struct ibv_qp *qp[2]), int keeps) {
 	struct ibv_qp *qp[2];
 
@@ -79,7 +80,8 @@ static void room_of(void (*end)(struct ibv_qp *qp[2]), int keeps) {
 	destroy_pair(qp);
 }
 
-/* Completions of two pairs by turns, and flushed requests, which come another way than what went well. */
+/* Interleaves completions of two pairs with flushed
+ * requests, which take another path than successes. */
 static void what_stays_keeps_its_order(void) {
 	struct ibv_qp *stays[2], *goes[2], *fails;
 	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
@@ -101,13 +103,13 @@ static void what_stays_keeps_its_order(void) {
 		settle();
 		destroy_pair(goes);
 		if (round % 2) IS(0, ibv_destroy_qp(fails));
-		/* Full again, where three and two places were given back. */
+		/* Fill the queues again, after three and two places came back. */
 		send_some(stays, 8, round % 2 ? DEPTH - 8 : DEPTH - 10);
 		settle();
 		for (int k = 0; k < 8; k++) success(s.send_cq, k, IBV_WC_SEND);
 		for (int k = 0; k < 6; k++) success(s.recv_cq, 100 + k, IBV_WC_RECV);
 		if (round % 2 == 0) {
-			/* What comes by two ways has no order. */
+			/* Flushes and successes take two paths, which have no common order. */
 			struct ibv_wc wc;
 			int flushed = 0, arrived = 6;
 
@@ -127,7 +129,7 @@ static void what_stays_keeps_its_order(void) {
 	destroy_pair(stays);
 }
 
-/* Requests of a shared queue that the destroyed queue pair had completed are not under way any more. */
+/* A destroyed queue pair returns the places of its completed requests to the shared queue. */
 static void a_shared_queue_has_its_places_back(void) {
 	struct ibv_srq_init_attr wanted = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
 	struct ibv_srq *srq = ibv_create_srq(s.pd, &wanted);
@@ -146,14 +148,14 @@ static void a_shared_queue_has_its_places_back(void) {
 		for (int k = 0; k < DEPTH; k++)
 			IS(0, post(qp[0], (struct ibv_send_wr){.wr_id = k, .sg_list = &out, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}));
 		settle();
-		if (wanted.attr.max_wr > DEPTH) break; /* it got more than it asked for, and cannot be full */
+		if (wanted.attr.max_wr > DEPTH) break; /* the queue is larger than requested and cannot be full */
 		destroy_pair(qp);
 	}
 	nothing_waits();
 	IS(0, ibv_destroy_srq(srq));
 }
 
-/* A completion that is still on its way when its queue pair goes does not come later. */
+/* A completion in flight when its queue pair is destroyed does not come later. */
 static void in_full_flight(void) {
 	for (int round = 0; round < 20; round++) {
 		struct ibv_qp *qp[2];

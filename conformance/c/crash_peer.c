@@ -1,6 +1,7 @@
-/* Server: exchanges addresses, posts receives, then dies in mid-transfer by a signal of its own.
- * Client: sends until a completion carries an error, prints it, and exits 0 when it is "retry exceeded". Both keep their queues full:
- * nobody knows how long the host lets the server live on. */
+/* The server exchanges addresses, posts receives, then kills itself in mid-transfer.
+ * The client sends until a completion carries an error, prints it, and exits 0 if the error is
+ * "retry exceeded". Both keep their queues full, because the host may let the server live on for a
+ * while. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <netdb.h>

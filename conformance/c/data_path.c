@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Random work on queue pairs of all kinds against a model of both sides' memory and completions: data_path SEED ROUNDS [HOST].
- * Both sides (the one with HOST connects to the other) draw the same numbers, so each knows what the other does and what must come of
- * it: every completion with all that it says, and every byte of memory. A round is a batch of requests on each queue pair, one way or
- * both; at most one of them fails, and what comes after it is flushed. Then queue pairs are reset, or made anew, and connected again.
+ * Tests random work on queue pairs of all kinds against a model of both sides' memory and
+ * completions: data_path SEED ROUNDS [HOST]. The side with HOST connects to the other.
+ * Both sides draw the same numbers, so each knows the other's work and its results: every
+ * completion with all of its fields, and every byte of memory. A round posts a batch of requests on
+ * each queue pair, in one direction or in both. At most one of them fails. The requests behind it
+ * are flushed. Then the queue pairs are reset or made anew, and connected again.
  *
- * With DATA_PATH_TRACE=FILE in the environment, each side writes FILE.0 or FILE.1: a line for each completion, with all that the
- * specification defines of it and a digest of its data, and one for the memory of each queue pair at the end. Lines of one queue pair
- * and direction keep their order, so runs can be compared after a stable sort. */
+ * With DATA_PATH_TRACE=FILE in the environment, each side writes FILE.0 or FILE.1. The file has a
+ * line for each completion, with the fields that the specification defines and a digest of its
+ * data. A last line per queue pair describes its memory. Lines of one queue pair and direction keep
+ * their order, so a stable sort makes runs comparable. */
 #include "data_path.h"
 
 struct side s;
@@ -46,7 +49,7 @@ static void tell(void) {
 	if (looked_at >= 0) show_plan(looked_at);
 }
 
-/* Making and connecting. */
+/* Creation and connection. */
 
 static void make(int number) {
 	struct pair *p = &pairs[number];
@@ -63,7 +66,8 @@ static void make(int number) {
 	p->own_cqs[1] = set == 1 ? 3 : set;
 }
 
-/* From RESET to RTS. Everything but the numbers of the queue pairs is drawn. */
+/* Takes a queue pair from RESET to RTS.
+ * Draws every attribute except the numbers of the queue pairs. */
 static void connect_pair(int number) {
 	struct pair *p = &pairs[number];
 	uint32_t psn[2] = {draw(1 << 24), draw(1 << 24)}, mine[2] = {p->qp->qp_num, s.port.lid}, theirs[2];
@@ -174,13 +178,14 @@ static uint64_t digest_of(const uint8_t *bytes, uint32_t count, uint64_t digest)
 	return digest;
 }
 
-/* Bytes that the specification leaves open: equal in all runs from now on. */
+/* Clears bytes that the specification leaves undefined, so that all runs agree on them. */
 static void forget(uint32_t place, uint32_t count) {
 	memset(arena + place, 0, count);
 	memset(model[me] + place, 0, count);
 }
 
-/* Which request of a shared queue a message takes depends on the order of messages, so it is not compared. */
+/* Writes a completion to the trace, without its
+ * request of a shared queue: message order decides it. */
 static void trace_completion(int q, const struct ibv_wc *wc, int is_receive, uint64_t digest) {
 	if (!trace) return;
 	int is_shared = is_receive && pairs[q].kind->has_srq;
@@ -235,7 +240,7 @@ static uint64_t received(struct pair *p, const struct ibv_wc *wc) {
 	}
 	if (wc->wr_id != e->wr_id || wc->status != a->status)
 		FAIL("receive %llx ends with %s; %llx should, with %s", (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status), (unsigned long long)e->wr_id, ibv_wc_status_str(a->status));
-	if (a->status == IBV_WC_LOC_LEN_ERR) forget(e->place, SLOT_BYTES); /* some of it may have come */
+	if (a->status == IBV_WC_LOC_LEN_ERR) forget(e->place, SLOT_BYTES); /* part of the data may have arrived */
 	if (a->status) return 0;
 	int is_datagram = p->kind->type == IBV_QPT_UD;
 	CHECK(wc->opcode == (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV));
@@ -244,7 +249,7 @@ static uint64_t received(struct pair *p, const struct ibv_wc *wc) {
 	if (a->opcode != IBV_WR_SEND) CHECK(ntohl(wc->imm_data) == a->imm);
 	if (is_datagram) CHECK(wc->src_qp == p->peer_qpn);
 	if (a->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return 0;
-	if (is_datagram) forget(e->place, GRH_BYTES); /* without a GRH these are undefined */
+	if (is_datagram) forget(e->place, GRH_BYTES); /* undefined without a GRH */
 	uint64_t digest = 0xcbf29ce484222325u;
 	uint32_t at = is_datagram ? GRH_BYTES : 0;
 	for (uint32_t i = 0; i < a->len; i++, at++) {
@@ -287,7 +292,7 @@ static int is_complete(int cq) {
 	return 1;
 }
 
-/* The queue with the channel is slept for: armed, looked at once more, and then its event comes. */
+/* Sleeps for the queue with the channel: arms it, polls once more, then waits for its event. */
 static void sleep_for_event(void) {
 	struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
 	struct ibv_cq *whose;
@@ -330,7 +335,8 @@ static void compare(void) {
 	}
 }
 
-/* Queue pairs begin anew: after an error they must, and some do without. Posted requests come back flushed, or never. */
+/* Renews a queue pair, always after an error and sometimes without.
+ * Posted requests are flushed or lost. */
 static void renew(int q) {
 	struct pair *p = &pairs[q];
 	int is_broken = p->halves[0].is_broken || p->halves[1].is_broken, how = draw(12);
@@ -366,11 +372,11 @@ static void round_of_work(void) {
 	usleep(draw_apart(3) * 150);
 	post_receives(1);
 	await_completions();
-	if (waits) usleep(3000); /* what is not acknowledged may still be on its way */
+	if (waits) usleep(3000); /* unacknowledged packets may still be in flight */
 	meet(&s, 2);
 	nothing_more();
 	compare();
-	/* Nobody's new work before both have looked. */
+	/* Neither side posts new work before both have compared. */
 	meet(&s, 3);
 	for (int q = 0; q < PAIRS; q++) renew(q);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What the parts of data_path share: the plan of a round, and the model that follows from it. */
+ * The plan of a round and the resulting model, shared by the parts of data_path. */
 #ifndef DATA_PATH_H
 #define DATA_PATH_H
 
@@ -21,7 +21,8 @@ enum {
 	WORDS_COUNT = 8
 };
 
-/* Places of a queue pair's memory: what goes out, what was fetched, what the peer reaches (first words for atomics), what is received. */
+/* Areas of a queue pair's memory: outgoing data, fetched data, the peer's target (it starts with
+ * words for atomics), and received data. */
 enum {
 	SRC = 0,
 	SRC_BYTES = 8192,
@@ -37,7 +38,8 @@ enum {
 #define IS_RECEIVE (1ull << 63)
 enum { SRQ_MARK = 0xffff };
 
-/* The mistake in a request: its own keys, range or rights; the peer's; its length; the receive request; that there is none. */
+/* The mistake in a request: local keys, range or rights;
+ * remote ones; length; a bad or missing receive. */
 enum fault { FINE, F_LKEY, F_LBOUND, F_LPERM, F_RKEY, F_RBOUND, F_RPERM, F_LONG, F_RECEIVE, F_NO_RECEIVE, FAULTS };
 
 struct kind {
@@ -61,7 +63,7 @@ struct expected_receive {
 	int is_bad, is_new, is_there;
 };
 
-/* A message, or a flush, as its receiver must hear of it. */
+/* A message or a flush that the receiver must get. */
 struct announced {
 	enum ibv_wc_status status;
 	enum ibv_wr_opcode opcode;
@@ -69,12 +71,12 @@ struct announced {
 	const uint8_t *bytes;
 };
 
-/* One way of a queue pair: the requests of one side, and the receive requests of the other. */
+/* One direction of a queue pair: requests of one side, and receive requests of the other. */
 struct half {
 	struct request requests[BATCH];
-	int count, checked; /* `checked`: whose completion came, or needs none */
+	int count, checked; /* `checked`: its completion came, or it needs none */
 	struct expected_receive receives[SLOTS];
-	/* Receive requests since the connection was made: drawn, posted, used up by the plan, and by completions that came. */
+	/* Receive requests since the connection: drawn, posted, used by the plan, completed. */
 	int planned, posted, consumed, completed, is_late, is_broken;
 	struct announced messages[BATCH + SLOTS];
 	int announced, heard;
@@ -96,15 +98,17 @@ extern struct expected_receive srq_receives[SRQ_DEPTH];
 extern uint8_t model[2][ARENA];
 extern int me;
 
-/* Both sides draw the same; `draw_apart` is each side's own, for what the model does not depend on. */
+/* Both sides draw the same numbers. `draw_apart`
+ * differs per side, for choices outside the model. */
 uint32_t draw(uint32_t below);
 uint32_t draw_apart(uint32_t below);
 
-/* Draws a round for both sides and lets the model go through it. True when something is not acknowledged, and to be waited for. */
+/* Draws a round for both sides and applies it to the model.
+ * Returns true if both must wait for unacknowledged work. */
 int plan_round(void);
-/* Says what a queue pair was to do in this round. */
+/* Prints the plan of a queue pair in this round. */
 void show_plan(int q);
-/* The requests in the receive queue that serves `requester` come back. */
+/* Flushes the requests in the receive queue that serves `requester`. */
 void flush_receives(struct pair *p, int requester);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The rounds of data_path: what is posted, and the model of what comes of it. */
+ * The rounds of data_path: the posted requests, and the model of their results. */
 #include "data_path.h"
 
 static uint8_t messages[PAIRS][2][BATCH][MESSAGE_MAX];
 static int srq_there[2];
 static uint64_t number;
 
-/* Spans that reads of this batch fetch from the peer, and that nothing has waited for yet. */
+/* Spans that reads of this batch fetch from the peer, before any request waits for them. */
 static struct {
 	uint32_t from, to;
 } reads[BATCH];
@@ -61,7 +61,7 @@ static void fill_srq(int side, int wanted) {
 
 /* Requests. */
 
-/* Where `len` bytes lie, in up to three pieces; they may touch one another where they are only read. */
+/* Places `len` bytes in up to three pieces. The pieces may touch if the request only reads them. */
 static void place(struct request *r, int q, uint32_t len, uint32_t area, uint32_t area_bytes, int apart) {
 	uint32_t left = len, room = area_bytes / SGES;
 	r->len = len;
@@ -113,7 +113,7 @@ static void plan_request(int q, int x, struct request *r, uint32_t most) {
 		place(r, q, wanted, from_fetched ? LOC : SRC, from_fetched ? LOC_BYTES : SRC_BYTES, 0);
 		fenced = from_fetched && has_fetched;
 	}
-	if (r->fault == F_LKEY || r->fault == F_LBOUND) { /* the first entry is the bad one: it must have something */
+	if (r->fault == F_LKEY || r->fault == F_LBOUND) { /* the first entry is the bad one and must not be empty */
 		r->entries = 1;
 		r->lens[0] = r->len = wanted;
 	}
@@ -133,7 +133,7 @@ static void plan_request(int q, int x, struct request *r, uint32_t most) {
 	if (takes_receive(op) && draw(4) == 0) r->flags |= IBV_SEND_SOLICITED;
 }
 
-/* What a request that goes well does to the memory of both. */
+/* Applies a successful request to the memory of both sides. */
 static void apply(int x, const struct request *r, uint8_t *message) {
 	static uint8_t bytes[RDMA_MAX];
 	uint32_t at = 0;
@@ -159,7 +159,7 @@ static const enum ibv_wc_status status_of[FAULTS] = {
 	[F_RBOUND] = IBV_WC_REM_ACCESS_ERR, [F_RPERM] = IBV_WC_REM_ACCESS_ERR, [F_LONG] = IBV_WC_REM_INV_REQ_ERR, [F_RECEIVE] = IBV_WC_REM_OP_ERR,
 	[F_NO_RECEIVE] = IBV_WC_RNR_RETRY_EXC_ERR};
 
-/* The opcode that can fail like this. */
+/* Returns an opcode that can fail in this manner. */
 static enum ibv_wr_opcode opcode_of(enum fault f) {
 	switch (f) {
 	case F_LKEY:
@@ -181,7 +181,8 @@ static enum fault draw_fault(struct pair *p) {
 	return f;
 }
 
-/* One way of a queue pair. `fault`: what is wrong with one of its requests. True when something of it is not acknowledged. */
+/* Plans one direction of a queue pair. `fault` is the mistake in one of its requests.
+ * Returns true if a request stays unacknowledged. */
 static int plan_half(int q, int x, enum fault fault) {
 	struct pair *p = &pairs[q];
 	struct half *h = &p->halves[x];
@@ -212,7 +213,7 @@ static int plan_half(int q, int x, enum fault fault) {
 		enum fault f = i == fault_at && !is_flushed ? fault : FINE;
 		if (f == F_LONG && (there == 0 || slot >= MESSAGE_MAX)) f = F_RBOUND;
 		if (f == F_NO_RECEIVE && there > 0) f = F_LKEY;
-		if (f == F_RECEIVE) f = FINE; /* comes when its receive request does */
+		if (f == F_RECEIVE) f = FINE; /* takes effect at its receive request */
 		if (f) r->opcode = opcode_of(f);
 		int needs = takes_receive(r->opcode), is_dropped = 0;
 		if (needs && !f && !is_flushed) {
@@ -245,7 +246,7 @@ static int plan_half(int q, int x, enum fault fault) {
 			}
 			h->is_broken = 1;
 			if (is_remote(f)) flush_receives(p, x);
-			if (type == IBV_QPT_RC) flush_receives(p, !x); /* the other kinds go on receiving */
+			if (type == IBV_QPT_RC) flush_receives(p, !x); /* the other kinds continue to receive */
 			continue;
 		}
 		if (is_dropped) {
@@ -261,7 +262,7 @@ static int plan_half(int q, int x, enum fault fault) {
 		}
 	}
 	h->count = count;
-	/* A receive request that cannot be used must not stay for the next round. */
+	/* An unusable receive request must not stay for the next round. */
 	if (fault == F_RECEIVE && !is_flushed) h->is_broken = 1;
 	return waits;
 }
@@ -286,7 +287,7 @@ int plan_round(void) {
 			struct half *h = &pairs[q].halves[x];
 			h->count = h->checked = h->announced = h->heard = h->is_late = 0;
 		}
-		/* What fails on one side may end work of the other at any time: that one is idle then. */
+		/* A failure of one direction may end the other's work at any time, so the other is idle then. */
 		enum fault fault = draw_fault(&pairs[q]);
 		int first = draw(2), ways = fault ? 1 : draw(3);
 		for (int i = 0; i < ways; i++) waits |= plan_half(q, i ? !first : first, i ? FINE : fault);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A receiver posts a receive request, says so over a socket, and gets the datagram: what was posted before the word was given is
- * there when the datagram comes. A datagram that finds no request is lost, and nobody sends it again.
+ * A receiver posts a receive request, confirms it over a socket, and gets the datagram: the request
+ * exists when the datagram comes. A datagram without a request is lost, and no side sends it again.
  *
  *     datagram_ready ROUNDS            the receiver
  *     datagram_ready ROUNDS RECEIVER   the sender
  *
- * On a busy machine a round takes long: after ENOUGH_SECONDS the receiver says that it was the last.
+ * On a busy machine a round takes long. After ENOUGH_SECONDS the receiver ends the test.
  */
 #include "verbs_common.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * RDMA writes and reads that posting threads may carry out themselves. Both ways must do and refuse the same.
- * Two queue pairs of one process, connected to each other. */
+ * RDMA writes and reads that the posting thread may carry out itself. The direct path and the
+ * engine must accept and refuse the same. Two queue pairs of one process are connected to each
+ * other. */
 #include "verbs_common.h"
 #include <pthread.h>
 
@@ -79,7 +80,8 @@ static void resets(void) {
 		post_rdma(a, 10 * round + 7, IBV_WR_RDMA_WRITE, 8, 1);
 		completes(cq, 10 * round + 2, IBV_WC_SUCCESS);
 		completes(cq, 10 * round + 5, IBV_WC_SUCCESS);
-		/* The send and the write behind it complete in either order of their queues; some rounds leave both to the reset. */
+		/* The send and the write behind it complete in either order.
+		 * Some rounds leave both to the reset. */
 		for (int left = round % 2 ? 2 : 0; left > 0; left--) {
 			struct ibv_wc wc;
 			while (ibv_poll_cq(cq, 1, &wc) == 0) {}
@@ -96,14 +98,14 @@ static void unconnected(void) {
 	struct ibv_cq *cq = ibv_create_cq(context, ENTRIES, NULL, NULL, 0);
 	struct ibv_qp *a = new_queue_pair(cq), *b = new_queue_pair(cq);
 	make_ready(a, b->qp_num, 5, 6);
-	make_ready(b, a->qp_num, 6, 7); /* waits for another sequence number */
+	make_ready(b, a->qp_num, 6, 7); /* expects another sequence number */
 	memset(into, 0x5a, 64);
 	memset(from, 1, 64);
 	post_rdma(a, 1, IBV_WR_RDMA_WRITE, 64, 1);
 	completes(cq, 1, IBV_WC_RETRY_EXC_ERR);
 	make_ready(a, b->qp_num, 5, 6);
 	IS(0, ibv_destroy_qp(b));
-	b = new_queue_pair(cq); /* another one in its place */
+	b = new_queue_pair(cq); /* a new queue pair in its place */
 	make_ready(b, a->qp_num, 6, 5);
 	post_rdma(a, 2, IBV_WR_RDMA_WRITE, 64, 1);
 	completes(cq, 2, IBV_WC_RETRY_EXC_ERR);
@@ -124,7 +126,7 @@ static void *registers(void *unused) {
 	return unused;
 }
 
-/* Waiting threads and calls of others at the same time. */
+/* Threads wait while others call verbs. */
 static void threads(void) {
 	pthread_t thread;
 	CHECK(pthread_create(&thread, NULL, registers, NULL) == 0);

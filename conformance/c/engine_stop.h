@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * At the host's pace the process that started this one is the engine: here it stands still for a while, so that nothing of it can be needed.
- * It goes on in any case. */
+ * At wall pace the parent of this process is the engine. These functions stop it for a while, so
+ * that the program cannot use it. The engine always continues. */
 #ifndef ENGINE_STOP_H
 #define ENGINE_STOP_H
 

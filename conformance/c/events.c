@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Events of completion queues, where posting threads may carry the work out themselves: each arming gets one event for what completes
- * after it, none for what was there before, and a program that only polls needs nobody else.
- * Queue pairs of one process, connected to each other. With an argument the engine is stopped for a while (wall pace only). */
+ * Events of completion queues, if the posting thread may carry the work out itself. Each arming
+ * gives one event for completions after it and none for completions before it. A program that only
+ * polls needs no engine. The queue pairs belong to one process and are connected to each other.
+ * With an argument the engine stands still for a while (wall pace only). */
 #include "engine_stop.h"
 #include <pthread.h>
 
@@ -76,7 +77,7 @@ static void post_work(struct end *e, uint64_t id, enum ibv_wr_opcode opcode, int
 	IS(0, post(e->qp, wr));
 }
 
-/* A message that has arrived when this returns. */
+/* Sends a message and returns after its arrival. */
 static void message(struct end *from, struct end *to, uint64_t id, int flags)
 {
 	post_receive(to, id);
@@ -123,7 +124,7 @@ static void no_event(struct end *e, const char *why)
 	if (has_event(e, QUIET_MS)) FAIL("an event %s", why);
 }
 
-/* Receives and own work, armed for any completion. */
+/* Tests receives and own work on a queue armed for any completion. */
 static void any_completion(void)
 {
 	struct end a, b;
@@ -208,7 +209,8 @@ static void solicited_ones(void)
 	puts("ok solicited events, and those of errors");
 }
 
-/* Queues come and go while another one of the channel is armed; the arming of one that is gone does not outlive it. */
+/* Queues come and go while another queue of the channel is armed.
+ * A destroyed queue loses its arming. */
 static void queues_that_go(void)
 {
 	for (int round = 0; round < 20; round++) {
@@ -228,13 +230,13 @@ static void queues_that_go(void)
 	puts("ok queues that go with an arming, or with an event that nobody took");
 }
 
-/* Two threads. Each sleeps until the other's message is there. */
+/* One of two threads. Each sleeps until the other's message arrives. */
 struct player {
 	struct end *e;
 	int kind, begins;
 };
 
-/* Takes the next message, as the manual page has it: arm, look once more, sleep. */
+/* Takes the next message as the manual page describes: arms, polls once more, sleeps. */
 static void sleep_for_message(struct end *e, int kind, uint64_t id)
 {
 	struct ibv_wc wc;
@@ -245,7 +247,7 @@ static void sleep_for_message(struct end *e, int kind, uint64_t id)
 		if (id % 2 && !has_event(e, PATIENCE_SECONDS * 1000)) FAIL("message %d: the event is lost", (int)id);
 		take_event(e, e->recv_cq);
 		CHECK(e->events <= e->armings);
-		/* An event may be one of an earlier arming, whose message was seen before. */
+		/* The event may belong to an earlier arming whose message was polled before. */
 		if ((found = ibv_poll_cq(e->recv_cq, 1, &wc)) != 0) break;
 		arm(e, e->recv_cq, kind);
 	}
@@ -291,14 +293,14 @@ static void ping_pong(int kind)
 	puts(kind == ANY ? "ok ping-pong of threads that sleep" : "ok ping-pong of threads that sleep for solicited events");
 }
 
-/* Nobody but the two ends is there to do anything. */
+/* The two ends work without the engine. */
 static void without_engine(void)
 {
 	struct end a, b;
 
 	connect_ends(&a, &b);
 	for (int i = 0; i < 3; i++) {
-		message(&a, &b, i, 0); /* each has met the other */
+		message(&a, &b, i, 0); /* each end has found the other */
 		success(b.recv_cq, i, IBV_WC_RECV);
 	}
 	engine_stands_still();

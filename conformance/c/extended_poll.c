@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Between ibv_start_poll and ibv_end_poll: what is posted meanwhile completes afterwards, so that the event that it raises finds
- * something; and however often one looks on, nothing overtakes it. On one host, with itself. */
+ * Work posted between ibv_start_poll and ibv_end_poll completes afterwards, so that its event finds
+ * a completion. No completion overtakes another, however often the program polls. The host connects
+ * to itself. */
 #include "verbs_common.h"
 
 enum { ROUNDS = 200, LOOKS = 5 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Queue pairs that were made or reset a moment ago, while others have the fabric at work: not one completion of theirs is lost, and
- * none of a former life comes. Two queue pairs of one process.
+ * Queue pairs that are new or freshly reset, while others keep the fabric busy: they lose no
+ * completion, and get none of their former life. Two queue pairs of one process.
  *
  *     fresh_queue_pairs ROUNDS     the test
- *     fresh_queue_pairs            work beside it, for some seconds
+ *     fresh_queue_pairs            other work for some seconds, beside the test
  */
 #include "verbs_common.h"
 
@@ -44,7 +44,7 @@ static void fresh(int rounds) {
 	printf("%d rounds, nothing lost\n", rounds);
 }
 
-/* Writes whose completion queue has a channel go the long way. */
+/* Writes go through the engine if their completion queue has a channel. */
 static void beside(void) {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(s.context);
 	CHECK(channel && (s.send_cq = s.recv_cq = ibv_create_cq(s.context, 64, NULL, channel, 0)));

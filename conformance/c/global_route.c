@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Datagrams with a global route go to and fro between two hosts: what stands before their data, and what their completions say, is
- * the same by every way. With the argument "stopped" the process that started the sender stands still meanwhile, which at the host's
- * pace is the engine: nothing of it may be needed.
+ * Datagrams with a global route go to and fro between two hosts. Their GRH and their completions
+ * are the same on every path. With the argument "stopped" the sender's parent process stands still
+ * meanwhile. At wall pace the parent is the engine, so the datagrams must not need it.
  *
- *     global_route            the one who answers
+ *     global_route            the host that answers
  *     global_route RECEIVER [stopped]
  */
 #include "engine_stop.h"
 
 enum { ROUNDS = 240, QKEY = 0x11111111, PLACES = 4, PLACE_BYTES = 8192, PRINTED_ROUNDS = 48 };
-/* Of each of these there is an address handle. */
+/* The program makes an address handle for each of these routes. */
 enum { PLAIN, SHORT, FULL, FOREIGN, GROUPS, ROUTES };
 
 static const uint32_t sizes[] = {0, 1, 2, 3, 4, 5, 31, 32, 33, 500, 1023, 2048};
-/* Bytes of a receive request's first entry: the route lies in one, in two, or just fills one. */
+/* Bytes of a receive request's first entry:
+ * the GRH lies in one entry, in two, or just fills one. */
 static const uint32_t firsts[] = {0, 1, 10, 39, 40, 41, 60};
 
 static struct ibv_qp *qp;
 static struct ibv_ah *handles[ROUTES], *answers;
-/* Those that the peer sends by. */
+/* The routes by which the peer sends. */
 static struct ibv_ah_attr routes[ROUTES];
 static int stops;
 
@@ -38,14 +39,14 @@ static void set_up(struct side *s)
 	IS(0, ibv_query_gid(s->context, 1, 0, &s->gid));
 }
 
-/* The routes to a port. */
+/* Describes the routes to a port. */
 static void describe(struct ibv_ah_attr to[ROUTES], uint32_t lid, union ibv_gid gid)
 {
 	for (int i = 0; i < ROUTES; i++) {
 		to[i] = (struct ibv_ah_attr){.dlid = lid, .sl = i, .port_num = 1, .is_global = i != PLAIN};
 		to[i].grh.dgid = gid;
 	}
-	to[FULL].grh.flow_label = 0xFFF12345; /* the packet carries its low twenty bits */
+	to[FULL].grh.flow_label = 0xFFF12345; /* the packet carries the low twenty bits */
 	to[FULL].grh.traffic_class = 0xAB;
 	to[FULL].grh.hop_limit = 255;
 	to[FULL].static_rate = IBV_RATE_10_GBPS;
@@ -113,7 +114,7 @@ static void print_bytes(const uint8_t *bytes, int count)
 	putchar('\n');
 }
 
-/* What stands before the data of a datagram that `from` has sent by this route. */
+/* Checks the GRH of a datagram that `from` sent by this route. */
 static void check_route(const uint8_t *got, const struct ibv_ah_attr *route, union ibv_gid from, uint32_t bytes, int has_immediate)
 {
 	const struct ibv_grh *grh = (const struct ibv_grh *)got;
@@ -149,7 +150,7 @@ static struct ibv_wc check_received(struct side *s, int round, const struct ibv_
 }
 
 
-/* Each datagram is answered. In the first rounds both find out where the other is. */
+/* Answers each datagram. The first rounds let both sides find the other. */
 static void to_and_fro(struct side *s, const struct address *peer)
 {
 	post_receive(s, 0);
@@ -164,7 +165,7 @@ static void to_and_fro(struct side *s, const struct address *peer)
 		} else {
 			struct ibv_wc wc = check_received(s, round, &routes[route_of(round)], peer);
 
-			/* Answers go to where the first datagram with a route came from. */
+			/* Answers go to the source of the first datagram with a route. */
 			if (round == 1)
 				answers = ibv_create_ah_from_wc(s->pd, &wc, (struct ibv_grh *)place(s, round), 1);
 			CHECK(answers || round < 1);
@@ -175,7 +176,7 @@ static void to_and_fro(struct side *s, const struct address *peer)
 	engine_goes_on();
 }
 
-/* The request has room for the data and not for the route. */
+/* The request has room for the data but not for the GRH. */
 static void without_room(struct side *s, const struct address *peer)
 {
 	struct ibv_qp *former = qp;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Datagrams to a multicast group, whose members are the sender itself and others of its process. With the argument "stopped" the engine
- * stands still meanwhile (wall pace only). The output is the same by every way.
+ * Datagrams to a multicast group. The sender and other queue pairs of its process are members. With
+ * the argument "stopped" the engine stands still meanwhile (wall pace only). Every path gives the
+ * same output.
  *
  *     group [stopped]
  */
@@ -70,13 +71,14 @@ static void quiet(struct member *m)
 	IS(0, ibv_poll_cq(m->cq, 1, &wc));
 }
 
-/* Whether a member is to get what another one sends: the last one does not hear itself, and `starved` has no receive request. */
+/* Returns whether a member gets the sender's datagram. The last member does not hear itself, and
+ * `starved` has no receive request. */
 static int is_served(int member, int sender, int starved)
 {
 	return member != starved && (member != sender || member != MEMBERS - 1);
 }
 
-/* One after another sends to all that are members still; those from `left` on have left. */
+/* Each sends in turn to all remaining members. Those from `left` on have left. */
 static void rounds(struct ibv_ah *ah, int first, int count, int left, int starved, int stops)
 {
 	for (int round = first; round < first + count; round++) {
@@ -104,7 +106,7 @@ static void rounds(struct ibv_ah *ah, int first, int count, int left, int starve
 
 static volatile int is_done;
 
-/* Somebody joins and leaves another group meanwhile. */
+/* Joins and leaves another group meanwhile. */
 static void *comes_and_goes(void *unused)
 {
 	union ibv_gid other = group;
@@ -138,7 +140,7 @@ int main(int argc, char **argv)
 	CHECK((sent = ibv_create_cq(context, 64, NULL, NULL, 0)) && (ah = ibv_create_ah(pd, &to)));
 	for (int i = 0; i < MEMBERS; i++)
 		make_member(&members[i], i == MEMBERS - 1);
-	/* Who is not ready yet hears nothing, and all that comes later. */
+	/* A queue pair gets no datagram before it is ready, and every datagram afterwards. */
 	for (int i = 0; i < MEMBERS; i++) {
 		make_ready(&members[i]);
 		rounds(ah, ROUNDS * (20 + i), 2 * (i + 1), i + 1, -1, 0);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A sender is stopped in the midst of a message's data for longer than anybody waits, and goes on later. Meanwhile its peer's queue pair
- *   flush, ud_flush    goes to the error state: each request comes back once, and no message completes any more;
- *   reset, srq_reset   is reset and connected to another peer, whose message is the next to complete;
- *   reuse, srq_reuse   is destroyed, and another one made: its only request is for its own peer.
+ * A sender stops in the midst of a message's data for longer than any timeout, and continues later.
+ * Meanwhile its peer's queue pair
+ *   flush, ud_flush    goes to the error state: each request is flushed once, no message completes;
+ *   reset, srq_reset   is reset and connected to a new peer, whose message completes next;
+ *   reuse, srq_reuse   is destroyed and replaced: the new one's only request is for its own peer.
  *
- * `held_up MODE`, on one host: the sender is a child. It stops itself, always at the same place: its inline data lie in a page that
- * cannot be read yet. */
+ * Run `held_up MODE` on one host. The sender is a child that stops itself, always at the same
+ * place: its inline data lie in a page that is not readable yet. */
 #include "verbs_common.h"
 #include <signal.h>
 #include <sys/mman.h>
@@ -73,7 +74,7 @@ static void post_request(struct ibv_qp *qp, uint64_t id)
 	else IS(0, receive(qp, id, sge));
 }
 
-/* The child: posts one message, and is stopped within. */
+/* Runs in the child: posts one message, and stops in the midst of the call. */
 static void send_and_stop(int control)
 {
 	struct sigaction action = {.sa_sigaction = stop_here, .sa_flags = SA_SIGINFO};
@@ -102,7 +103,7 @@ static void send_and_stop(int control)
 	pause();
 }
 
-/* Nothing completes for a while. */
+/* Checks that nothing completes for a while. */
 static void silence(void)
 {
 	struct ibv_wc wc;
@@ -117,7 +118,7 @@ static void flush(struct ibv_qp *qp, pid_t sender)
 	int seen = 0;
 
 	IS(0, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
-	if (type == IBV_QPT_UD) kill(sender, SIGCONT); /* the request that it was writing to comes back when it goes on */
+	if (type == IBV_QPT_UD) kill(sender, SIGCONT); /* the request in its hands comes back when it continues */
 	for (int i = 0; i < 2; i++) {
 		struct ibv_wc wc = completion(side.recv_cq);
 
@@ -128,7 +129,7 @@ static void flush(struct ibv_qp *qp, pid_t sender)
 	silence();
 }
 
-/* Another queue pair of this program sends a message to `to`, which takes one of two requests. */
+/* Sends a message from another queue pair to `to`, which takes one of two requests. */
 static void message_to(struct ibv_qp *to, uint64_t first, uint64_t second)
 {
 	struct ibv_qp *from = queue_pair(NULL);

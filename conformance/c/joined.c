@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program that begins with one thread and gets a second one in the midst of its work: both post to one queue pair and poll one completion
- * queue. Then it is alone again. Every receive completes once, in the order of the sends. On one host, with itself. */
+ * A program begins with one thread and gets a second thread in the midst of its work. Both post to
+ * one queue pair and poll one completion queue. Then the first thread is alone again. Every receive
+ * completes once, in the order of the sends. The host connects to itself. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <sched.h>
@@ -13,7 +14,7 @@ static struct ibv_qp *from, *to;
 static uint32_t taken, sent, received;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-/* The number of a send travels as immediate data. */
+/* Sends `count` messages. Each carries its number as immediate data. */
 static void sends(int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -43,11 +44,11 @@ static void polls(uint32_t until)
 		}
 		__atomic_add_fetch(&taken, count, __ATOMIC_SEQ_CST);
 		pthread_mutex_unlock(&one_at_a_time);
-		sched_yield(); /* who waits for the lock gets it */
+		sched_yield(); /* lets the thread that waits for the lock take it */
 	}
 }
 
-/* Looks at the queue without being held off by the others. */
+/* Polls the queue and does not wait for the other thread. */
 static void *second(void *until)
 {
 	struct ibv_wc wc[1];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * late_receiver [PEER]: the client sends at once; the server posts its receive request 20 ms later. */
+ * late_receiver [PEER]: the client sends at once. The server posts its receive request 20 ms
+ * later. */
 #include "verbs_common.h"
 
 int main(int count, char **words)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Random sequences of verbs against a model of the objects that there are and who uses whom: life_cycle SEED SECONDS [HOST].
- * Each call must answer what the model says: objects in use cannot go, absurd and foreign arguments are refused with their errno.
- * In between, this side turns on the memory of the other one (the process without HOST), with keys that are wrong, freed, of
- * another domain or without the right: each attempt fails as the specification has it, and not a byte there changes. */
+ * Tests random sequences of verbs against a model of the objects and their users:
+ * life_cycle SEED SECONDS [HOST].
+ * Each call must answer as the model does: objects in use stay, and absurd or foreign arguments
+ * give their errno. In between, this side attacks the memory of the process without HOST, with keys
+ * that are wrong, freed, of another domain or without the right. Each attempt fails as the
+ * specification states, and changes not a byte there. */
 #include "verbs_common.h"
 
 enum { MAX = 24, GUARDED = 1 << 16, MAILBOX = 4096, MARK = 0x5a, CALLS_PER_ATTEMPT = 200, QUEUE = 4 };
@@ -16,7 +18,7 @@ struct offer {
 	uint64_t address;
 };
 
-/* An object of the model: how many others use it, and whom it uses itself. */
+/* An object of the model: the number of its users, and the objects that it uses. */
 struct object {
 	void *verbs;
 	int users, state, has_queue;
@@ -52,7 +54,7 @@ static void made(struct object *o, void *verbs, struct object *a, struct object 
 		if (o->uses[i]) o->uses[i]->users++;
 }
 
-/* `answer` to destroying `o`: EBUSY as long as others use it. */
+/* Checks `answer`, the result of destroying `o`: EBUSY as long as others use it. */
 static void destroyed(struct object *o, int answer, const char *what) {
 	int expected = o->users ? EBUSY : 0;
 	if (answer != expected) FAIL("destroying a %s with %d users answers %d, not %d", what, o->users, answer, expected);
@@ -132,7 +134,8 @@ static void make_ah(void) {
 	}
 }
 
-/* Up by one state, to error, to reset, or by a step that does not exist. */
+/* Moves a queue pair up by one state, to error,
+ * to reset, or by a transition that does not exist. */
 static void modify(struct object *o) {
 	struct ibv_qp_attr a = {.port_num = 1, .qkey = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = ((struct ibv_qp *)o->verbs)->qp_num, .max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12, .timeout = 14, .retry_cnt = 1, .max_rd_atomic = 1, .ah_attr = {.dlid = s.port.lid, .port_num = 1}};
@@ -145,7 +148,7 @@ static void modify(struct object *o) {
 	}
 	if (choice == 2) {
 		a.qp_state = o->state == IBV_QPS_RTS ? IBV_QPS_INIT : IBV_QPS_RTS;
-		if (o->state != IBV_QPS_RTR || rc) IS(EINVAL, ibv_modify_qp(o->verbs, &a, IBV_QP_STATE)); /* attributes are missing as well */
+		if (o->state != IBV_QPS_RTR || rc) IS(EINVAL, ibv_modify_qp(o->verbs, &a, IBV_QP_STATE)); /* attributes are missing, too */
 		return;
 	}
 	switch (o->state) {
@@ -165,7 +168,7 @@ static void modify(struct object *o) {
 		break;
 	default: return;
 	}
-	if (choice == 3) { /* a port that is not there, or one attribute too few */
+	if (choice == 3) { /* a missing port, or a missing attribute */
 		if (o->state == IBV_QPS_RESET) a.port_num = 77;
 		else if (o->state == IBV_QPS_INIT && !ud) mask &= ~IBV_QP_AV;
 		else return;
@@ -176,7 +179,8 @@ static void modify(struct object *o) {
 	o->state = a.qp_state;
 }
 
-/* What the state forbids or no queue has room for is refused, and the refused request is named. */
+/* Checks that the library refuses work that the state
+ * or a full queue forbids, and names the request. */
 static void refuse_work(struct object *o) {
 	struct ibv_send_wr send = {.opcode = IBV_WR_SEND}, *bad_send = NULL;
 	struct ibv_recv_wr recv = {.num_sge = 0}, *bad_recv = NULL;
@@ -188,7 +192,7 @@ static void refuse_work(struct object *o) {
 		IS(EINVAL, ibv_post_recv(o->verbs, &recv, &bad_recv));
 		CHECK(bad_recv == &recv);
 	} else if (o->state != IBV_QPS_ERR) {
-		recv.num_sge = 2; /* more than it was made for */
+		recv.num_sge = 2; /* more than the queue pair's limit */
 		IS(EINVAL, ibv_post_recv(o->verbs, &recv, &bad_recv));
 	}
 }
@@ -244,7 +248,7 @@ static void random_call(void) {
 	}
 }
 
-/* Everything goes in an order that works, whatever is there. */
+/* Destroys all objects, users first. */
 static void end_all(void) {
 	for (int i = 0; i < MAX; i++) if (qps[i].verbs) destroyed(&qps[i], ibv_destroy_qp(qps[i].verbs), "queue pair");
 	for (int i = 0; i < MAX; i++) if (srqs[i].verbs) destroyed(&srqs[i], ibv_destroy_srq(srqs[i].verbs), "shared receive queue");
@@ -272,7 +276,7 @@ static void connect_to(struct ibv_qp *qp, const struct offer *to, int access) {
 	IS(0, ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* One attempt on the other side's memory, over a connection of its own. */
+/* Makes one attempt on the other side's memory, over its own connection. */
 static void attempt(enum attempt kind) {
 	struct ibv_cq *cq = ibv_create_cq(s.context, 8, NULL, NULL, 0);
 	struct ibv_qp *qp = new_qp(cq);
@@ -282,7 +286,7 @@ static void attempt(enum attempt kind) {
 	struct ibv_sge sge = {.addr = (uintptr_t)local, .length = bytes, .lkey = mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = calls, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
 	enum ibv_wc_status expected = kind == GOOD ? IBV_WC_SUCCESS : kind == FREED_LOCAL || kind == LOCAL_BEYOND ? IBV_WC_LOC_PROT_ERR
-		/* The queue pair does not take the operation: its key is not looked at. */
+		/* The queue pair refuses the operation before it checks the key. */
 		: kind == NO_RIGHT ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
 	struct ibv_wc wc;
 	double began = seconds();
@@ -319,7 +323,7 @@ static void attempt(enum attempt kind) {
 	if (mr) IS(0, ibv_dereg_mr(mr));
 }
 
-/* The side whose memory must not change: offers what it is asked for, and looks afterwards. */
+/* Runs the side whose memory must not change: serves the requests and compares afterwards. */
 static void suffer(void) {
 	struct ibv_pd *other = ibv_alloc_pd(s.context);
 	struct ibv_mr *good = ibv_reg_mr(s.pd, mailbox, MAILBOX, ALL), *foreign = ibv_reg_mr(other, guarded, GUARDED, ALL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Many senders, in several processes and threads, to one receiver that has one shared receive queue, and one queue pair for datagrams:
- * every message comes once, whole and in the order of its sender, and every receive request is used once. The receiver changes the
- * queue's size, arms its limit and stands still now and then; senders do work in between that takes other ways. Datagrams are
- * acknowledged, so that each finds a request.
+ * Many senders, in several processes and threads, send to one receiver with a shared receive queue
+ * and a queue pair for datagrams. Every message comes once, whole and in the order of its sender.
+ * Each receive request serves once. Now and then the receiver resizes its queue, arms its limit,
+ * and stands still. Senders also post work that goes through the engine. Acknowledgements ensure
+ * that each datagram finds a request.
  *
- *     many_senders COUNT SENDERS [mortal]     the receiver; "mortal": senders may be killed in the midst of it
+ *     many_senders COUNT SENDERS [mortal]     the receiver; "mortal": senders may die early
  *     many_senders COUNT SENDERS RECEIVER     a sender: COUNT messages of each of its threads
  */
 #include "verbs_common.h"
@@ -13,7 +14,8 @@
 #include <signal.h>
 
 enum { THREADS = 3, DATAGRAM_THREADS = 1, DATAGRAM_WINDOW = 4, CHANNELS_MAX = 16, REQUESTS = 64, REQUESTS_MOST = 256, BYTES = 8192, WINDOW = 8, PLACE = 4096, QKEY = 0x11111111 };
-/* Places in the receiver's buffer: requests, those for datagrams behind the others, and then one for each channel that RDMA writes go to. */
+/* Places in the receiver's buffer: requests, then datagram
+ * requests, then a target of RDMA writes for each channel. */
 enum { PLACES = 2 * REQUESTS * BYTES, ALL_BYTES = PLACES + CHANNELS_MAX * PLACE };
 
 struct message { uint32_t channel, sequence, bytes, count; };
@@ -149,13 +151,13 @@ static void send_one(struct sender *s, uint32_t sequence)
 		wr.wr.ud.ah = s->ah;
 		wr.wr.ud.remote_qpn = s->peer.qpn;
 		wr.wr.ud.remote_qkey = QKEY;
-		if (sequence % 97 == 3) { /* is nobody's, and goes by way of the engine */
+		if (sequence % 97 == 3) { /* has no receiver, and goes through the engine */
 			wr.wr.ud.remote_qkey = QKEY + 1;
 			s->under_way++;
 			IS(0, post(s->qp, wr));
 			wr.wr.ud.remote_qkey = QKEY;
 		}
-	} else if (sequence % 11 == 5) { /* takes a request, too, and puts its data elsewhere */
+	} else if (sequence % 11 == 5) { /* takes a request and puts its data elsewhere */
 		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 		sge.length = bytes % PLACE;
 		wr.wr.rdma.remote_addr = s->peer.buffer + PLACES + (size_t)s->channel * PLACE;
@@ -163,7 +165,7 @@ static void send_one(struct sender *s, uint32_t sequence)
 	}
 	s->under_way++;
 	IS(0, post(s->qp, wr));
-	if (!s->ah && sequence % 509 == 99) { /* goes by way of the engine */
+	if (!s->ah && sequence % 509 == 99) { /* goes through the engine */
 		struct ibv_sge word = {(uintptr_t)s->buffer + WINDOW * BYTES, 8, s->mr->lkey};
 		struct ibv_send_wr atomic = {.wr_id = sequence, .sg_list = &word, .num_sge = 1, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
 					     .send_flags = IBV_SEND_SIGNALED};
@@ -210,7 +212,7 @@ static void *sends(void *type)
 	for (int left = most < DATAGRAM_WINDOW ? most : DATAGRAM_WINDOW; s.ah && left > 0; left--)
 		CHECK(take(control, &go, 1));
 	give(control, "d", 1);
-	CHECK(take(control, &go, 1)); /* the receiver has got everything */
+	CHECK(take(control, &go, 1)); /* the receiver has got every message */
 	return NULL;
 }
 
@@ -307,7 +309,7 @@ static void accept_all(int senders)
 		give(channels[i].control, "g", 1);
 }
 
-/* Whether all senders have sent everything, or are gone. */
+/* Returns whether all senders have finished or died. */
 static int are_over(int *lost)
 {
 	int is_over = 1;
@@ -320,7 +322,7 @@ static int are_over(int *lost)
 			channels[i].is_over = 1;
 			*lost += heard != 1;
 			if (heard == 1 && (int)channels[i].expected != channels[i].goes)
-				channels[i].is_over = 2; /* what it has sent is still to come */
+				channels[i].is_over = 2; /* its last messages may still come */
 		}
 		if (channels[i].is_over == 2 && (int)channels[i].expected == channels[i].goes)
 			channels[i].is_over = 1;
@@ -334,7 +336,7 @@ static void disturb(unsigned messages)
 	struct ibv_srq_attr attr = {.max_wr = REQUESTS + messages % (REQUESTS_MOST - REQUESTS), .srq_limit = 4};
 
 	switch (messages % 2000) {
-	case 499: usleep(2000); return; /* nobody finds a request for a while */
+	case 499: usleep(2000); return; /* no sender finds a request for a while */
 	case 999: IS(0, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT)); return;
 	case 1199:
 		attr.srq_limit = 0;
@@ -345,7 +347,7 @@ static void disturb(unsigned messages)
 	}
 }
 
-/* A message to oneself for each request: none was lost but those that killed senders may have taken along. */
+/* Sends itself a message for each request. Only killed senders may have taken requests along. */
 static void account(int lost)
 {
 	struct ibv_qp *from = new_queue_pair(cq, NULL, IBV_QPT_RC), *to = new_queue_pair(cq, srq, IBV_QPT_RC);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program that needs the connection manager or management datagrams, which Softband does not have. It finds none, goes on, and the
- * library says once for each of the two why.
+ * A program that needs the connection manager or management datagrams, which Softband does not
+ * have. The program finds neither and continues. The library explains the absence of each once.
  *
- *     missing_interfaces rdma_cm|umad|probe   opens the files by itself, several times and by several functions
- *     missing_interfaces librdmacm|libibumad  calls the library if it is installed: prints "no library" otherwise
+ *     missing_interfaces rdma_cm|umad|probe   opens the files repeatedly, by several functions
+ *     missing_interfaces librdmacm|libibumad  calls the library, or prints "no library"
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ static void absent(const char *path)
 	CHECK(scandir(path, &list, NULL, NULL) == -1 && errno == ENOENT);
 }
 
-/* A program that only looks whether something is there can do without it. */
+/* A program that only probes for a file can do without it. */
 static void probe(void)
 {
 	struct stat about;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A queue pair that may have no reads and atomics under way (`max_rd_atomic` 0) fails with each, and nothing moves. On one host. */
+ * A queue pair with `max_rd_atomic` 0 allows no reads and atomics: each fails and moves no data.
+ * The test runs on one host. */
 #include "verbs_common.h"
 
 static struct side side;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The kernel has pages of its own mind in hand: buffers that were registered with io_uring, to be read into while they are registered with
- * an HCA, too, and afterwards. What it reads has to be seen by the program, and by peers. */
+ * The kernel holds pages itself: buffers registered with io_uring. It reads into them while they
+ * are also registered with an HCA, and afterwards. The program and its peers must see the data. */
 #include "verbs_common.h"
 #include <errno.h>
 #include <linux/io_uring.h>
@@ -25,7 +25,7 @@ static void *part(size_t bytes, off_t offset)
 	return found;
 }
 
-/* False where programs may not have one. */
+/* Opens an io_uring. Returns false if the system forbids it. */
 static int open_ring(void)
 {
 	ring = syscall(SYS_io_uring_setup, 4, &params);

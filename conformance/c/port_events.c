@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A port that goes down and comes up again, as its program sees it: IBV_EVENT_PORT_ERR and IBV_EVENT_PORT_ACTIVE, each once and in
- * this order, and the state that ibv_query_port and the kernel's files show then. Its link has to be made to fail from outside.
- * With an argument: only so many pairs of events, else one. */
+ * A port goes down and comes up again. The program gets IBV_EVENT_PORT_ERR and
+ * IBV_EVENT_PORT_ACTIVE, each once and in this order. ibv_query_port and the kernel's files show
+ * the state of each moment. The link must fail from outside. An argument sets the number of pairs
+ * of events (default 1). */
 #include "verbs_common.h"
 
 static struct ibv_context *context;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Memory that the program takes its own rights to away while it is registered: an HCA has pinned its pages and writes and reads all the same.
- * And memory that cannot be registered since it is not all there. With "shared": mappings that others share, where the same is too much. */
+ * A program removes its own rights from registered memory. An HCA has pinned the pages, and reads
+ * and writes them all the same. Memory with unmapped pages cannot be registered. With
+ * "shared", transfers to a shared mapping may fail, and must not harm other memory. */
 #include "verbs_common.h"
 #include <errno.h>
 #include <sys/mman.h>
@@ -54,7 +55,7 @@ static uint8_t *mapping(int flags, int file)
 	return found;
 }
 
-/* Written while it may only be read, and read while it may not be touched at all. */
+/* Writes memory that is read-only, and reads memory without any rights. */
 static void serves(uint8_t *memory, int seed, const char *what)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, BYTES, ALL);
@@ -75,7 +76,7 @@ static void serves(uint8_t *memory, int seed, const char *what)
 	printf("ok %s\n", what);
 }
 
-/* Nobody else's data suffer for what cannot be written. */
+/* A write that fails does not harm the data of others. */
 static void beside_others(int file, int rights)
 {
 	uint8_t *shared = mapping(MAP_SHARED, file), *other = plain + 2 * BYTES;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Every verb, attribute and flag that Softband does not have: each answers as the manual page says, and the library says once that it
- * does not have it. Everything is called twice.
+ * Calls every verb, attribute and flag that Softband does not have, each twice. Each answers as the
+ * manual page states, and the library reports each missing feature once.
  *
  *     refusals
  */
@@ -137,7 +137,7 @@ static void changes_of_queue_pairs(void)
 	IS(0, ibv_destroy_qp(qp));
 }
 
-/* Connection options: an HCA tells that it has none, and takes none. */
+/* Connection options: an HCA reports that it has none, and accepts none. */
 static void connection_options(void)
 {
 	struct ibv_qp *qp = queue_pair(IBV_QPT_RC, 0);
@@ -187,7 +187,7 @@ static void queries(void)
 	CHECK(errno == EOPNOTSUPP);
 }
 
-/* What only some HCAs have. */
+/* Features that only some HCAs have. */
 static void optional(void)
 {
 	struct ibv_xrcd_init_attr domain = {.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
@@ -234,7 +234,7 @@ static void optional(void)
 	IS(0, ibv_dereg_mr(mr));
 }
 
-/* What only programs call that were built long ago: the header of today has no function for it. */
+/* Functions that only old programs call. Today's header does not declare them. */
 static void obsolete(void)
 {
 	void *(**entries)(void) = (void *(**)(void))&context->ops;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A thread is held up in the midst of an RDMA write. The peer deregisters that region and registers another one, whose key has the same
- * place; another thread writes to it. Then the first one goes on: what it still has to write goes nowhere else. On one host; the
- * writer is a child. */
+ * A thread stops in the midst of an RDMA write. The peer deregisters the region and registers
+ * another, whose key has the same place. Another thread writes to the new region. Then the first
+ * thread continues: its remaining bytes go nowhere else. The test runs on one host, the writer is a
+ * child. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +28,7 @@ static void held_up(int number, siginfo_t *info, void *context)
 
 	(void)number;
 	(void)context;
-	if (at < page || at >= page + PAGE) _exit(99); /* what it was writing to is mapped no more */
+	if (at < page || at >= page + PAGE) _exit(99); /* its target is not mapped any more */
 	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
 	shared->is_held = 1;
 	while (!shared->is_written) usleep(1000);

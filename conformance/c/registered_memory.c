@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Memory stays the program's while it is registered: threads that write next to it lose nothing, children of a fork have their own,
- * regions may overlap, and stacks, files and memory that is mapped anew serve as well. Two queue pairs of one process. */
+ * Registered memory still belongs to the program: threads that write next to it lose nothing,
+ * children of a fork have their own copy, and regions may overlap. Stacks, files and newly mapped
+ * memory work as well. Two queue pairs of one process. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <sched.h>
@@ -53,7 +54,7 @@ static void rdma(enum ibv_wr_opcode opcode, void *local, struct ibv_mr *local_mr
 	if (wc.status != IBV_WC_SUCCESS) FAIL("ends with %s", ibv_wc_status_str(wc.status));
 }
 
-/* Moves bytes from one place to the other both ways, and looks whether they came. */
+/* Moves bytes from one place to the other both ways, and checks them. */
 static void works(void *left, struct ibv_mr *left_mr, void *right, struct ibv_mr *right_mr, uint32_t bytes, int seed) {
 	fill(left, bytes, seed);
 	memset(right, 0, bytes);
@@ -62,7 +63,7 @@ static void works(void *left, struct ibv_mr *left_mr, void *right, struct ibv_mr
 	fill(right, bytes, seed + 1);
 	rdma(IBV_WR_RDMA_READ, left, left_mr, right, right_mr, bytes);
 	same(left, bytes, seed + 1);
-	/* A message. */
+	/* Then one message. */
 	struct ibv_sge to = {(uintptr_t)right, bytes, right_mr->lkey}, from = {(uintptr_t)left, bytes, left_mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = 6, .sg_list = &from, .num_sge = 1, .opcode = IBV_WR_SEND};
 	fill(left, bytes, seed + 2);
@@ -72,7 +73,7 @@ static void works(void *left, struct ibv_mr *left_mr, void *right, struct ibv_mr
 	same(right, bytes, seed + 2);
 }
 
-/* A counter beside the buffer, written by another thread all the time. */
+/* A counter beside the buffer. Another thread writes it all the time. */
 static char shared_page[4 * PAGE];
 static volatile int stop;
 static volatile uint64_t *const counter = (uint64_t *)(shared_page + PAGE - 64);
@@ -95,7 +96,7 @@ static void beside_a_writer(void) {
 	for (int round = 0; round < 300; round++) {
 		struct ibv_mr *mr = reg(buffer, 3 * PAGE);
 		struct ibv_mr *other = reg(buffer + 1000, 64);
-		/* Only what lies before the counter is written. */
+		/* The transfer writes only the bytes before the counter. */
 		works(buffer, mr, buffer + 1000, other, 64, round);
 		IS(0, ibv_dereg_mr(mr));
 		IS(0, ibv_dereg_mr(other));
@@ -172,7 +173,7 @@ static void forked(void) {
 	pid_t child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
-		/* The parent has changed its own by now. */
+		/* By now the parent has changed its own copy. */
 		if (read(told[0], &word, 1) != 1) _exit(2);
 		for (size_t i = 0; i < bytes; i++)
 			if (buffer[i] != (uint8_t)(1 + i * 7 + i / 251)) _exit(3);
@@ -195,7 +196,8 @@ static void forked(void) {
 	printf("ok a child of a fork has its own\n");
 }
 
-/* Small blocks of the heap, which share their pages with what the allocator notes: the child's heap must be whole. */
+/* Registers small heap blocks, which share pages with
+ * the allocator's data. The child's heap must be whole. */
 static void forked_heap(void) {
 	enum { BLOCKS = 8, BLOCK = 3000 };
 	uint8_t *block[BLOCKS];
@@ -229,7 +231,7 @@ static void forked_heap(void) {
 	printf("ok a child's heap is whole\n");
 }
 
-/* What a region is after a change, and what keys that come again stand for. */
+/* Checks a region after a change of its range, and keys after their reuse. */
 static void changed(void) {
 	char *left = malloc(8 * PAGE), *right = malloc(8 * PAGE);
 	struct ibv_mr *mr = reg(left, 8 * PAGE), *other = reg(right, 8 * PAGE);
@@ -252,7 +254,8 @@ static void changed(void) {
 	printf("ok changed regions, and keys that come again\n");
 }
 
-/* A signal handler that counts in a page that is being moved, in the thread that moves it; and a thread that cannot take a fault. */
+/* A signal handler counts in a page while its own thread
+ * moves the page. Another thread tolerates no fault. */
 static volatile long *inside, outside;
 static volatile char *beside;
 
@@ -265,7 +268,7 @@ static void count(int unused) {
 
 static volatile int blocked;
 
-/* Past the C library: the fault of a moving page would end it. */
+/* Avoids the C library: the fault on a moving page would end it. */
 static void *undisturbed(void *unused) {
 	uint64_t all = ~(uint64_t)0;
 	CHECK(syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all) == 0);
@@ -274,7 +277,8 @@ static void *undisturbed(void *unused) {
 	return unused;
 }
 
-/* Blocks all signals at any moment, also between the library's check of the threads and the move of a page. */
+/* Blocks all signals at any moment, even between
+ * the library's check of threads and its page move. */
 static void *blocking_again(void *unused) {
 	sigset_t all, former;
 	sigfillset(&all);
@@ -316,7 +320,7 @@ static void interrupted(void *(*with_thread)(void *), const char *how) {
 	printf("ok signals while pages move%s\n", how);
 }
 
-/* A program's own handler still hears of its own faults. */
+/* The program's own handler still gets the program's own faults. */
 static volatile sig_atomic_t faults;
 static char *guarded;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program that lies: it writes random words over all memory that it shares with the engine and with its peers, for SECONDS:
- *   scribble SECONDS SEED all        everywhere, half of the words at the beginning of an area, where headers are
- *   scribble SECONDS SEED behind     not into the first page, where it would be found out at once
- * Some words are chosen: numbers that say "a transfer is under way", process numbers, small counters. */
+ * A lying program: for SECONDS it writes random words over all memory that it shares with the
+ * engine and with its peers:
+ *   scribble SECONDS SEED all        everywhere, half of the words in headers, where areas begin
+ *   scribble SECONDS SEED behind     not into the first page, where the engine detects it at once
+ * Some words are deliberate: "transfer in flight" markers, process numbers, small counters. */
 #include "verbs_common.h"
 #include <sys/mman.h>
 
@@ -21,7 +22,7 @@ static uint64_t next_random(void)
 	return state;
 }
 
-/* The shared areas that this process has mapped, by the names that the kernel shows. */
+/* Finds the shared areas that this process has mapped, by the names that the kernel shows. */
 static void find_areas(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Threads that post to one queue pair through ibv_wr_*: one after another is between ibv_wr_start and ibv_wr_complete, also where it
- * sleeps there; all of their work is done, once. On one host, with itself. */
+ * Threads post to one queue pair through ibv_wr_*. Only one thread at a time is between
+ * ibv_wr_start and ibv_wr_complete, even if it sleeps there. All of their work completes once. The
+ * host connects to itself. */
 #include "verbs_common.h"
 #include <pthread.h>
 #include <unistd.h>

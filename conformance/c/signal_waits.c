@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Waits for blocked signals: one that does not come takes as long as it may, to the microsecond; all three calls return those that come. */
+ * Waits for blocked signals. Without a signal a wait lasts its timeout, to the microsecond. All
+ * three calls return a signal that comes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,10 +1,13 @@
-// Programs that join a fabric while the engine is held up in sending them its welcome.
+// Programs join a fabric while watchers delay the engine in sending them its welcome.
 //
-// usage: slow_welcome ROUNDS WATCHERS, linked statically (so that it does not join itself), started on a host of a fabric.
+// usage: slow_welcome ROUNDS WATCHERS, started on a host of a fabric. Link it statically, so that
+// it does not join the fabric itself.
 //
-// In each round it starts `hostname`, stops it when it has said hello to the engine, and puts watchers on its end of the control socket:
-// the kernel wakes every one of them before the engine's call that sends the welcome returns. hostname goes on as soon as the welcome can
-// be received. Only timing is changed. Prints how many rounds ended well, and how many by SIGKILL; fails unless all ended well.
+// Each round starts `hostname`, stops it after its hello to the engine, and adds watchers to its
+// end of the control socket. The kernel wakes every watcher before the engine's send of the welcome
+// returns. `hostname` continues as soon as it can receive the welcome. Only the timing changes. The
+// program prints the number of good rounds and of rounds ended by SIGKILL. It fails unless all
+// rounds are good.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -38,7 +41,8 @@ static pid_t start(void) {
     return child;
 }
 
-// The child's socket, once it is about to say hello by it (a message of 24 bytes); -1 when it ended without.
+// Returns the child's socket just before it sends its hello, a message of 24 bytes.
+// Returns -1 if the child ends without one.
 static int at_hello(pid_t child, int *status) {
     for (;;) {
         ptrace(PTRACE_SYSCALL, child, 0, 0);
@@ -56,7 +60,7 @@ static int at_hello(pid_t child, int *status) {
     }
 }
 
-// Whether hostname ended well.
+// Returns whether hostname ended with status 0.
 static int one_round(int watchers, int *killed) {
     int status, watch = epoll_create1(EPOLL_CLOEXEC);
     pid_t child = start();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Random work between all pairs of processes, and every byte of it checked: soak SEED SECONDS RANK HOST...
- * One process for each HOST that is named, RANK counts from 0. What a process does to a peer follows from the seed alone, so the
- * peer knows what has to come, in which order and with which bytes. Completions must be those of the work posted, in order. Every pair
- * has a reliable connection, a third of them receives by a queue that a process's connections share, and datagrams go both ways. */
+ * Random work between all pairs of processes, with every byte checked: soak SEED SECONDS RANK
+ * HOST... Each HOST gets one process, and RANK counts from 0. The seed alone determines a process's
+ * work, so the peer knows the order and the bytes of its messages. Completions must match the
+ * posted work, in order. Every pair has a reliable connection. A third of them receives by a queue
+ * that the process's connections share. Datagrams go both ways. */
 #include "verbs_common.h"
 #include <sys/resource.h>
 
@@ -11,13 +12,13 @@ enum { PORT = 18700, PEERS = 16, SLOTS = 16, SLOT_BYTES = 32 << 10, WINDOW = 8, 
        DATAGRAM_BYTES = 1024, DATAGRAM_SLOT = 2048, DATAGRAM_WINDOW = 4 };
 enum kind { SEND, SEND_IMM, WRITE_IMM, WRITE_THEN_SEND, READ, FETCH_ADD, COMPARE_SWAP, KINDS, FIN };
 
-/* Where things lie in the memory that belongs to one peer. */
+/* Layout of the memory that belongs to one peer. */
 enum {
-	FROM = 0,                             /* payload on its way out */
+	FROM = 0,                             /* outgoing payload */
 	INTO = FROM + SLOTS * SLOT_BYTES,     /* receive buffers */
 	AREA = INTO + RECEIVES * SLOT_BYTES,  /* the peer writes here */
-	FETCHED = AREA + SLOTS * SLOT_BYTES,  /* what was read from the peer */
-	CONSTANT = FETCHED + SLOTS * SLOT_BYTES, /* what the peer may read */
+	FETCHED = AREA + SLOTS * SLOT_BYTES,  /* data read from the peer */
+	CONSTANT = FETCHED + SLOTS * SLOT_BYTES, /* data that the peer may read */
 	WORDS = CONSTANT + SLOT_BYTES,        /* 0: credit, 1: datagrams' credit, 2: counter, 3: swapped word, 8..: results */
 	PEER_BYTES = WORDS + 4096
 };
@@ -34,16 +35,18 @@ struct peer {
 	uint32_t lkey, rkey, peer_rkey;
 	uint64_t peer_memory;
 	int control;
-	/* As a sender: operations begun, done, those that tell the peer; requests in the queue and the signalled among them. */
+	/* As a sender: operations begun, done, announced to
+	 * the peer; requests queued, signalled among them. */
 	uint64_t next, done, told;
 	struct operation slots[SLOTS];
 	uint64_t posted, retired, pending[SENDS * 2], pending_head, pending_tail;
 	uint64_t counter, swapped;
 	int fin_sent;
-	/* As a receiver: the operation that has to come, and how many came. Credits lie side by side, as at the peer. */
+	/* As a receiver: the next expected operation, and the verified ones.
+	 * The credits lie side by side, as at the peer. */
 	uint64_t expect, verified, credits[2], receives;
 	int fin_seen, shares;
-	/* Datagrams: posted, come, and how many there are in all. */
+	/* Datagrams: posted, received, and their total. */
 	struct ibv_ah *ah;
 	uint32_t datagram_qpn, lid;
 	uint64_t datagrams, datagrams_seen, datagrams_total;
@@ -112,7 +115,7 @@ static void put_receive(struct peer *p) {
 	IS(0, ibv_post_recv(p->qp, &wr, &bad));
 }
 
-/* Posts a request; wr_id tells the operation, and 0 a credit. */
+/* Posts a request. `wr_id` identifies the operation, 0 means a credit. */
 static void submit(struct peer *p, struct ibv_send_wr *wr, int signalled) {
 	struct ibv_send_wr *bad;
 	p->posted++;
@@ -144,7 +147,7 @@ static void begin(struct peer *p, int to) {
 	char *out = p->memory + FROM + slot * SLOT_BYTES;
 	struct ibv_sge sge = {(uintptr_t)out, o.size, p->lkey};
 	struct ibv_send_wr wr = {.wr_id = k + 1, .sg_list = &sge, .num_sge = 1, .imm_data = htonl((uint32_t)k)};
-	/* Of the writes announced to the peer, no more than the window is unverified: so its place is free again. */
+	/* The peer has verified all announced writes but one window, so this place is free again. */
 	wr.wr.rdma.remote_addr = p->peer_memory + AREA + p->told % SLOTS * SLOT_BYTES;
 	wr.wr.rdma.rkey = p->peer_rkey;
 	operations++;
@@ -222,7 +225,7 @@ static void poll_datagrams(void) {
 	}
 }
 
-/* The last message tells how many datagrams there were. */
+/* Sends the last message, which carries the number of datagrams. */
 static void finish(struct peer *p) {
 	struct ibv_sge sge = {(uintptr_t)&p->datagrams, 8, 0};
 	struct ibv_send_wr wr = {.wr_id = 0, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM, .send_flags = IBV_SEND_INLINE, .imm_data = htonl(0xffffffffu)};
@@ -288,7 +291,7 @@ static int poll_all(void) {
 	return count;
 }
 
-/* A TCP connection to every peer: the lower rank listens. */
+/* Opens a TCP connection to every peer. The lower rank listens. */
 static int rendezvous(int peer, char **hosts, int listener) {
 	if (peer > rank) {
 		int at = -1, fd = accept(listener, NULL, NULL);
@@ -327,7 +330,7 @@ static void connect_queue(struct peer *p, struct ibv_pd *pd, uint16_t lid, int p
 	struct ibv_mr *mr = ibv_reg_mr(pd, p->memory, PEER_BYTES, access);
 	CHECK(mr != NULL);
 	p->lkey = mr->lkey;
-	/* Each side for itself. */
+	/* Each side decides for itself. */
 	p->shares = (rank + 2 * peer) % 3 == 0;
 	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .srq = p->shares ? srq : NULL,
 		.cap = {.max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 16}};
@@ -354,7 +357,7 @@ static void connect_queue(struct peer *p, struct ibv_pd *pd, uint16_t lid, int p
 	IS(0, ibv_modify_qp(p->qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* What all connections have in common. */
+/* Creates the objects that all connections share. */
 static void open_common(struct ibv_context *context, struct ibv_pd *pd) {
 	size_t shared_bytes = (size_t)size * RECEIVES * SLOT_BYTES, datagram_bytes = (size_t)(size * DATAGRAM_WINDOW + SENDS) * DATAGRAM_SLOT;
 	CHECK((cq = ibv_create_cq(context, size * (SENDS + RECEIVES), NULL, NULL, 0)) != NULL);
@@ -376,7 +379,7 @@ static void open_common(struct ibv_context *context, struct ibv_pd *pd) {
 	IS(0, ibv_modify_qp(datagram_qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
-/* Everybody is there: nobody goes on (or away) before. */
+/* Waits for all processes. No process continues or ends before. */
 static void barrier(void) {
 	char byte = 1;
 	for (int i = 0; i < size; i++)
@@ -391,7 +394,8 @@ static double now(void) {
 	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-/* A figure of /proc/self/status: what the process has of its own (peers' memory that it has mapped is theirs), or all that it has mapped. */
+/* Returns a figure of /proc/self/status in KiB: the process's own memory, without mapped memory of
+ * peers, or all that it has mapped. */
 static long status_kib(const char *figure) {
 	char line[256];
 	long kib = 0;

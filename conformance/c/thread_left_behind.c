@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program that ends with status 0 while a second thread of it sits in a system call of its own, as those of OpenMP's pool do; or, told to be
- * "quick", in a way that no handler sees. It must not be said to have crashed. */
+ * A program ends with status 0 while its second thread sits in its own system call, as threads of
+ * OpenMP's pool do. With "quick" it ends in a way that no exit handler sees. The engine must not
+ * report a crash. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,7 +40,7 @@ int main(int count, char **words)
 		return 1;
 	while (!__atomic_load_n(&ready, __ATOMIC_SEQ_CST))
 		usleep(10);
-	/* The clock gets on without a word to the other thread, which so is behind. */
+	/* The clock advances without a message to the other thread, which falls behind. */
 	for (int i = 0; i < LOOKS; i++)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	puts("done");

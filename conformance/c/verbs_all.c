@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Everything that the drop-in libibverbs really does, once, between two hosts:
+ * Calls each working function of the drop-in libibverbs once, between two hosts:
  *
  *     softband run FABRIC --on a './verbs_all' --on b './verbs_all a'
  *
- * Each part prints one line when it holds; the first thing that does not ends the program with status 1.
+ * Each part prints one line if it passes. The first failure ends the program with status 1.
  * Build: cc -O2 -Wall -Wextra -o verbs_all verbs_all.c verbs_more.c -libverbs */
 #include "verbs_common.h"
 
@@ -98,7 +98,7 @@ static void refusals(struct side *s)
 	printf("ok what is not offered says so\n");
 }
 
-/* What post_send and post_recv refuse before anything is connected. */
+/* Checks that post_send and post_recv refuse work before the queue pair is connected. */
 static void refused_posts(struct side *s, struct ibv_qp *qp)
 {
 	struct ibv_sge three[3] = {piece(s, 0, 1), piece(s, 0, 1), piece(s, 0, 1)}, one = piece(s, IN, 64);
@@ -129,7 +129,7 @@ static void rc_messages(struct side *s, struct ibv_qp *qp)
 		wr.imm_data = htonl(0x01020304);
 		IS(0, post(qp, wr));
 		success(s->send_cq, 11, IBV_WC_SEND);
-		/* Inline: the buffer may be used again at once. */
+		/* Inline: the program may reuse the buffer at once. */
 		fill(small, sizeof small, 9);
 		two[0] = (struct ibv_sge){.addr = (uintptr_t)small, .length = sizeof small};
 		wr.wr_id = 12;
@@ -214,7 +214,7 @@ static void rc_atomics(struct side *s, struct ibv_qp *qp, const struct address *
 		IS(0, post(qp, wr));
 		success(s->send_cq, 50, IBV_WC_COMP_SWAP);
 		CHECK(*old == 105);
-		wr.wr.atomic.swap = 9; /* no longer equal: only tells */
+		wr.wr.atomic.swap = 9; /* no longer equal: only returns the word */
 		IS(0, post(qp, wr));
 		success(s->send_cq, 50, IBV_WC_COMP_SWAP);
 		CHECK(*old == 7);
@@ -224,7 +224,7 @@ static void rc_atomics(struct side *s, struct ibv_qp *qp, const struct address *
 	printf("ok RC: fetch-and-add, compare-and-swap\n");
 }
 
-/* A full send queue, and unsignalled work that a later completion retires. */
+/* Tests a full send queue, and unsignalled work that a later completion retires. */
 static void rc_full_queue(struct side *s, struct ibv_qp *qp, const struct address *peer)
 {
 	struct ibv_sge sge = piece(s, OUT, 8);
@@ -291,7 +291,7 @@ static void events(struct side *s, struct ibv_qp *qp)
 		IS(0, post(qp, wr));
 		success(s->send_cq, 70, IBV_WC_SEND);
 	} else {
-		event(s, 0); /* asleep until the message comes */
+		event(s, 0); /* sleeps until the message comes */
 		success(s->recv_cq, 80, IBV_WC_RECV);
 		CHECK(fcntl(s->channel->fd, F_SETFL, flags | O_NONBLOCK) == 0);
 		event(s, -1);
@@ -318,7 +318,7 @@ static void events(struct side *s, struct ibv_qp *qp)
 	printf("ok completion events: blocking, non-blocking, solicited\n");
 }
 
-/* The receive is posted only after the message has come: it is repeated until then. */
+/* Posts the receive only after the message has come. The sender retries until then. */
 static void receiver_not_ready(struct side *s, struct ibv_qp *qp)
 {
 	struct ibv_sge sge = piece(s, OUT, 512);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What the verbs conformance programs share: checks, a control connection between the two sides, queue pairs.
- * Everything goes through the system's <infiniband/verbs.h>, its inline functions included. */
+ * Shared parts of the verbs conformance programs: checks, a control connection between the two
+ * sides, queue pairs. All calls go through the system's <infiniband/verbs.h> and its inline
+ * functions. */
 #ifndef VERBS_COMMON_H
 #define VERBS_COMMON_H
 
@@ -37,7 +38,7 @@ enum { OUT = 0, IN = 256 << 10, WORD = 512 << 10 };
 			FAIL("%s", #condition);                                                                        \
 	} while (0)
 
-/* A verb that answers 0 or a positive errno. */
+/* Checks a verb that returns 0 or a positive errno. */
 #define IS(expected, call)                                                                                             \
 	do {                                                                                                           \
 		int answer_ = (call);                                                                                  \
@@ -45,7 +46,7 @@ enum { OUT = 0, IN = 256 << 10, WORD = 512 << 10 };
 			FAIL("%s answers %d, not %d", #call, answer_, expected);                                       \
 	} while (0)
 
-/* A verb that answers NULL with errno. */
+/* Checks a verb that returns NULL and sets errno. */
 #define NONE(expected, call)                                                                                           \
 	do {                                                                                                           \
 		errno = 0;                                                                                             \
@@ -53,7 +54,7 @@ enum { OUT = 0, IN = 256 << 10, WORD = 512 << 10 };
 			FAIL("%s does not answer NULL with errno %d", #call, expected);                                \
 	} while (0)
 
-/* What one side must know of the other's queue pair. */
+/* The address of the peer's queue pair. */
 struct address {
 	uint32_t qpn, psn, lid, rkey;
 	uint64_t buffer;
@@ -124,7 +125,7 @@ static inline void swap_bytes(struct side *s, const void *mine, void *theirs, si
 	}
 }
 
-/* Both sides have come to the same point of the program. */
+/* Waits until both sides have reached the same point of the program. */
 static inline void meet(struct side *s, int point)
 {
 	int theirs = -1;
@@ -185,7 +186,7 @@ static inline void to_ready(struct side *s, struct ibv_qp *qp, const struct addr
 	CHECK(qp->state == IBV_QPS_RTS);
 }
 
-/* From INIT to RTS on both sides; tells where the peer is. */
+/* Takes a queue pair from INIT to RTS on both sides. Returns the address of the peer. */
 static inline struct address connect_qp(struct side *s, struct ibv_qp *qp)
 {
 	struct address mine = own_address(s, qp), peer;
@@ -235,7 +236,7 @@ static inline int post(struct ibv_qp *qp, struct ibv_send_wr wr)
 	return error;
 }
 
-/* Waits for the next completion, whatever it is. */
+/* Waits for the next completion of any kind. */
 static inline struct ibv_wc completion(struct ibv_cq *cq)
 {
 	double start = seconds();
@@ -261,7 +262,7 @@ static inline struct ibv_wc success(struct ibv_cq *cq, uint64_t id, enum ibv_wc_
 	return wc;
 }
 
-/* The next completion is of this work and ends like this. */
+/* Checks that the next completion belongs to this work and has this status. */
 static inline void ends(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status status)
 {
 	struct ibv_wc wc = completion(cq);
@@ -271,7 +272,7 @@ static inline void ends(struct ibv_cq *cq, uint64_t id, enum ibv_wc_status statu
 		     (unsigned long long)id, ibv_wc_status_str(status));
 }
 
-/* Bytes that name their place. */
+/* Fills memory with bytes that encode their place. */
 static inline void fill(uint8_t *to, size_t bytes, int seed)
 {
 	for (size_t i = 0; i < bytes; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Every way in which work can fail, each provoked: two queue pairs of one process, connected to each other. What fails must fail with
- * the specification's status on both sides, in the order of the work, and must not move a byte. */
+ * Provokes every failure of work, on two queue pairs of one process, connected to each other. Each
+ * gives the status of the specification on both sides, in the order of the work, and moves no
+ * byte. */
 #include "verbs_common.h"
 
 enum { BYTES = 4096, MARK = 0x5a, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
@@ -67,7 +68,7 @@ static void done(struct pair *p) {
 	close_end(&p->b);
 }
 
-/* The next completion, which must come soon, is this one. */
+/* Checks that the next completion comes soon and is this one. */
 static void completes(struct end *s, uint64_t wr_id, enum ibv_wc_status status) {
 	struct ibv_wc wc;
 	time_t start = time(NULL);
@@ -115,7 +116,7 @@ static struct ibv_sge at(void *memory, uint32_t len, uint32_t lkey) { return (st
 static struct ibv_sge good_source(void) { return at(source, 64, source_mr->lkey); }
 static struct ibv_sge good_target(void) { return at(target, 64, target_mr->lkey); }
 
-/* The event that an HCA raises for a queue pair. */
+/* Checks the event that an HCA raises for a queue pair. */
 static void raises(struct ibv_qp *qp, enum ibv_event_type wanted) {
 	struct pollfd fd = {.fd = context->async_fd, .events = POLLIN};
 	CHECK(poll(&fd, 1, PATIENCE_SECONDS * 1000) == 1);
@@ -189,7 +190,7 @@ static void remote_access(void) {
 			IS(0, receive_at(&p.b, 7, good_target()));
 			IS(0, send_from(&p.a, 1, opcodes[o], sge, (uintptr_t)target + wrong[i].offset, wrong[i].rkey));
 			IS(0, send_from(&p.a, 2, IBV_WR_SEND, good_source(), 0, 0));
-			/* An operation that the queue pair does not take is an invalid request, before its key is looked at. */
+			/* The queue pair refuses an operation as an invalid request before it checks the key. */
 			int by_queue_pair = wrong[i].access == 0;
 			enum ibv_wc_status status = by_queue_pair ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_ACCESS_ERR;
 			completes(&p.a, 1, status);
@@ -338,7 +339,7 @@ static void overrun(void) {
 	make_ready(p.a.qp, p.b.qp->qp_num, 7);
 	make_ready(p.b.qp, p.a.qp->qp_num, 7);
 	int entries = p.a.cq->cqe;
-	CHECK(entries < 8); /* what the send queue takes */
+	CHECK(entries < 8); /* the room of the send queue */
 	for (int i = 0; i <= entries; i++) IS(0, send_from(&p.a, i, IBV_WR_RDMA_WRITE, good_source(), (uintptr_t)target, target_mr->rkey));
 	struct pollfd fd = {.fd = context->async_fd, .events = POLLIN};
 	CHECK(poll(&fd, 1, PATIENCE_SECONDS * 1000) == 1);
@@ -347,7 +348,7 @@ static void overrun(void) {
 	if (event.event_type != IBV_EVENT_CQ_ERR || event.element.cq != p.a.cq) FAIL("the event is '%s'", ibv_event_type_str(event.event_type));
 	ibv_ack_async_event(&event);
 	while (poll(&fd, 1, 20) == 1) {
-		IS(0, ibv_get_async_event(context, &event)); /* its queue pairs may go to error, too */
+		IS(0, ibv_get_async_event(context, &event)); /* its queue pairs may raise events, too */
 		ibv_ack_async_event(&event);
 	}
 	done(&p);

@@ -21,7 +21,8 @@ static void to_reset(struct ibv_qp *qp)
 	CHECK(state_of(qp) == IBV_QPS_RESET);
 }
 
-/* A wrong key ends the connection on both sides; what was posted comes back flushed; a reset makes the queue pair new. */
+/* A wrong key ends the connection on both sides.
+ * Posted work is flushed. A reset renews the queue pair. */
 void errors(struct side *s, struct ibv_qp *rc)
 {
 	struct ibv_sge sge = piece(s, OUT, 8);
@@ -66,7 +67,7 @@ void errors(struct side *s, struct ibv_qp *rc)
 	printf("ok RC: reset, connected anew\n");
 }
 
-/* The client sends a datagram; the server answers to where the completion says that it came from. */
+/* The client sends a datagram. The server answers to the source that the completion names. */
 void datagrams(struct side *s)
 {
 	struct ibv_qp *qp = make_qp(s, IBV_QPT_UD);
@@ -113,7 +114,7 @@ void datagrams(struct side *s)
 	printf("ok UD: address handles, the way back, immediate\n");
 }
 
-/* The next completion of an extended queue; the poll stays open. */
+/* Checks the next completion of an extended queue. The poll stays open. */
 static void start(struct ibv_cq_ex *cq, uint64_t id)
 {
 	struct ibv_poll_cq_attr none = {};
@@ -147,7 +148,7 @@ static struct ibv_qp *make_extended_qp(struct side *s, struct ibv_cq_ex *cq)
 	return qp;
 }
 
-/* One batch: a write, a read, two atomics, an inline send with immediate. */
+/* Posts one batch: a write, a read, two atomics, and an inline send with immediate data. */
 static void post_batch(struct side *s, struct ibv_qp_ex *qp, const struct address *peer)
 {
 	struct ibv_sge two[2] = {piece(s, OUT, 100), piece(s, OUT + 100, 100)};
@@ -166,7 +167,7 @@ static void post_batch(struct side *s, struct ibv_qp_ex *qp, const struct addres
 	qp->wr_id = 403;
 	ibv_wr_atomic_cmp_swp(qp, peer->rkey, peer->buffer + WORD, 13, 21);
 	ibv_wr_set_sge(qp, s->mr->lkey, (uintptr_t)s->buffer + WORD + 16, 8);
-	/* Only a fence orders what follows behind reads and atomics (IBTA 10.8.3.3). */
+	/* Only a fence orders later work behind reads and atomics (IBTA 10.8.3.3). */
 	qp->wr_flags |= IBV_SEND_FENCE;
 	qp->wr_id = 404;
 	ibv_wr_send_imm(qp, htonl(404));

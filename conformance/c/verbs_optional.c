@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The verbs that not every HCA has, between two hosts that have them:
+ * Tests the verbs that only some HCAs have, between two hosts that have them:
  *
  *     softband run modern-pair.toml --on a './verbs_optional' --on b './verbs_optional a'
  *
- * Each part prints one line when it holds; the first thing that does not ends the program with status 1. */
+ * Each part prints one line if it passes. The first failure ends the program with status 1. */
 #include "verbs_common.h"
 
 enum { GROUP_LID = 0xC011, MANY = 8 };
@@ -31,7 +31,7 @@ static void set_up(struct side *s, const char *peer)
 	s->control = control_connect(peer);
 }
 
-/* The next asynchronous event is this one, of this object. */
+/* Checks the type and the object of the next asynchronous event. */
 static void expect_event(struct side *s, enum ibv_event_type type, void *element)
 {
 	struct ibv_async_event event;
@@ -148,7 +148,7 @@ static void bind_window(struct side *s, struct ibv_qp *qp, struct ibv_mw *mw, si
 	success(s->send_cq, 7, IBV_WC_BIND_MW);
 }
 
-/* Both sides open a window, write through the other's, take it back, and see that it is shut. */
+/* Both sides open a window, write through the other's, invalidate it, and find it shut. */
 static void windows(struct side *s, enum ibv_mw_type type)
 {
 	struct ibv_qp *qp = make_qp(s, IBV_QPT_RC);
@@ -182,7 +182,7 @@ static void windows(struct side *s, enum ibv_mw_type type)
 		wc = success(s->recv_cq, 20, IBV_WC_RECV);
 		CHECK((wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == mw->rkey);
 	} else {
-		bind_window(s, qp, mw, IN, 256); /* another key from now on */
+		bind_window(s, qp, mw, IN, 256); /* gives the window another key */
 	}
 	memset(s->buffer + IN, 0, 512);
 	meet(s, 11);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Several threads of one program, each with queue pairs connected to each other within the HCA: half of them poll, half sleep
- * for events, one waits for asynchronous events. At the end an unacknowledged event holds back the destruction of its queue.
+ * Runs several threads, each with queue pairs connected to each other within the HCA. Half of them
+ * poll, half sleep for events, and one thread waits for asynchronous events. At the end an
+ * unacknowledged event delays the destruction of its queue.
  *
  *     softband run FABRIC --on a './verbs_threads'
  *
@@ -16,7 +17,7 @@ static struct side shared;
 static struct ibv_cq *last_queue;
 static sem_t heard;
 
-/* A pair of queue pairs that talk to each other. */
+/* Makes two queue pairs that are connected to each other. */
 static void make_pair(struct side *s, struct ibv_qp *pair[2])
 {
 	struct address where[2];
@@ -81,7 +82,7 @@ static void *worker(void *number)
 	return NULL;
 }
 
-/* Hears of the broken connection that `held_back` makes, and acknowledges it late. */
+/* Gets the event of the connection that `held_back` breaks, and acknowledges it late. */
 static void *watcher(void *unused)
 {
 	struct ibv_async_event event;
@@ -119,11 +120,11 @@ static void held_back(struct side *s)
 	IS(0, post(pair[0], wr));
 	IS(0, ibv_get_cq_event(s->channel, &cq, &cookie));
 	ends(last_queue, 0, IBV_WC_REM_ACCESS_ERR);
-	sem_wait(&heard); /* an event that nobody has taken goes with its queue pair */
+	sem_wait(&heard); /* destroying a queue pair drops its untaken events */
 	for (int i = 0; i < 2; i++)
 		IS(0, ibv_destroy_qp(pair[i]));
 	CHECK(pthread_create(&thread, NULL, acknowledge_late, NULL) == 0);
-	IS(0, ibv_destroy_cq(last_queue)); /* returns when the other thread has acknowledged */
+	IS(0, ibv_destroy_cq(last_queue)); /* returns after the other thread's acknowledgement */
 	CHECK(pthread_join(thread, NULL) == 0);
 	IS(0, ibv_destroy_comp_channel(s->channel));
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Waits for ever, in the way that the first word names; the run's time limit says who waits for what.
+ * Waits for ever, in the way that the first word names. The time limit's report names each waiter.
  *   waits poll [PEER]     both sides connect a queue pair; each polls its completion queue with a receive outstanding
  *   waits event [PEER]    the same, but sleeps on a completion channel
  *   waits spin [PEER]     the same, but spins on registered memory
  *   waits late [PEER]     the server polls; the client sleeps for 1,500 s and sends, which ends both
- *   waits listen          accepts a connection that nobody makes
+ *   waits listen          accepts a connection, but no peer connects
  *   waits data [PEER]     reads from a connection that carries nothing
- *   waits lock            a thread locks what the first one holds, and the first one waits for its end
+ *   waits lock            a thread waits for a lock of the first thread, which waits for its end
  *   waits child           a child that sleeps for ever
  *   waits sleep           sleeps for an hour
  *   waits compute         loops without a call */

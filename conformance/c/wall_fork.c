@@ -1,5 +1,5 @@
-/* A program that uses verbs, and forks: its children attach as processes of their own when they first use verbs, and whatever
-   they do leaves what the parent holds as it was. */
+/* A program that uses verbs forks. Its children attach as separate processes at their first verb,
+ * and do not change the parent's resources. */
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void end(struct held *held)
 	ibv_free_device_list(held->list);
 }
 
-/* The grandchild's line comes after the child's. */
+/* Lets the grandchild print after the child. */
 static int line_is_out[2];
 
 static void child(int depth)
@@ -91,7 +91,7 @@ static void *background(void *held)
 	return NULL;
 }
 
-/* Forks while another thread is in the midst of a call. */
+/* Forks while another thread is inside a call. */
 static void fork_among_threads(struct held *held)
 {
 	int status;
@@ -115,7 +115,7 @@ int main(void)
 	int status;
 	struct held held = make();
 	fork_among_threads(&held);
-	/* Some never use verbs, and close everything. */
+	/* Some children use no verbs and close every descriptor. */
 	for (int round = 0; round < 20; round++) {
 		pid_t idle = fork();
 		if (idle == 0) {

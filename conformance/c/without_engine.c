@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Messages to shared receive queues, and datagrams, between queue pairs of one process. With the argument "stopped" the process
- * that started this one stands still meanwhile, which at the host's pace is the engine: nothing of it may be needed. The lines on
- * the completions are the same by every way.
+ * Messages to shared receive queues, and datagrams, between queue pairs of one process. With the
+ * argument "stopped" the parent process stands still meanwhile. At wall pace the parent is the
+ * engine, so the messages must not need it. Every path gives the same lines about the completions.
  *
  *     without_engine [stopped]
  */
@@ -55,7 +55,7 @@ static void post_receive(struct ibv_qp *qp, struct ibv_srq *srq, int round, int 
 		IS(0, ibv_post_recv(qp, &wr, &bad));
 }
 
-/* A message of `round` goes, and comes as it should. `ah` is NULL where the queue pairs are connected. */
+/* Sends the message of `round` and checks its arrival. `ah` is NULL for connected queue pairs. */
 static void message(struct ibv_qp *qp, struct ibv_qp *peer, struct ibv_ah *ah, int round)
 {
 	int room = ah ? GRH_BYTES : 0, bytes = 1 + round * 7 % 1000, has_immediate = round % 2, of_own_key = round % 4 == 3;
@@ -85,7 +85,7 @@ static void message(struct ibv_qp *qp, struct ibv_qp *peer, struct ibv_ah *ah, i
 	CHECK(wc[1].qp_num == peer->qp_num && wc[1].src_qp == qp->qp_num && (int)wc[1].byte_len == bytes + room);
 	CHECK(!has_immediate == !(wc[1].wc_flags & IBV_WC_WITH_IMM) && (!has_immediate || ntohl(wc[1].imm_data) == (uint32_t)round));
 	for (int i = 0; i < room; i++)
-		CHECK(into[round % REQUESTS][i] == 0xA5); /* it came without a global route */
+		CHECK(into[round % REQUESTS][i] == 0xA5); /* the datagram came without a GRH */
 	same(into[round % REQUESTS] + room, bytes, round);
 	CHECK(into[round % REQUESTS][room + bytes] == 0xA5);
 	if (round < 2)
@@ -93,7 +93,8 @@ static void message(struct ibv_qp *qp, struct ibv_qp *peer, struct ibv_ah *ah, i
 		       wc[1].dlid_path_bits);
 }
 
-/* Several senders to queue pairs of one kind, one after the other, that share their receive queue or have one each. */
+/* Sends from several queue pairs of one kind, in turn.
+ * The receivers share a receive queue or not. */
 static void messages(enum ibv_qp_type type, int is_shared)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
@@ -114,7 +115,7 @@ static void messages(enum ibv_qp_type type, int is_shared)
 			make_ready(receiver[i], sender[i]);
 		make_ready(sender[i], receiver[i]);
 	}
-	/* Where each goes is found out when the first one goes. */
+	/* The first message of each sender finds the receiver. */
 	for (int round = 0; round < ROUNDS; round++) {
 		int which = round % SENDERS;
 
@@ -157,7 +158,8 @@ static unsigned limit_of(struct ibv_srq *srq)
 	return attr.srq_limit;
 }
 
-/* A shared receive queue tells once when fewer requests are left than its limit, also where peers have taken them. */
+/* A shared receive queue raises one event when fewer
+ * requests than its limit are left, even if peers took them. */
 static void limit(enum ibv_qp_type type)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
@@ -178,7 +180,7 @@ static void limit(enum ibv_qp_type type)
 	if (stops)
 		engine_stands_still();
 	message(sender, receiver, ah, 2);
-	message(sender, receiver, ah, 3); /* four are left */
+	message(sender, receiver, ah, 3); /* four requests are left */
 	CHECK(!is_told(srq, 20));
 	message(sender, receiver, ah, 4);
 	message(sender, receiver, ah, 5);
@@ -194,7 +196,7 @@ static void limit(enum ibv_qp_type type)
 	post_receive(receiver, srq, 8, 1);
 	message(sender, receiver, ah, 8);
 	CHECK(!is_told(srq, 20));
-	/* Also where the one that took the last request has gone. */
+	/* The event also comes if the queue pair that took the last request is gone. */
 	post_receive(receiver, srq, 9, 1 + 9 * 7 % 1000);
 	IS(0, ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
 	message(sender, receiver, ah, 9);
@@ -208,7 +210,8 @@ static void limit(enum ibv_qp_type type)
 	printf("ok the limit of a shared receive queue for queue pairs of type %d\n", type);
 }
 
-/* A connection whose messages name one of two queues, each with completions of its own, and reads and writes in between. */
+/* A connection whose messages name one of two queues,
+ * each with its own completions. Reads and writes go in between. */
 static void named_queues(void)
 {
 	struct ibv_xrcd_init_attr domain = {.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
