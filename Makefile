@@ -1,4 +1,4 @@
-# Two commands do everything: `make demo` and `make test`. Both may be run again at any time.
+# Two targets do everything: `make demo` and `make test`. Both can run repeatedly.
 
 DIST := target/dist
 VENV := target/venv
@@ -59,7 +59,8 @@ $(VENV)/stamp: target/setup.stamp lab/pyproject.toml
 
 test: lint test-rust test-lab test-e2e
 
-# Each Rust has lints of its own: a warning is an error only with the pinned Rust. RUSTUP_TOOLCHAIN selects another one.
+# Each Rust version has other lints, so a warning is an error only with the pinned Rust.
+# RUSTUP_TOOLCHAIN selects another version.
 PINNED = $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
@@ -80,7 +81,8 @@ test-lab: $(VENV)/stamp
 test-e2e: build $(VENV)/stamp
 	@$(VENV)/bin/pytest -q tests/e2e
 
-# Models of the shared-memory protocol, the same with 19 lines broken in turn, and its unit tests under Miri if that is installed.
+# Models of the shared-memory protocol, and the same with 19 lines broken in turn. The protocol's
+# unit tests run under Miri if Miri is installed.
 models: target/setup.stamp
 	@$(CARGO) run --quiet -p xtask -- models
 	@$(CARGO) run --quiet -p xtask -- models --mutants
@@ -100,7 +102,8 @@ bench: build
 	@python3 benches/wall.py
 	@python3 benches/queue_pairs.py
 
-# Peers are installed by scripts/bench-peers.sh; what is missing is left out. ENGINE: options, such as `--jobs a,c` or `--growth`.
+# scripts/bench-peers.sh installs the peers. The bench skips missing peers.
+# ENGINE: options, such as `--jobs a,c` or `--growth`.
 bench-engine: build
 	@python3 benches/engine.py $(ENGINE)
 
@@ -109,14 +112,17 @@ fuzz:
 	mkdir -p corpus/$$target && cargo +nightly fuzz run $$target corpus/$$target $$(ls -d seeds/$$target 2>/dev/null) -- -max_total_time=60 || exit 1; \
 	done
 
-# Not part of `make test`, which needs no network. The fuzz targets have a lock file of their own, with fewer dependencies.
+# Not part of `make test`, which works without a network. The fuzz targets have a separate lock file
+# with fewer dependencies.
 deny:
 	@command -v cargo-deny >/dev/null || { echo "deny: cargo-deny is missing; install it:  cargo install --locked cargo-deny" >&2; exit 1; }
 	@$(CARGO) deny --workspace check -A license-exception-not-encountered
 	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check -A unmatched-skip -A license-not-encountered
 
-# The crates whose manifest permits publishing; tests/libraries.rs of xtask checks their content. Uploads nothing.
-# Cargo takes a package for immutable: it keeps former contents of the same version in its home, so this check has a home of its own.
+# Checks the crates whose manifest permits publishing. Uploads nothing. tests/libraries.rs of xtask
+# checks their content.
+# Cargo treats a package as immutable and keeps old contents of the same version in its home. So this
+# check has a home of its own.
 PUBLISH_HOME := $(CURDIR)/target/publish-home
 publish-check: target/setup.stamp
 	@rm -rf target/publish $(PUBLISH_HOME)/registry/src/-*

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Speed and memory of `softband model` on fabrics of two to 11,664 hosts, beside ns-3, SimGrid and bare events: prints figures and ratios,
-asserts nothing.
+"""Speed and memory of `softband model` on fabrics of two to 11,664 hosts.
 
-Each run is a process of its own, from the reading of the fabric file to the last result written. A packet-hop is a packet that has crossed a
-link, acknowledgements too. With one core its rate is by processor time, with more by the clock on the wall.
+Prints figures and ratios beside ns-3, SimGrid and bare events. Asserts nothing.
+
+Each run is a separate process, from reading the fabric file to writing the last result. A packet-hop
+is a packet that has crossed a link, acknowledgements included. The rate of one core refers to
+processor time, the rate of several cores to wall-clock time.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOFTBAND = ROOT / "target" / "dist" / "bin" / "softband"
 CORES = {1: "one-core", 2: "two-core", 4: "four-core", 8: "eight-core"}
 UNITS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
-# The job that bare events are measured on, too.
+# The bench of bare events simulates this job, too.
 FLOOR_JOB = "c"
 
 
@@ -60,7 +62,7 @@ class Bench:
         return repeated(self.options.rounds, self.once(words))
 
     def job(self, job: Job) -> Figures | None:
-        """Ours with each number of threads, then the peers; what one core has made of it."""
+        """Measures each number of threads, then the peers. Returns the figures of one core."""
         fabric = self.folder / f"{job.name}.toml"
         generate(SOFTBAND, job.ports, fabric)
         first, digests = None, set()

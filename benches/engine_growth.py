@@ -1,4 +1,4 @@
-"""Time and memory of `softband model` by the size of the fabric, and an estimate for one that is too large to be tried here."""
+"""Time and memory of `softband model` by fabric size, and an estimate for a larger size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
 
 
 def table(softband: Path, folder: Path, seconds: float, memory_bytes: int) -> None:
-    """A table in Markdown of runs on one thread, and below it the estimate with how it was made."""
+    """Prints a Markdown table of runs on one thread, then the estimate and its method."""
     print("| hosts | switches | wall s | CPU s | packet-hops | peak MB | KB a host |\n|---|---|---|---|---|---|---|")
     rows = []
     for ports in PORTS:
@@ -67,14 +67,17 @@ def told(what: str, unit: str, points: list[tuple[int, float]], how: str, value_
 
 
 def by_power(points: list[tuple[int, float]]) -> tuple[str, Estimate]:
-    """A power of the number of hosts: a straight line through logarithms."""
+    """Estimates by a power of the number of hosts: a straight line through logarithms."""
     logs = [(math.log(hosts_of(ports)), math.log(value)) for ports, value in points]
     slope, offset = statistics.linear_regression(*zip(*logs, strict=True))
     return f"{math.exp(offset):.3g} x hosts^{slope:.2f}", lambda ports: math.exp(offset + slope * math.log(hosts_of(ports)))
 
 
 def by_terms(points: list[tuple[int, float]]) -> tuple[str, Estimate]:
-    """So much for nothing, for each host, and for each switch and host: least squares of relative deviations."""
+    """Estimates by terms: a constant, a cost per host, and a cost per switch and host.
+
+       Minimizes the squares of the relative deviations.
+       """
     factors = fitted(points)
     named = zip(factors, ("", " a host", " for each switch and host"), strict=True)
     how = " + ".join(f"{factor:.3g}{name}" for factor, name in named if factor)
@@ -82,7 +85,7 @@ def by_terms(points: list[tuple[int, float]]) -> tuple[str, Estimate]:
 
 
 def bases(ports: int) -> list[float]:
-    """What costs may grow with: nothing, hosts, and the entries of forwarding tables."""
+    """Returns the bases of costs: a constant, hosts, and entries of forwarding tables."""
     return [1.0, float(hosts_of(ports)), float(hosts_of(ports) * switches_of(ports))]
 
 
@@ -91,7 +94,7 @@ def value_at(factors: list[float], ports: int) -> float:
 
 
 def fitted(points: list[tuple[int, float]]) -> list[float]:
-    """Factors of the bases, none of them negative: of all choices of bases the one with the least deviation."""
+    """Returns the factors of the bases, none of them negative, with the least deviation."""
     best: tuple[float, list[float]] | None = None
     for chosen in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [1], [2]):
         rows = [[bases(ports)[index] / value for index in chosen] for ports, value in points]
@@ -104,13 +107,13 @@ def fitted(points: list[tuple[int, float]]) -> list[float]:
         deviation = sum((value_at(factors, ports) / value - 1) ** 2 for ports, value in points)
         if best is None or deviation < best[0]:
             best = (deviation, factors)
-    # One term alone always has a factor above zero.
+    # A single term always has a positive factor.
     assert best is not None
     return best[1]
 
 
 def least_squares(rows: list[list[float]]) -> list[float] | None:
-    """Factors with which each row comes to about one (normal equations, Gauss)."""
+    """Returns factors that bring each row close to one (normal equations, Gauss)."""
     size = len(rows[0])
     matrix = [[sum(row[i] * row[j] for row in rows) for j in range(size)] + [sum(row[i] for row in rows)] for i in range(size)]
     for column in range(size):

@@ -1,4 +1,4 @@
-"""What `benches/engine.py` has simulated: fabrics and workloads, and the flows that its peers get."""
+"""The fabrics and workloads of `benches/engine.py`, and the flows for its peers."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from pathlib import Path
 
 PARTS = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0"]
 HOST_CABLES = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]
-# From rack to rack; the more time a cable takes, the more parts of a fabric can do before they hear from each other.
+# Cables from rack to rack. Longer cables let the parts of a fabric work longer without each other.
 SWITCH_CABLES = ["--switch-cable", "copper-4x", "--switch-cable-length", "5 m"]
-# The parts could carry packets of 4 KiB.
+# The parts support packets of up to 4 KiB.
 PACKETS_OF_2_KIB = "\n[subnet]\nmtu = 2048\n"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A fabric (two hosts and a cable where `ports` is 0, else a full fat tree of three levels) and what is sent on it."""
+    """A fabric and its traffic.
+
+       The fabric is two hosts and a cable if `ports` is 0, else a full fat tree of three levels.
+       """
 
     name: str
     what: str
     ports: int
     workload: str
     options: tuple[str, ...]
-    # What one host sends to one other, all in all.
+    # The total that one host sends to another, in bytes.
     flow_bytes: int
 
     @property
@@ -53,7 +56,7 @@ def switches_of(ports: int) -> int:
 
 
 def generate(softband: Path, ports: int, to: Path) -> None:
-    """Leaves the fabric file."""
+    """Writes the fabric file."""
     tree = ["fat-tree", "--levels", "3", "--ports", str(ports), "--switch", "infiniscale-iv", *SWITCH_CABLES]
     form = tree if ports else ["back-to-back"]
     subprocess.run([str(softband), "fabric", "generate", *form, *PARTS, *HOST_CABLES, "--out", str(to)], check=True)
@@ -61,7 +64,7 @@ def generate(softband: Path, ports: int, to: Path) -> None:
 
 
 def flows(job: Job, ours: Path) -> Iterator[tuple[int, int, int]]:
-    """From, to and bytes, as softband's run has had them; where it has left none, others of the same kind."""
+    """Yields source, target and bytes of softband's flows, or of similar flows without a run."""
     if ours.is_file():
         with ours.open() as file:
             for row in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""What `benches/engine.py` compares with: ns-3, SimGrid, and an event loop that does nothing else."""
+"""The peers of `benches/engine.py`: ns-3, SimGrid, and a bare event loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PEERS = (
 
 
 def build(peer: Peer, folder: Path) -> Path | None:
-    """The peer's program, or none and a word on why."""
+    """Builds the peer's program. Prints the reason and returns `None` if it cannot."""
     missing = [package for package, there in ((peer.package, Path(peer.header).exists()), ("g++", shutil.which("g++"))) if not there]
     if missing:
         print(f"{peer.name}: left out, since there is no {' and no '.join(missing)} (scripts/bench-peers.sh installs it)")
@@ -60,7 +60,7 @@ def build(peer: Peer, folder: Path) -> Path | None:
 
 
 def floor() -> Iterator[tuple[str, float]]:
-    """Bare events: the way and its million packet-hops a second."""
+    """Yields each variant of the bare events and its million packet-hops a second."""
     words = [os.environ.get("CARGO", "cargo"), "bench", "--quiet", "-p", "softband-sim", "--bench", "bare_events"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=BENCHES.parent, timeout=900)

@@ -1,4 +1,4 @@
-"""A process run once, with its processor time and memory, and the median of several of them."""
+"""Runs of a process with their processor time and memory, and the median of several runs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Jobs that take longer are run once.
+# Longer jobs run only once.
 REPEATED_UP_TO_SECONDS = 20.0
 
 
 class NotFinishedError(Exception):
-    """Why a run has no figures."""
+    """The reason why a run has no figures."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def memory_available_bytes() -> int:
 
 
 def run(words: list[str], seconds: float, memory_bytes: int) -> Run:
-    """A process of its own, ended when it takes more time or memory than it may."""
+    """Runs a process, and ends it if it exceeds its time or memory."""
     words = ["prlimit", f"--as={memory_bytes}", *words]
     with tempfile.TemporaryFile("w+") as output:
         begun = time.monotonic()
@@ -61,7 +61,7 @@ def run(words: list[str], seconds: float, memory_bytes: int) -> Run:
 
 
 def wait(process: subprocess.Popen[bytes], until: float) -> tuple[int | None, resource.struct_rusage]:
-    """The status, none when the time was over, and what the process has used."""
+    """Returns the exit status, or `None` after a timeout, and the resources used."""
     in_time = True
     while True:
         found, status, usage = os.wait4(process.pid, os.WNOHANG if in_time else 0)
@@ -76,7 +76,7 @@ def wait(process: subprocess.Popen[bytes], until: float) -> tuple[int | None, re
 
 
 def repeated(rounds: int, once: Callable[[], Run]) -> tuple[list[Run], str]:
-    """Runs, and how their figures are to be called."""
+    """Returns the runs, and a label for their figures."""
     runs = [once()]
     if runs[0].wall_seconds <= REPEATED_UP_TO_SECONDS:
         runs += [once() for _ in range(rounds - 1)]

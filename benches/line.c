@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * How long a processor takes to hand a cache line to another one, in nanoseconds one way: what no message between two processes is
- * faster than. It tells in which state a virtual machine is, whose processors may lie near each other or far apart. */
+ * Measures the one-way time of a cache line from one processor to another, in nanoseconds. No
+ * message between two processes is faster. The figure shows how far apart a virtual machine's
+ * processors are. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

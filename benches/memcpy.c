@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * The limit that moving data within a machine has: memcpy of BYTES, median of several rounds, in GB/s. */
+ * Measures the limit of data movement within a machine: memcpy of BYTES, median of several rounds,
+ * in GB/s. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

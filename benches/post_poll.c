@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What posting and polling cost by themselves, in nanoseconds each: one thread, a queue pair that is connected to another one of the same
- * process, everything in the cache. `post_poll [BYTES]` prints a line a run. */
+ * Measures the cost of posting and polling alone, in nanoseconds each: one thread, and a queue pair
+ * connected to another of the same process, with all data cached. `post_poll [BYTES]` prints one
+ * line per run. */
 #define _GNU_SOURCE
 #include <infiniband/verbs.h>
 #include <stdint.h>

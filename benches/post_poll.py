@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""What one post and one poll cost in wall pace, in nanoseconds, without a peer to wait for. Prints figures, asserts nothing."""
+"""The cost of one post and one poll at wall pace, in nanoseconds, without waiting for a peer.
+
+Prints figures. Asserts nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""How fast programs run on the modelled hardware: prints figures and ratios, asserts nothing.
+"""The speed of programs on the modelled hardware: prints figures and ratios, asserts nothing.
 
-Virtual seconds of the busy part per wall second of it; a run with one iteration is subtracted, so that starting programs and
-their clock calibration do not count. Medians over several runs.
+A figure is the simulated seconds of the busy part per wall-clock second. It excludes a run with one
+iteration, so that the start of programs and their clock calibration do not count. All figures are
+medians over several runs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RUNS = 5
 
 
 def run(command: str, fabric: str = "cables/sdr-cx4") -> tuple[float, float]:
-    """(virtual seconds, wall seconds) of a server and client pair."""
+    """Runs a server and a client. Returns their simulated seconds and wall-clock seconds."""
     with tempfile.TemporaryDirectory() as out:
         words = [str(SOFTBAND), "run", fabric, "--out", out, "--on", "a", command, "--on", "b", f"{command} a"]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
@@ -29,7 +30,7 @@ def run(command: str, fabric: str = "cables/sdr-cx4") -> tuple[float, float]:
 
 
 def busy(command: str, idle: str) -> tuple[float, float]:
-    """Medians of what `command` takes beyond `idle`."""
+    """Returns the medians of the times that `command` takes beyond `idle`."""
     pairs = []
     for _ in range(RUNS):
         base, whole = run(idle), run(command)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What many queue pairs cost: queue_pairs COUNT. Makes COUNT reliable connections' ends on one device, each connected to its
- * neighbour, all with one completion queue; prints "name value" lines. The engine is the parent process. */
+ * Measures the cost of many queue pairs: queue_pairs COUNT. Makes COUNT ends of reliable
+ * connections on one device, each connected to its neighbour, all with one completion queue. Prints
+ * "name value" lines. The engine is the parent process. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static double empty_polls(void)
 	return (micros() - began) / EMPTY_POLLS;
 }
 
-/* One write at a time, on each of `active` queue pairs in turn: time from the post to the polled completion. */
+/* Posts one write at a time, on each of `active` queue pairs in turn. Returns the time from post to
+ * completion. */
 static double writes(int active, int rounds)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)memory, .length = BYTES, .lkey = mr->lkey };
@@ -121,7 +123,7 @@ int main(int argc, char **argv)
 	}
 	printf("setup_us %.2f\nsetup_first_us %.2f\nsetup_last_us %.2f\n", (micros() - began) / count, first, last);
 	printf("program_kib %.3f\nengine_kib %.3f\n", (resident_kib(getpid()) - own) / count, (resident_kib(engine) - theirs) / count);
-	writes(count, count); /* once around, so that everything has been touched */
+	writes(count, count); /* one full round touches all memory first */
 	printf("empty_poll_us %.4f\n", empty_polls());
 	printf("write_10_us %.3f\n", writes(count < 10 ? count : 10, ROUNDS));
 	printf("write_all_us %.3f\n", writes(count, ROUNDS));

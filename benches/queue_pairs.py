@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What 10,000 queue pairs on one device cost in wall pace, beside 10 of them: prints figures and ratios, asserts nothing.
+"""The cost of 10,000 queue pairs on one device at wall pace, beside that of 10 queue pairs.
 
-Medians over several runs, taken in turn, since machines differ and are noisy.
+Prints figures and ratios, asserts nothing. The runs alternate, because machines are noisy. Figures
+are medians over several runs.
 """
 
 from __future__ import annotations

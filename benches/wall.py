@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How fast wall pace is, size by size, beside memcpy, UCX and libfabric over shared memory, and TCP over loopback.
+"""The speed of wall pace by size, beside memcpy, UCX and libfabric over shared memory, and TCP.
 
-Prints figures and ratios, asserts nothing. Each round measures all of them one after another, and ratios are medians over the rounds'
-own ratios: the processors of a virtual machine lie near each other in one second and far apart in the next, which changes everybody's
-latency by a factor of three (see line.c).
+Prints figures and ratios, asserts nothing. Each round measures all candidates one after another.
+Ratios are medians over the rounds' own ratios. The processors of a virtual machine are near each
+other in one second and far apart in the next, which changes all latencies threefold (see line.c).
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ def repeats(size: int) -> int:
 
 
 def repeats_of_a_stream(size: int) -> int:
-    """More of the small ones: 100,000 are over in some milliseconds, and perftest counts the first ones, too."""
+    """Returns more repeats for small messages.
+
+       100,000 of them last only some milliseconds, and perftest includes the first ones.
+       """
     return 1000000 if size <= 1024 else repeats(size)
 
 
 def perftest(command: str, column: int) -> float:
-    """A column of perftest's line, counted from 0, as the client prints it."""
+    """Returns a column of the perftest client's line, counted from 0."""
     server, client = ENDS
     words = [str(SOFTBAND), "run", "--pace", "wall", FABRIC, "--on", "a", f"{server}{command}", "--on", "b", f"{client}{command} a"]
     for _ in range(3):  # perftest's calibration of the processor's clock fails now and then on a busy machine
@@ -50,7 +53,7 @@ def perftest(command: str, column: int) -> float:
 
 
 def two_processes(command: list[str], environment: dict[str, str]) -> str:
-    """What the client of a benchmark prints that is started twice, the second time with the server's address."""
+    """Starts a benchmark's server, then its client. Returns the client's output."""
     server, client = (end.split() for end in ENDS)
     with subprocess.Popen([*server, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         time.sleep(0.5)
@@ -60,7 +63,7 @@ def two_processes(command: list[str], environment: dict[str, str]) -> str:
 
 
 def ucx(test: str, size: int, count: int, column: int) -> float:
-    """A number of ucx_perftest's last line between two processes over shared memory."""
+    """Returns a column of ucx_perftest's last line, for two processes with shared memory."""
     environment = {**os.environ, "UCX_TLS": "posix,sysv,cma,self", "UCX_WARN_UNUSED_ENV_VARS": "n"}
     printed = two_processes(["ucx_perftest", "-t", test, "-s", str(size), "-n", str(count), "-p", "18811"], environment)
     final = re.search(r"^Final:\s+(.*)$", printed, re.MULTILINE)
@@ -68,14 +71,14 @@ def ucx(test: str, size: int, count: int, column: int) -> float:
 
 
 def libfabric(size: int) -> float:
-    """Half a round trip in microseconds of libfabric's own ping-pong over its shared-memory provider."""
+    """Returns half a round trip of libfabric's own ping-pong over shared memory, in microseconds."""
     printed = two_processes(["fi_pingpong", "-p", "shm", "-e", "rdm", "-I", "5000", "-S", str(size)], dict(os.environ))
     rows = [line.split() for line in printed.splitlines() if re.match(r"\d", line)]
     return float(rows[-1][6]) if rows else float("nan")
 
 
 def compiled(folder: Path, name: str, *arguments: int) -> list[float]:
-    """What a program of this folder prints."""
+    """Compiles and runs a program of this folder. Returns the printed numbers."""
     program = folder / name
     if not program.exists():
         subprocess.run(["cc", "-O2", "-pthread", "-o", str(program), str(ROOT / "benches" / f"{name}.c")], check=True)
@@ -83,7 +86,7 @@ def compiled(folder: Path, name: str, *arguments: int) -> list[float]:
 
 
 def one_round(folder: Path, size: int) -> tuple[Round, Round]:
-    """Latencies in microseconds one way and bandwidths in GB/s."""
+    """Returns one-way latencies in microseconds, and bandwidths in GB/s."""
     many = f"-F -s {size} -n {repeats(size)}"
     latency = {"ib_send_lat": perftest(f"ib_send_lat {many}", 4), "ib_write_lat": perftest(f"ib_write_lat {many}", 4)}
     latency["ib_read_lat"] = perftest(f"ib_read_lat -F -s {size} -n {repeats(size)}", 4)
@@ -113,7 +116,7 @@ def table(title: str, by_size: dict[int, list[Round]]) -> None:
 
 
 def ratios(what: str, by_size: dict[int, list[Round]], other: str, sign: int) -> None:
-    """Our time by the other's, in each round."""
+    """Prints the median ratio of our figure to the other's, over the rounds."""
     if other not in by_size[SIZES[0]][0]:
         print(f"{other}: not installed, not compared")
         return

@@ -5,11 +5,12 @@ dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 
-step() { # step WORDS: says what begins, with the seconds since the start
+step() { # step WORDS: prints the next step and the seconds since the start
     printf 'build: %3d s: %s\n' "$SECONDS" "$*"
 }
 
-# One call for all: each choice of packages has its own features, so another call would compile shared crates again.
+# One call builds all packages. Separate calls would select other features and compile shared crates
+# again.
 target=${CARGO_TARGET_DIR:-target}
 step "compiling the engine, the libraries and the command (a first build takes some minutes)"
 cargo build --release -p softband-cli -p softband-preload -p xtask
@@ -26,7 +27,7 @@ for folder in catalog fabrics studies references; do
     cp -r "$folder" "$dist/$folder"
 done
 
-# The packages that the lab needs change rarely: they are only fetched when their list has changed.
+# The lab's packages change rarely. The script fetches them only after a change of their list.
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)
 if [ "$(cat "$dist/python/.fingerprint" 2>/dev/null)" != "$fingerprint" ]; then
     step "installing the lab and its Python packages"
@@ -51,6 +52,6 @@ SH
 for command in study what-if model-sweep compare; do
     lab_command "$command" softband_lab "$command"
 done
-# Schedulers and workers for campaigns; Dask itself comes on demand.
+# Schedulers and workers for campaigns. Dask itself is not part of the tree.
 lab_command dask softband_lab dask
 step "done: $dist"

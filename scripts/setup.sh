@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing on a Debian or Ubuntu machine: packages, Rust, and nothing that is there already.
+# Installs missing packages and Rust on a Debian or Ubuntu machine. Skips present ones.
 set -euo pipefail
 
 export PATH="$HOME/.cargo/bin:$PATH"
@@ -45,7 +45,7 @@ if ! command -v cargo >/dev/null 2>&1; then
     echo "setup: installing Rust $pinned for this user (rustup)"
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    # By its own name: the same program, called otherwise, is something else.
+    # The installer must keep its own name, because it behaves differently under other names.
     installer=$folder/rustup-init
     curl --proto '=https' --tlsv1.2 -sSf -o "$installer" "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init"
     chmod +x "$installer"

@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use softband_workload::goal::parse;
 
 fuzz_target!(|text: &str| {
-    // A large number of ranks only costs memory here.
+    // A larger number of ranks only costs memory.
     if text.len() > 1 << 16 {
         return;
     }

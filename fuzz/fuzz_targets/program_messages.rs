@@ -1,4 +1,4 @@
-//! Whatever a program writes into its shared memory, the engine survives it.
+//! A program may write anything into its shared memory. The engine survives it.
 
 #![no_main]
 
@@ -15,7 +15,8 @@ static SPEC: LazyLock<softband_catalog::LoadedFabric> = LazyLock::new(|| {
     parse_fabric("two-hosts.toml", text, &catalog, &LoadOptions::default()).expect("a fabric")
 });
 
-// Input: calls one after another: number, length of the request, length of what was posted, and both.
+// Input: a sequence of calls. Each has its number, the lengths of its request and of its posted
+// words, and both texts.
 fuzz_target!(|input: &[u8]| {
     let mut harness = Harness::new(&SPEC.spec);
     let mut rest = input;

@@ -1,4 +1,5 @@
-//! Whatever a program writes into the memory and the queues that it shares with the engine, in wall pace, others get their messages.
+//! In wall pace a program may write anything into the memory and the queues that it shares with the
+//! engine. Other programs still get their messages.
 
 #![no_main]
 

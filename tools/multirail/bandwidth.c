@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A window of messages back to back, a wait for all of them, and again. */
+ * Measures bandwidth: sends a window of messages back to back, waits for all of them, and
+ * repeats. */
 #include "multirail.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Chunks of a divided message begin at multiples of this, so that only the last packet of each is short. */
+/* Chunks of a divided message start at multiples of this size, so that only the last packet is
+ * short. */
 enum { CHUNK_UNIT = 4096 };
 
-/* Which rails carry what this process sends: all of them when messages are divided. */
+/* The rails that carry this process's messages: all rails for divided messages. */
 struct route {
 	int divided;
 	int first, count;
@@ -19,11 +21,12 @@ static struct route route_of(const struct rails *r, const struct control *c, con
 {
 	if (o->policy == STRIPING)
 		return (struct route){.divided = 1, .first = 0, .count = r->count};
-	/* One process: the direction decides; several: the process. The client's direction is the first one. */
+	/* The direction selects the rail of a single process, with the client's direction first.
+	 * Otherwise the rank of the process selects it. */
 	return (struct route){.first = (o->procs > 1 ? c->rank : 1 - c->side) % r->count, .count = 1};
 }
 
-/* Posts one message; returns how many requests it took. */
+/* Posts one message. Returns the number of requests that it needs. */
 static int post_message(struct rails *r, const struct route *route, const struct options *o, uint64_t size, int number)
 {
 	uint64_t chunk = (size + (uint64_t)route->count - 1) / (uint64_t)route->count;
@@ -58,8 +61,9 @@ static int senders(const struct options *o)
 	return o->procs * (o->bidirectional ? 2 : 1);
 }
 
-/* Senders neither begin nor end at the same moment, and one that is alone on its port is done early. Each sends before its clock runs,
- * and goes on until the slowest has done its windows, so that none is measured while another one rests. */
+/* Senders start and end at different moments, and a sender alone on its port finishes early. Each
+ * sends before its clock runs and continues until the slowest has finished, so that no measured
+ * sender works beside an idle one. */
 static void send_all(struct rails *r, struct control *c, const struct route *route, const struct options *o, uint64_t size, uint64_t *record)
 {
 	send_window(r, route, o, size);
@@ -81,7 +85,7 @@ static void send_all(struct rails *r, struct control *c, const struct route *rou
 static void print_row(uint64_t *all, const struct options *o, uint64_t size, int64_t ahead)
 {
 	const uint64_t *sender[2 * PROCS_MAX];
-	/* The client's processes come after the server's. */
+	/* The client's processes follow the server's. */
 	int first = o->bidirectional ? 0 : o->procs;
 	double peak, average, window_megabytes = (double)size * o->window * 1e3;
 

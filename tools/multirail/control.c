@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * All processes of both sides are connected by TCP to the server's first one. What they tell each other they tell all:
- * each gives a few numbers, each gets everybody's. */
+ * TCP connects all processes of both sides to the server's first process. Each exchange is among
+ * all: each process gives a few numbers and gets the numbers of all. */
 #include "multirail.h"
 
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ static void agreed_values(const struct options *o, uint64_t *values)
 	memcpy(values, all, sizeof all);
 }
 
-/* Numbers travel with their highest byte first. */
+/* Sends numbers with their highest byte first. */
 static void give(int fd, const uint64_t *words, size_t count)
 {
 	size_t bytes = count * sizeof *words, done = 0;
@@ -111,7 +111,7 @@ static int dial(const char *name, int port)
 	return fd;
 }
 
-/* Takes a process in, if it has the same options. */
+/* Admits a process if it has the same options. */
 static void welcome(struct control *c, const struct options *o, int fd)
 {
 	uint64_t theirs[3 + AGREED], ours[AGREED], verdict[2] = {0, 0};
@@ -222,7 +222,8 @@ int barrier_passed(struct control *c)
 		take(c->up, all, (size_t)processes);
 		return 1;
 	}
-	/* Who comes early is looked at when its number is: nobody leaves before the last one anyway. */
+	/* Takes the words in order of rank. An early word can wait, because no process leaves before the
+	 * last. */
 	for (; c->arrived < processes && has_word(c->peers[c->arrived]); c->arrived++)
 		take(c->peers[c->arrived], &nothing, 1);
 	if (c->arrived < processes)
@@ -244,7 +245,8 @@ int64_t clock_ahead(struct control *c)
 		theirs = now_ns();
 		give(c->peers[c->procs], &theirs, 1);
 	}
-	/* The answer was made somewhere within the round trip: the shortest one leaves least doubt where. */
+	/* The peer answered at some moment within the round trip. The shortest trip gives the best
+	 * estimate. */
 	for (int i = 0; i < ROUNDS && asks; i++) {
 		uint64_t asked = now_ns(), took;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * To and fro with sends or writes (half a round trip counts), or forth only with reads and atomics (all of it). */
+ * Measures latency: half a round trip of sends or writes, or the whole of a read or atomic. */
 #include "multirail.h"
 
 #include <stdio.h>
@@ -14,14 +14,15 @@ static void send_message(struct rails *r, uint64_t size)
 	drain(r->send_cq, 1);
 }
 
-/* The next message may be one of the next size: every receive request has room for the largest. */
+/* Every receive request has room for the largest message, because the next message may be
+ * larger. */
 static void await_message(struct rails *r)
 {
 	drain(r->recv_cq, 1);
 	rail_receive(r, 0, (uint32_t)r->half);
 }
 
-/* The last byte of a message is the number of its turn: it comes last. */
+/* The last byte of a message holds the number of its turn, because it arrives last. */
 static void write_message(struct rails *r, uint64_t size, uint8_t turn)
 {
 	r->buffer[size - 1] = turn;
@@ -47,7 +48,7 @@ static void one_sided(struct rails *r, enum test test, uint64_t size)
 	drain(r->send_cq, 1);
 }
 
-/* One turn of this side; turns are numbered so that two that follow each other differ. */
+/* Plays one turn of this side. Numbers distinguish consecutive turns. */
 static void turn(struct rails *r, const struct control *c, enum test test, uint64_t size, int number)
 {
 	uint8_t mark = (uint8_t)(1 + number % 2);
@@ -100,7 +101,7 @@ void run_latency(struct rails *r, struct control *c, const struct options *o)
 	for (uint64_t size = o->size_from; size <= o->size_to; size *= 2) {
 		uint64_t before;
 
-		/* What the size before left there must not be taken for a turn. */
+		/* A byte of the previous size must not look like a turn. */
 		r->buffer[r->half + size - 1] = 0;
 		barrier(c);
 		for (int i = 0; i < WARM_UP; i++)

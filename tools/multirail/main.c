@@ -22,7 +22,8 @@ static void print_head(const struct rails *r, const struct options *o)
 	fflush(stdout);
 }
 
-/* Processes are forked before anything of verbs is opened: what a parent has open there is not its children's. */
+/* Forks the processes before any verb, because children cannot use verbs objects of their
+ * parent. */
 static void fork_ranks(struct control *c)
 {
 	fflush(stdout);

@@ -76,7 +76,7 @@ const char *policy_name(enum policy policy)
 	return POLICIES[policy];
 }
 
-/* Wrong use ends with status 2, as with other commands. */
+/* Ends the program with status 2 after wrong use, as other commands do. */
 static void refuse(const char *option, const char *given, const char *wanted) __attribute__((noreturn));
 static void refuse(const char *option, const char *given, const char *wanted)
 {
@@ -220,7 +220,7 @@ static void parse_one(struct options *o, int option, const char *text)
 	}
 }
 
-/* Defaults of missing options depend on the test; an option that does not go with it is refused, not passed over. */
+/* Sets missing options by the test. Refuses an option that does not fit the test. */
 static void complete(struct options *o)
 {
 	if (is_latency(o)) {

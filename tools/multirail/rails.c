@@ -10,7 +10,7 @@
 
 enum { RECEIVES = 2, HOP_LIMIT = 64 };
 
-/* Local ACK timeout 4.096 us x 2^14 = 67 ms, seven tries; a receiver that is not ready is tried again for ever. */
+/* Local ACK timeout 4.096 us x 2^14 = 67 ms, seven tries. RNR retries have no limit. */
 enum { ACK_TIMEOUT = 14, RETRIES = 7, RNR_TIMER = 12, RNR_RETRIES = 7 };
 
 uint64_t now_ns(void)
@@ -164,7 +164,8 @@ static void to_ready(struct rail *rail, const struct options *o, const uint64_t 
 	rail->remote_key = (uint32_t)theirs[3];
 }
 
-/* Words of a rail: LID, queue pair (its number is the first packet number, too), address and key of what comes in, MTU, GID. */
+/* Writes the words of a rail: LID, queue pair number (also the first PSN), address and key of the
+ * receive buffer, MTU, GID. */
 static void describe(struct rails *r, struct rail *rail, const struct options *o, uint64_t *words)
 {
 	union ibv_gid gid;

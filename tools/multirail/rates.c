@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What bandwidth a node had, from the times at which its senders' windows ended. Only the time counts in which all of them send:
- * what one process had while another one rested is no bandwidth of the node. */
+ * Computes the bandwidth of a node from the end times of its senders' windows. Only the time in
+ * which all senders are active counts, because an idle sender leaves its bandwidth to the
+ * others. */
 #include "multirail.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Windows of one sender, one after the other, from one of its marks to the next. */
+/* Consecutive windows of one sender, from one of its marks to the next. */
 struct span {
 	uint64_t from, to, windows;
 };
@@ -19,7 +20,7 @@ void start_record(uint64_t *record)
 	record[BEGAN] = record[LAST] = now_ns();
 }
 
-/* One more window has ended. When there is no room left for its mark, every other mark goes. */
+/* Records the end of a window. Drops every other mark if there is no room for a new one. */
 void record_window(uint64_t *record)
 {
 	uint64_t now = now_ns(), took = now - record[LAST], *marks = record + MARKS;
@@ -53,7 +54,8 @@ void shift_record(uint64_t *record, int64_t by)
 		record[MARKS + i] += (uint64_t)by;
 }
 
-/* The spans of a sender; the last one ends with its last window, whether or not a mark stands there. */
+/* Computes the spans of a sender. The last span ends with the last window, with or without a
+ * mark. */
 static size_t spans_of(const uint64_t *record, struct span *spans)
 {
 	size_t count = 0;
@@ -68,7 +70,7 @@ static size_t spans_of(const uint64_t *record, struct span *spans)
 	return count;
 }
 
-/* How many windows' worth of a span lies within from and to. */
+/* Returns the number of a span's windows that lie between `from` and `to`. */
 static double share_within(const struct span *span, uint64_t from, uint64_t to)
 {
 	uint64_t first = span->from > from ? span->from : from, last = span->to < to ? span->to : to;
@@ -85,8 +87,8 @@ static int by_end(const void *left, const void *right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* The most windows a nanosecond that lay wholly between two moments: what such windows carried went over the bus then and at no other
- * time, so no sum of theirs is more than the bus had. Sorts the spans. */
+/* Returns the highest rate of whole windows between two moments, in windows a nanosecond. The bus
+ * carried these windows in this time only, so the rate cannot exceed the bus. Sorts the spans. */
 static double best_of(struct span *spans, size_t count, uint64_t from, uint64_t to)
 {
 	double best = 0;
@@ -131,7 +133,7 @@ void rates(const uint64_t *const *senders, int count, double *peak, double *aver
 		windows += share_within(&spans[i], from, to);
 	*average = windows / (double)(to - from);
 	*peak = count == 1 ? 1 / (double)senders[0][BEST] : best_of(spans, all, from, to);
-	/* Windows of several senders seldom begin and end together, so a few of them count for less than all do. */
+	/* Windows of several senders seldom align, so a few of them count for less than all. */
 	if (*peak < *average)
 		*peak = *average;
 	free(spans);
