@@ -63,7 +63,7 @@ def two_processes(command: list[str], environment: dict[str, str]) -> str:
 
 
 def ucx(test: str, size: int, count: int, column: int) -> float:
-    """Returns a column of ucx_perftest's last line, for two processes with shared memory."""
+    """Returns a column of ucx_perftest's last line, for two processes by shared memory."""
     environment = {**os.environ, "UCX_TLS": "posix,sysv,cma,self", "UCX_WARN_UNUSED_ENV_VARS": "n"}
     printed = two_processes(["ucx_perftest", "-t", test, "-s", str(size), "-n", str(count), "-p", "18811"], environment)
     final = re.search(r"^Final:\s+(.*)$", printed, re.MULTILINE)
@@ -71,7 +71,7 @@ def ucx(test: str, size: int, count: int, column: int) -> float:
 
 
 def libfabric(size: int) -> float:
-    """Returns half a round trip of libfabric's own ping-pong over shared memory, in microseconds."""
+    """Returns half a round trip of libfabric's ping-pong over shared memory, in microseconds."""
     printed = two_processes(["fi_pingpong", "-p", "shm", "-e", "rdm", "-I", "5000", "-S", str(size)], dict(os.environ))
     rows = [line.split() for line in printed.splitlines() if re.match(r"\d", line)]
     return float(rows[-1][6]) if rows else float("nan")
