@@ -1,10 +1,13 @@
 // A job of benches/engine.py in ns-3: ns3_forward PORTS FLOWS
 //
-// PORTS 0: two hosts and a cable; otherwise a fat tree of three levels of switches with so many ports. FLOWS has a line for each flow:
-// from, to, bytes. Packets of 2 KiB cross point-to-point links of 32 Gb/s (ns-3's PointToPointNetDevice, unlimited queues); switches
-// store and forward them by a table, at the receive callback of the device, the way up following from the destination.
+// PORTS 0: two hosts and a cable. Otherwise PORTS is the port count of the switches of a
+// three-level fat tree. FLOWS has a line for each flow: from, to, bytes. Packets of 2 KiB cross
+// point-to-point links of 32 Gb/s (ns-3's PointToPointNetDevice, unlimited queues). Switches store
+// packets and forward them by a table in the receive callback of the device. The destination
+// decides the way up.
 //
-// There are no credits, lanes, acknowledgements, HCAs or IP: ns-3's least work for a packet that crosses a link. Hosts send at link rate.
+// There are no credits, lanes, acknowledgements, HCAs or IP: this is ns-3's least work for a packet
+// that crosses a link. Hosts send at link rate.
 
 #include <cstdint>
 #include <cstdio>
@@ -24,14 +27,14 @@ using namespace ns3;
 namespace {
 
 constexpr uint32_t kPacketBytes = 2048;
-// So many packets are put into a host's queue at a time, then it waits until they have left.
+// Packets that a host's queue takes at a time. Then the host waits until they have left.
 constexpr uint32_t kBatch = 16;
 const char* const kRate = "32Gbps";
-// Five nanoseconds of cable; where a switch is at one of its ends, 100 ns for that.
+// A cable takes five nanoseconds, plus 100 ns if it has a switch at one of its ends.
 const char* const kCableDelay = "5ns";
 const char* const kSwitchDelay = "105ns";
 
-// Whom a packet is for.
+// The destination of a packet.
 class Destination : public Tag {
  public:
   explicit Destination(uint32_t host = 0) : m_host(host) {}
@@ -206,11 +209,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   Time::SetResolution(Time::PS);
-  // The quickest of ns-3's schedulers for these jobs.
+  // The fastest of ns-3's schedulers for these jobs.
   Simulator::SetScheduler(ObjectFactory("ns3::PriorityQueueScheduler"));
   Builder builder(std::atoi(argv[1]));
   const uint64_t packets = ReadFlows(argv[2]);
-  // The link adds two bytes of its own.
+  // The link adds two bytes.
   const Time batch_time = DataRate(kRate).CalculateBytesTxTime(kBatch * (kPacketBytes + 2));
   for (Sender& sender : g_hosts) {
     Simulator::ScheduleNow(&SendBatch, &sender, batch_time);

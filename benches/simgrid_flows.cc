@@ -1,10 +1,12 @@
 // A job of benches/engine.py in SimGrid: simgrid_flows PORTS FLOWS
 //
-// PORTS 0: two hosts and a cable; otherwise a fat tree of three levels of switches with so many ports (SimGrid's own zone, with its
-// D-mod-K routing). FLOWS has a line for each flow: from, to, bytes. Links have 4 GB/s (32 Gb/s) each way.
+// PORTS 0: two hosts and a cable. Otherwise PORTS is the port count of the switches of a
+// three-level fat tree (SimGrid's own zone, with its D-mod-K routing). FLOWS has a line for each
+// flow: from, to, bytes. Links have 4 GB/s (32 Gb/s) each way.
 //
-// SimGrid's network model is one of flows: a message is one transfer that gets its share of each link, and what costs time is to share
-// anew whenever a transfer begins or ends. There are no packets, so only the time that the whole job takes can be compared.
+// SimGrid models flows: a message is one transfer that gets its share of each link. The cost is the
+// new division of shares at each start and end of a transfer. There are no packets, so only the
+// time of the whole job is comparable.
 
 #include "peak_memory.h"
 
@@ -26,7 +28,7 @@ namespace {
 constexpr double kBytesPerSecond = 4e9;
 constexpr double kCableSeconds = 5e-9;
 constexpr double kSwitchSeconds = 105e-9;
-// So many messages of a host are under way at most, as in softband's workloads.
+// The highest number of a host's messages in flight, as in softband's workloads.
 constexpr size_t kWindow = 16;
 
 struct Flow {
@@ -57,7 +59,7 @@ sg4::NetZone* MakePair() {
   return zone;
 }
 
-// A host's messages, some of them at a time.
+// Sends a host's messages, several at a time.
 void Send(const std::vector<Flow>& flows) {
   std::vector<sg4::CommPtr> under_way;
   for (const Flow& flow : flows) {
@@ -74,11 +76,11 @@ void Send(const std::vector<Flow>& flows) {
 int main(int argc, char** argv) {
   xbt_log_control_set("xbt_cfg.thres:warning");
   sg4::Engine engine(&argc, argv);
-  // No shares lost to TCP: a link's rate is what flows get of it.
+  // TCP takes no share: flows get a link's full rate.
   sg4::Engine::set_config("network/model:CM02");
   sg4::Engine::set_config("network/TCP-gamma:0");
   sg4::Engine::set_config("network/crosstraffic:0");
-  // KiB for each sender; 8 MiB, the default, are too much for thousands of them.
+  // KiB for each sender. The default of 8 MiB is too much for thousands of senders.
   sg4::Engine::set_config("contexts/stack-size:64");
   if (argc != 3) {
     std::fprintf(stderr, "usage: simgrid_flows PORTS FLOWS\n");

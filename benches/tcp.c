@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Plain TCP over loopback between two processes: `tcp SIZE` prints half a round trip in microseconds, and GB/s one way. */
+ * Measures plain TCP over loopback between two processes. `tcp SIZE` prints half a round trip in
+ * microseconds, and GB/s one way. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>

@@ -56,7 +56,7 @@ static uint64_t seed, operations, bytes;
 static int rank, size;
 static struct peer peers[PEERS];
 static struct ibv_cq *cq, *datagram_cq;
-/* The shared receive queue, whose requests complete in any order, and the queue pair for datagrams. */
+/* The shared receive queue, which completes in any order, and the queue pair for datagrams. */
 static struct ibv_srq *srq;
 static struct ibv_qp *datagram_qp;
 static char *pool, *datagram_pool;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * More parts of verbs_all: errors and recovery, datagrams, extended completion queues and ibv_wr_*. */
+ * More parts of verbs_all: errors and recovery, datagrams, extended completion queues, ibv_wr_*. */
 #include "verbs_common.h"
 
 static enum ibv_qp_state state_of(struct ibv_qp *qp)

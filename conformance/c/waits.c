@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Waits for ever, in the way that the first word names. The time limit's report names each waiter.
- *   waits poll [PEER]     both sides connect a queue pair; each polls its completion queue with a receive outstanding
+ *   waits poll [PEER]     both sides connect a queue pair and poll with a receive outstanding
  *   waits event [PEER]    the same, but sleeps on a completion channel
  *   waits spin [PEER]     the same, but spins on registered memory
  *   waits late [PEER]     the server polls; the client sleeps for 1,500 s and sends, which ends both

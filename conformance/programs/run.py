@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the entries of the tables in this folder, each in both paces, and says of each whether it ends as it should.
+"""Runs the entries of this folder's tables in both paces, and compares their ends with the tables.
 
     conformance/programs/run.py [--pace virtual|wall] [--table perftest] [--list] [PATTERN]
 
-PATTERN is a regular expression that the words of an entry are searched for. `README.md` says what stands in a table.
+PATTERN is a regular expression that the words of an entry must contain. `README.md` describes the
+tables.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ ROOT = FOLDER.parents[1]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 PACES = ("virtual", "wall")
 HANG_SECONDS = 90
-# perftest measures the processor's clock and gives up when the machine is too busy for that: it is no fault of anybody's.
+# perftest measures the processor's clock and gives up on a busy machine. That is not a failure.
 OF_THE_MACHINE = "Correlation coefficient"
 ATTEMPTS = 6
-# A row of perftest's tables: the size, the iterations, then figures.
+# A row of perftest's tables: the size, the iterations, then the measured figures.
 ROW = r"^ ?\d+ +\d+ +[\d.]+ +[\d.]+"
 
 
@@ -54,7 +55,7 @@ class Entry:
 
 @dataclass
 class Result:
-    """How a run ended: `fault` is empty when it was as it should be."""
+    """The end of a run. `fault` is empty if the run ended as expected."""
 
     fault: str
     text: str = ""
@@ -64,7 +65,7 @@ class Result:
 
 
 def entries(table: str) -> list[Entry]:
-    """What a table says, one entry for each command."""
+    """Returns the entries of a table, one for each command."""
     found = []
     for raw in tomllib.loads((FOLDER / f"{table}.toml").read_text())["entries"]:
         common = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
@@ -93,7 +94,10 @@ CONDITIONS = {"huge pages": huge_pages, "": lambda: False}
 
 
 def substituted(command: str, tmp: Path, fabric: str) -> str:
-    """{tmp} is a folder of the run's, {file} a new file of 64 MiB (hosts do not share memory), {lid:HOST} a LID."""
+    """Replaces {tmp} by a folder of the run, {file} by a new 64 MiB file, and {lid:HOST} by a LID.
+
+       Each {file} is new because hosts do not share memory.
+       """
     if "{file}" in command:
         with tempfile.NamedTemporaryFile(dir=tmp, delete=False) as file:
             file.truncate(64 << 20)
@@ -135,18 +139,18 @@ def fault(entry: Entry, status: int, text: str, out: Path) -> str:
     failed = failures(out) - set(entry.fails_on) if status != 0 and entry.fails_on else {"some program"} if status != 0 else set()
     if failed:
         return f"status {status}: {', '.join(sorted(failed))} failed"
-    # The last program of the table is the one whose output counts.
+    # Only the output of the last program of the table counts.
     return "" if re.search(entry.prints, text, re.MULTILINE) else f"nothing that it prints looks like {entry.prints}"
 
 
 def failures(out: Path) -> set[str]:
-    """Hosts with a program that failed."""
+    """Returns the hosts with a failed program."""
     programs = json.loads((out / "run.json").read_text())["programs"]
     return {program["host"] for program in programs if program["exit_status"] != 0}
 
 
 def run(entry: Entry, pace: str) -> Result:
-    """As often as it takes until the machine was quiet enough."""
+    """Runs an entry. Repeats it while the machine is too busy for perftest."""
     if CONDITIONS[entry.unless]():
         return Result("", skipped=True)
     for _ in range(ATTEMPTS):

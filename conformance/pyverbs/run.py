@@ -1,7 +1,8 @@
-"""Runs rdma-core's own Python tests and prints one line for each: its name, its outcome and why it was skipped or failed.
+"""Runs rdma-core's own Python tests. Prints the name, the outcome and the reason of each.
 
-Usage: run.py TESTS_FOLDER --dev DEVICE [options of rdma-core's run_tests.py]. To be run with the Python that pyverbs was built
-for, by `softband run` on a host. The tests stay where their package put them; nothing of them is copied into this repository.
+Usage: run.py TESTS_FOLDER --dev DEVICE [options of rdma-core's run_tests.py]. `softband run` starts it
+on a host, with the Python that pyverbs was built for. The tests stay in the folder of their package.
+This repository has no copy of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 class Lines(unittest.TestResult):
-    """Prints outcomes as they come, so that a run that hangs tells where."""
+    """Prints each outcome at once, so that a run that hangs shows its place."""
 
     def tell(self, test: unittest.TestCase, outcome: str, reason: str = "") -> None:
         print("\t".join([test.id().removeprefix("tests."), outcome, *([reason] if reason else [])]), flush=True)
@@ -38,11 +39,12 @@ class Lines(unittest.TestResult):
 
 def main() -> None:
     folder = Path(sys.argv.pop(1)).resolve()
-    # The package must be found as `tests`, as its own starter has it, and its modules import each other both ways.
+    # Python must find the package as `tests`, as with rdma-core's starter. Its modules import each
+    # other both ways.
     sys.path[:0] = [str(folder.parent), str(folder)]
     from args_parser import parser  # type: ignore[import-not-found]
 
-    parser.parse_args()  # takes its own options away
+    parser.parse_args()  # removes its own options
     rest = sys.argv[1:]
     import tests  # type: ignore[import-not-found]
 

@@ -1,4 +1,4 @@
-"""Two hosts move memory with Mooncake's transfer engine over RDMA: writes and reads between them, every byte checked.
+"""Two hosts write and read memory with Mooncake's transfer engine over RDMA, and check every byte.
 
     mooncake_pair.py        on the first host
     mooncake_pair.py HOST   on the second one
@@ -34,7 +34,7 @@ class Memory:
 
 
 def pattern(seed: int) -> bytes:
-    """Bytes that differ from seed to seed and from place to place."""
+    """Returns bytes that depend on the seed and on the place."""
     piece = bytes((seed * 37 + place * 11 + (place >> 8)) & 0xFF for place in range(1 << 16))
     return b"".join(bytes(byte ^ turn for byte in piece) for turn in range(SIZE >> 16))
 

@@ -1,4 +1,4 @@
-"""Bad input, and programs that crash, hang or lie: clear errors, error completions, nothing left behind."""
+"""Bad input, and programs that crash, hang or lie: clear errors and no leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every entry of conformance/programs: Debian's perftest and ibverbs-utils with all of their flags, in both paces."""
+"""Every entry of conformance/programs, in both paces: perftest and ibverbs-utils with all flags."""
 
 from __future__ import annotations
 
