@@ -43,7 +43,8 @@ def compare(softband: Path, program: Path, folder: Path, seed: int, rounds: int)
     engine, many = trace_of(softband, program, folder / "engine", fabric_without_direct_path(folder), "wall", seed, rounds)
     simulated, _ = trace_of(softband, program, folder / "simulated", FABRIC, "virtual", seed, rounds)
     sent = sum(" send " in line for side in direct for line in side)
-    assert sum(few.values()) < sent / 4, f"the first run has gone through the engine: {few}"
+    # Requests with deliberate errors go to the engine in both runs.
+    assert "fault_plan" not in few and sum(few.values()) < sum(many.values()) / 2, f"the first run has gone through the engine: {few}"
     assert many["fault_plan"] > sent / 2, "the second run has not gone through the engine"
     for name, other in (("the engine", engine), ("simulated time", simulated)):
         for side, (lines, others) in enumerate(zip(direct, other, strict=True)):
