@@ -11,7 +11,7 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{QpState, SrqHandle, WcStatus};
+use softband_types::{Psn, QpState, SrqHandle, WcStatus};
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -23,6 +23,8 @@ pub(super) struct InFlight {
     qp: u32,
     epoch: u32,
     dma_write: DmaWrite,
+    /// PSN of the packet.
+    psn: Psn,
     /// Arrival time of the packet's last bit.
     tail: SimTime,
 }
@@ -30,6 +32,18 @@ pub(super) struct InFlight {
 impl InFlight {
     pub(super) fn is_of(&self, qp: u32) -> bool {
         self.qp == qp
+    }
+
+    /// Withdraws the effects that a request's payload has beyond memory, because a request before
+    /// it has failed. Returns its completion, if it has any.
+    fn withdraw(&mut self) -> Option<Box<Completion>> {
+        match &mut self.dma_write.end {
+            DmaWriteEnd::Request { completion, acknowledge } => {
+                *acknowledge = None;
+                completion.take()
+            }
+            DmaWriteEnd::Response { .. } => None,
+        }
     }
 }
 
@@ -169,7 +183,7 @@ impl Hcas {
         if let Some(qp_error) = qp_error {
             self.on_qp_error(hop.timeline, qp, qp_error, now);
         }
-        dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, dma_write, arrival, now))
+        dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now))
     }
 
     fn note_established(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
@@ -257,14 +271,14 @@ impl Hcas {
             }
             _ => dma_write = requester.on_response(a, hca, &self.verbs, packet, now),
         }
-        let freed = dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, dma_write, arrival, now));
+        let freed = dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now));
         self.after_requester(hop, qp, memory, now);
         freed
     }
 
     /// Starts the DMA write of an accepted packet. Returns the time at which its last byte is in
     /// memory.
-    fn start_dma_write(&mut self, timeline: &mut Timeline, qp: u32, dma_write: DmaWrite, arrival: Arrival, now: SimTime) -> SimTime {
+    fn start_dma_write(&mut self, timeline: &mut Timeline, qp: u32, (dma_write, psn): (DmaWrite, Psn), arrival: Arrival, now: SimTime) -> SimTime {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
         let hca = slot.qp.hca.0;
         let node = &mut self.nodes[hca as usize];
@@ -291,7 +305,7 @@ impl Hcas {
             slot.completed_last[1] = slot.completed_last[1].max(completed);
         }
         if dma_write.leads_to_something() {
-            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, tail: arrival.tail };
+            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, psn, tail: arrival.tail };
             let dma_write = self.dma_writes.insert(in_flight);
             timeline.push(done, hca, Event::InMemory { dma_write });
         }
@@ -299,7 +313,7 @@ impl Hcas {
     }
 
     pub(crate) fn on_in_memory(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
-        let InFlight { qp, epoch, dma_write, tail } = self.dma_writes.take(id);
+        let InFlight { qp, epoch, dma_write, psn, tail } = self.dma_writes.take(id);
         let fault = self.write_to_memory(&dma_write, memory, notices).is_err();
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let hca = slot.qp.hca.0 as usize;
@@ -314,7 +328,12 @@ impl Hcas {
                 let part = &self.nodes[hca].part;
                 let (completed_at, answered_at) = (now + part.completion_write, now.max(tail + part.ack_processing));
                 if fault {
-                    return self.on_write_fault(hop, qp, completion, acknowledge, now);
+                    let ends_message = dma_write.last;
+                    if let Some(completion) = completion {
+                        self.fail_receive(hop.timeline, qp, *completion, WcStatus::LocalProtectionError, now);
+                    }
+                    self.fail_in_flight(hop.timeline, (qp, epoch), ends_message, now);
+                    return self.on_write_fault(hop, qp, psn, now);
                 }
                 if let Some(completion) = completion {
                     self.complete_receive(hop.timeline, qp, completed_at, *completion);
@@ -343,20 +362,30 @@ impl Hcas {
         Ok(())
     }
 
-    /// Reports lost receiver memory to both sides.
-    fn on_write_fault(
-        &mut self,
-        hop: &mut Hop<'_>,
-        qp: u32,
-        completion: Option<Box<Completion>>,
-        acknowledge: Option<softband_types::Psn>,
-        now: SimTime,
-    ) {
-        if let Some(completion) = completion {
-            self.complete_receive(hop.timeline, qp, now, Completion { status: WcStatus::LocalProtectionError, ..*completion });
+    fn fail_receive(&mut self, timeline: &mut Timeline, qp: u32, completion: Completion, status: WcStatus, now: SimTime) {
+        self.complete_receive(timeline, qp, now, Completion { status, ..completion });
+    }
+
+    /// Fails the requests on the bus behind a write that lost its memory, in their order of
+    /// arrival. Their receive requests come before those that no message has taken. If the write
+    /// was not the last of its message, the first completion belongs to that message.
+    fn fail_in_flight(&mut self, timeline: &mut Timeline, (qp, epoch): (u32, u32), mut ends_message: bool, now: SimTime) {
+        let behind = self.dma_writes.iter_mut().filter(|in_flight| in_flight.qp == qp && in_flight.epoch == epoch);
+        let mut behind: Vec<_> = behind.map(|in_flight| (in_flight.tail, in_flight.dma_write.last, in_flight.withdraw())).collect();
+        behind.sort_by_key(|(tail, ..)| *tail);
+        for (_, last, completion) in behind {
+            let status = if ends_message { WcStatus::FlushError } else { WcStatus::LocalProtectionError };
+            if let Some(completion) = completion {
+                self.fail_receive(timeline, qp, *completion, status, now);
+            }
+            ends_message |= last;
         }
+    }
+
+    /// Reports lost receiver memory to the sender of packet `psn`, and puts the queue pair into
+    /// error. The NAK acknowledges the packets before that packet, and no later ones.
+    fn on_write_fault(&mut self, hop: &mut Hop<'_>, qp: u32, psn: Psn, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
-        let psn = acknowledge.unwrap_or(slot.qp.responder.expected_psn().previous());
         if slot.qp.attributes.init.qp_type.is_reliable() {
             self.respond(hop, qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }

@@ -42,7 +42,6 @@ impl Driver<'_> {
             }
         }
         self.memory.deregister(process, region);
-        self.oracle.processes[process].has_deregistered = true;
         Ok(())
     }
 

@@ -96,10 +96,6 @@ pub(crate) struct EndRecord {
 pub(crate) struct ProcessRecord {
     pub send_cq: CqHandle,
     pub receive_cq: CqHandle,
-    /// Whether it has deregistered a region. A write that is on the bus then fails its queue pair,
-    /// but messages behind it still succeed, after the flushes. So the oracle does not judge the
-    /// order of receives from then on.
-    pub has_deregistered: bool,
     /// Requests of its shared receive queue.
     pub shared: BTreeMap<u64, SlotId>,
 }

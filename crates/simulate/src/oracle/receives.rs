@@ -15,8 +15,7 @@ impl Oracle {
         let success = completion.status == WcStatus::Success;
         self.count("receive", completion.status);
         let record = self.ends.get_mut(&end).expect("the caller found it");
-        let is_ordered = !self.processes[record.process].has_deregistered;
-        if record.receive_failed && success && is_ordered {
+        if record.receive_failed && success {
             return Err(Violation::new(Rule::Completions, format!("a receive succeeded after one that failed: {completion:?} of {end:?}")));
         }
         record.receive_failed |= !success;
@@ -37,7 +36,7 @@ impl Oracle {
         let Some(place) = record.receives.iter().position(|posted| posted.wr_id == completion.wr_id) else {
             return Err(wrong("a completion without an outstanding receive request"));
         };
-        if place > 0 && !self.processes[record.process].has_deregistered {
+        if place > 0 {
             return Err(wrong("a completion before those of earlier receive requests"));
         }
         Ok(record.receives.remove(place).expect("its place was found"))
@@ -46,8 +45,7 @@ impl Oracle {
     /// Finds the message of a completion, and checks its bytes.
     fn judge_message(&mut self, end: End, posted: Posted, completion: &Completion, memory: &mut Memory) -> Result<(), Violation> {
         let wrong = |rule: Rule, why: &str| Violation::new(rule, format!("{why}: {completion:?} of {end:?}"));
-        let (transport, process) = (self.ends[&end].transport, self.ends[&end].process);
-        let is_ordered = transport.is_reliable() && !self.processes[process].has_deregistered;
+        let transport = self.ends[&end].transport;
         let sender = self.ends.get_mut(&end.peer()).expect("both ends exist from the start");
         if completion.source_qpn != sender.qpn {
             return Err(wrong(Rule::Completions, "the completion names another source"));
@@ -55,10 +53,6 @@ impl Oracle {
         let fits = |message: &Outgoing, memory: &Memory| message_fits(message, posted, completion, transport, memory);
         let message = match transport {
             reliable if reliable.is_reliable() => {
-                // Messages that failed with a deregistered region were not delivered.
-                while !is_ordered && sender.outgoing.get(sender.delivered).is_some_and(|message| !fits(message, memory)) {
-                    sender.delivered += 1;
-                }
                 let Some(message) = sender.outgoing.get(sender.delivered).copied() else {
                     return Err(wrong(Rule::Completions, "a receive completed, but every message was delivered before"));
                 };
@@ -84,7 +78,7 @@ impl Oracle {
             memory.windows[window].is_open = false;
         }
         let order = sender.order;
-        if let Some(queue) = order.filter(|_| is_ordered) {
+        if let Some(queue) = order.filter(|_| transport.is_reliable()) {
             let complete = memory.complete_targets(queue);
             if complete < message.writes {
                 let why = format!("a receive completed before {} earlier writes had landed", message.writes - complete);
