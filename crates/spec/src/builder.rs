@@ -1,7 +1,8 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
-use crate::faults::FaultSpec;
+use crate::faults::{FaultKind, FaultSpec};
 use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use softband_model::link::Sl2Vl;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
 use std::collections::BTreeSet;
@@ -67,6 +68,12 @@ pub enum BuildError {
         /// Difference from the switch that the engine expects.
         why: &'static str,
     },
+    /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
+    #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
+    Fault(usize, &'static str),
+    /// The subnet has QoS settings that its links or its routing cannot keep.
+    #[error("the QoS settings cannot be kept: {0}")]
+    Qos(&'static str),
 }
 
 /// Builds a [`FabricSpec`] in code: nodes first, then cables. Links train to the best rate that both
@@ -223,7 +230,8 @@ impl FabricBuilder {
     /// Returns the fabric.
     ///
     /// # Errors
-    /// The first defect of the parts, names and cables, if the fabric cannot exist.
+    /// The first defect of the parts, names, cables, routes, faults and QoS settings, if the fabric
+    /// cannot exist.
     pub fn build(self) -> Result<FabricSpec, BuildError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -239,15 +247,41 @@ impl FabricBuilder {
             let switch = self.spec.switches[found.switch].name.clone();
             return Err(BuildError::Routing { routing: self.spec.subnet.routing.name(), switch, why: found.why });
         }
+        if let Some(number) = self.spec.faults.iter().position(|fault| !self.is_possible(&fault.kind)) {
+            return Err(BuildError::Fault(number, self.spec.faults[number].kind.name()));
+        }
+        self.check_qos()?;
         Ok(self.spec)
+    }
+
+    fn is_possible(&self, fault: &FaultKind) -> bool {
+        match *fault {
+            FaultKind::LinkDown { cable } | FaultKind::LinkUp { cable } => cable < self.spec.cables.len(),
+            FaultKind::LinkRecovers { cable, .. } | FaultKind::BitErrors { cable, .. } => cable < self.spec.cables.len(),
+            FaultKind::Drop { port, number, .. } => number > 0 && self.has_port(port),
+            FaultKind::HostDies { host } => host < self.spec.hosts.len(),
+            FaultKind::SwitchDies { switch } => switch < self.spec.switches.len(),
+        }
+    }
+
+    fn check_qos(&self) -> Result<(), BuildError> {
+        let Some(qos) = &self.spec.subnet.qos else { return Ok(()) };
+        if self.spec.has_ethernet() {
+            return Err(BuildError::Qos("the fabric has Ethernet ports, whose priorities take turns; leave `qos` out"));
+        }
+        let maps = [qos.hca.sl2vl, qos.switch.sl2vl];
+        if self.spec.subnet.routing.chooses_lanes() && maps.iter().any(|map| *map != Sl2Vl::IDENTITY) {
+            return Err(BuildError::Qos("the routing engine chooses lanes by path; use `Sl2Vl::IDENTITY`"));
+        }
+        Ok(())
     }
 
     fn has_port(&self, port: PortRef) -> bool {
         let (number, ports) = match port {
-            PortRef::Hca { host, hca, port } => (port, self.spec.hosts[host].hcas[hca].part.ports),
-            PortRef::Switch { switch, port } => (port, self.spec.switches[switch].part.ports),
+            PortRef::Hca { host, hca, port } => (port, self.spec.hosts.get(host).and_then(|host| host.hcas.get(hca)).map(|hca| hca.part.ports)),
+            PortRef::Switch { switch, port } => (port, self.spec.switches.get(switch).map(|switch| switch.part.ports)),
         };
-        (1..=ports).contains(&number.0)
+        (1..=ports.unwrap_or(0)).contains(&number.0)
     }
 
     /// Returns the best rate that both ends and the cable have in common.

@@ -1,9 +1,11 @@
 //! Fabrics in code: the links that they get, and the defects that `build` names.
 
+use softband_model::link::{ArbitrationTables, Sl2Vl};
 use softband_model::management::Routing;
 use softband_model::parts::{CablePart, CardInterface, EthernetCable, EthernetPorts, HcaPart, HostPart, PciXClock, Slot, SwitchPart};
-use softband_sim::SimDuration;
-use softband_spec::{BuildError, FabricBuilder, Node, SubnetSpec, hosts_apart, settings_of};
+use softband_sim::{SimDuration, SimTime};
+use softband_spec::faults::{FaultKind, FaultSpec, PacketClass};
+use softband_spec::{BuildError, FabricBuilder, Node, PortClasses, QualityOfService, SubnetSpec, hosts_apart, settings_of};
 use softband_types::{EthernetRate, LinkLayer, LinkSpeed, LinkWidth, Mtu, OperationalVls};
 
 const METRE: u64 = 1_000;
@@ -93,6 +95,46 @@ fn a_slot_and_its_card_train_to_the_lesser() {
     let old = HcaPart { interface: CardInterface::PciX { clock: PciXClock::Mhz133 }, ..HcaPart::ideal() };
     let text = defect(pair(old, HcaPart::ideal(), CablePart::ideal(METRE)));
     assert_eq!(text, "host `a` has a slot for PCI Express, and its HCA is a card for PCI-X: use another host part");
+}
+
+#[test]
+fn faults_need_a_place_of_the_fabric() {
+    let with = |kind: FaultKind| {
+        let mut fabric = pair(HcaPart::ideal(), HcaPart::ideal(), CablePart::ideal(METRE));
+        fabric.fault(FaultSpec { at: SimTime::ZERO, kind });
+        fabric.build()
+    };
+    let port = |host, number| Node::Hca { host, hca: 0 }.port(number);
+    let drop = |port, number| FaultKind::Drop { port, packet: PacketClass::Any, number };
+    for kind in [FaultKind::LinkDown { cable: 0 }, FaultKind::HostDies { host: 1 }, drop(port(1, 1), 1)] {
+        assert!(with(kind.clone()).is_ok(), "{kind:?}");
+    }
+    let missing = [FaultKind::LinkUp { cable: 1 }, FaultKind::HostDies { host: 2 }, FaultKind::SwitchDies { switch: 0 }];
+    for kind in missing.into_iter().chain([drop(port(2, 1), 1), drop(port(0, 9), 1), drop(port(0, 1), 0)]) {
+        assert_eq!(with(kind.clone()), Err(BuildError::Fault(0, kind.name())));
+    }
+}
+
+#[test]
+fn qos_settings_need_a_subnet_that_keeps_them() {
+    let classes = |sl2vl| PortClasses { tables: ArbitrationTables { high: Vec::new(), low: Vec::new(), high_limit: 0 }, sl2vl };
+    let qos = |sl2vl| Some(QualityOfService { hca: classes(sl2vl), switch: classes(Sl2Vl::IDENTITY) });
+    let built = |routing, sl2vl| {
+        let mut fabric = FabricBuilder::new("torus");
+        let switches: Vec<Node> = (0..3).map(|number| fabric.switch(format!("s{number}"), SwitchPart::ideal(3))).collect();
+        for number in 0..3 {
+            // Ports 1 and 2 lead to the next switch of the ring and to the previous one.
+            fabric.cable_at(switches[number].port(1), switches[(number + 1) % 3].port(2), CablePart::ideal(METRE));
+            let hca = host(&mut fabric, &format!("h{number}"), HcaPart::ideal());
+            fabric.cable_at(hca.port(1), switches[number].port(3), CablePart::ideal(METRE));
+        }
+        fabric.subnet(SubnetSpec { routing, qos: qos(sl2vl), ..SubnetSpec::default() });
+        fabric.build().map(|_| ())
+    };
+    let other = Sl2Vl::new([1; 16]).expect("VL 1 exists");
+    assert_eq!(built(Routing::UpDown, other), Ok(()));
+    assert_eq!(built(Routing::Torus, Sl2Vl::IDENTITY), Ok(()));
+    assert!(matches!(built(Routing::Torus, other), Err(BuildError::Qos(_))));
 }
 
 #[test]
