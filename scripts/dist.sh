@@ -13,11 +13,12 @@ step() { # step WORDS: prints the next step and the seconds since the start
 # again.
 target=${CARGO_TARGET_DIR:-target}
 step "compiling the engine, the libraries and the command (a first build takes some minutes)"
-cargo build --release -p softband-cli -p softband-preload -p xtask
+cargo build --release -p softband-cli -p softband-preload -p softband-libpmi -p xtask
 mkdir -p "$dist/bin" "$dist/lib"
 step "linking libsoftband.so and libibverbs.so.1"
 "$target/release/xtask" link --archive "$target/release/libsoftband_preload.a" --out "$dist"
 install -m 755 "$target/release/softband" "$dist/bin/softband"
+install -m 755 "$target/release/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.so"
 step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 

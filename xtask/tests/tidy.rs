@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -20,6 +20,8 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("catalog", &["types", "sim", "wire", "model", "spec"]),
     ("simulate", &["types", "sim", "model", "spec", "fabric", "catalog"]),
     ("abi", &[]),
+    ("pmi", &[]),
+    ("libpmi", &["pmi"]),
     ("ipc", &[]),
     ("shm-transport", &["types", "ipc"]),
     ("client", &["ipc", "shm-transport"]),
@@ -27,10 +29,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
     ("engine", &["types", "sim", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
-    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel"]),
+    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "pmi"]),
 ];
 /// Crates that must not contain `unsafe`.
-const SAFE: [&str; 10] = ["types", "sim", "wire", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];
+const SAFE: [&str; 11] = ["types", "sim", "wire", "pmi", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -1,6 +1,6 @@
 //! The command line for clap: commands, options, help. Completions and man pages derive from it.
 
-use crate::{completions, exec, external, fabric, fault, model, own_parts, parts, run, status, up};
+use crate::{completions, exec, external, fabric, fault, model, mpirun, own_parts, parts, run, status, up};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -20,6 +20,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "Examples:
   softband run fabrics/ddr-through-switch.toml --on a 'ib_send_bw -a' --on b 'ib_send_bw -a a'
   softband run -n 2 --pace wall -- ./program
+  softband mpirun -n 4 ./mpi-program
   softband up --detach; softband exec a -- ibv_devinfo; softband down
   softband fabric show fabrics/cables/ddr-switch-cx4-100m.toml
   softband model default incast --bytes 1MiB
@@ -33,6 +34,8 @@ const EXAMPLES: &str = "Examples:
 pub(crate) enum Command {
     /// Run programs on the hosts of a fabric, in simulated time or at full speed (--pace wall)
     Run(run::RunArguments),
+    /// Run an MPI program on the hosts of a fabric (MPICH, Open MPI), in simulated time or at full speed (--pace wall)
+    Mpirun(mpirun::MpirunArguments),
     /// Bring up a fabric that stays, for programs from any terminal
     Up(up::UpArguments),
     /// Run a program on a host of a running fabric
@@ -53,6 +56,12 @@ pub(crate) enum Command {
     Parts(parts::PartsCommand),
     /// Print shell completions, or write the man pages
     Completions(completions::CompletionsArguments),
+    /// Serve the ranks of an MPI job; `mpirun` starts this on its first host
+    #[command(hide = true)]
+    PmiServer(mpirun::server::ServerArguments),
+    /// Wait for the server of an MPI job, then become the program of a rank
+    #[command(hide = true)]
+    PmiRank(mpirun::server::RankArguments),
     #[command(external_subcommand)]
     External(Vec<OsString>),
 }

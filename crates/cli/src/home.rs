@@ -82,10 +82,19 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
 /// The fabric of commands that name none.
 pub(crate) const DEFAULT_FABRIC: &str = "default";
 
+/// Returns the most hosts that the default fabric can have.
+pub(crate) fn room_of_default() -> anyhow::Result<usize> {
+    load_fabric(Path::new(DEFAULT_FABRIC), false).map(|(_, loaded)| room_of(&loaded))
+}
+
+fn room_of(loaded: &LoadedFabric) -> usize {
+    loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports))
+}
+
 /// Returns the default fabric with `hosts` hosts.
 pub(crate) fn load_default(hosts: usize) -> anyhow::Result<(PathBuf, LoadedFabric)> {
     let (path, loaded) = load_fabric(Path::new(DEFAULT_FABRIC), false)?;
-    let room = loaded.spec.switches.first().map_or(loaded.spec.hosts.len(), |switch| usize::from(switch.part.ports));
+    let room = room_of(&loaded);
     if hosts > room {
         bail!(
             "the switch of the default fabric has ports for {}, not {hosts}\n  help: name a fabric file with more, or fewer programs",

@@ -19,6 +19,7 @@ mod generate;
 mod home;
 mod limits;
 mod model;
+mod mpirun;
 mod output;
 mod own_parts;
 mod parts;
@@ -49,6 +50,9 @@ fn main() -> ExitCode {
     own_parts::name(arguments.catalog);
     let outcome = match arguments.command {
         Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
+        Command::Mpirun(arguments) => mpirun::run(&arguments),
+        Command::PmiServer(arguments) => mpirun::server::serve(&arguments),
+        Command::PmiRank(arguments) => mpirun::server::become_rank(&arguments),
         Command::Up(up) => up::run(&up),
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),

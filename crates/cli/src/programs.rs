@@ -49,13 +49,12 @@ fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Resul
 
 /// Returns the variables that describe a program and the others to it. Hosts are in the order of
 /// the programs.
-pub(crate) fn environment(wanted: &[Wanted], index: usize) -> Vec<(String, String)> {
-    let hosts: Vec<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+pub(crate) fn environment(hosts: &[&str], index: usize) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (format!("SOFTBAND_{name}"), value);
     vec![
         variable("RANK", index.to_string()),
-        variable("SIZE", wanted.len().to_string()),
-        variable("HOST", wanted[index].name.clone()),
+        variable("SIZE", hosts.len().to_string()),
+        variable("HOST", hosts[index].to_owned()),
         variable("HOSTS", hosts.join(",")),
     ]
 }

@@ -63,7 +63,7 @@ pub(crate) struct RunArguments {
 
 /// As the user writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum PaceName {
+pub(crate) enum PaceName {
     /// Simulated time: results are those of the modelled hardware
     Virtual,
     /// The machine's clock: as fast as the machine allows
@@ -177,13 +177,13 @@ fn program(wanted: &[Wanted], index: usize, out: Option<&Path>) -> anyhow::Resul
         host: this.host,
         command: this.command.clone(),
         arguments: this.arguments.clone(),
-        environment: programs::environment(wanted, index),
+        environment: programs::environment(&wanted.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), index),
         stdout: Some(copy(Stream::Out, "out")?),
         stderr: Some(copy(Stream::Error, "err")?),
     })
 }
 
-fn tell(report: &RunReport) {
+pub(crate) fn tell(report: &RunReport) {
     for warning in &report.warnings {
         eprintln!("softband: {warning}");
     }

@@ -36,5 +36,6 @@ pub use engine::harness;
 pub use engine::wall_harness;
 pub use options::{Failure, Interrupt, Limits, Options, Pace};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
+pub use process::programs::EndWatcher;
 pub use report::{ProgramReport, RunReport};
 pub use softband_shm_transport::fallback::FallbackReason;

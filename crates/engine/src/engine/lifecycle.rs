@@ -93,6 +93,7 @@ impl Engine {
         self.end_process(process);
         if !self.scheduler.is_wall() {
             self.await_death(process);
+            self.await_watched_status(process);
         }
     }
 
@@ -113,11 +114,19 @@ impl Engine {
             // A living parent learns of this end and reports it if necessary. A signal may end a
             // shell's pipeline without a fault.
             let is_told = self.processes[process].parent().is_some_and(|parent| self.processes[parent].is_alive());
-            if !self.scheduler.is_wall() && !is_told && !self.has_ended_by_itself(process) {
+            if !self.scheduler.is_wall() && !is_told && !self.programs.has_watcher() && !self.has_ended_by_itself(process) {
                 let at = self.scheduler.now().as_secs_f64();
                 self.warn(format!("{} was killed or crashed at {at:.6} s of simulated time", self.command_of(process)));
             }
             self.end_process(process);
+            self.await_watched_status(process);
+        }
+    }
+
+    /// Waits for the exit status of a program that somebody watches, in simulated time.
+    fn await_watched_status(&mut self, process: usize) {
+        if self.programs.has_watcher() && !self.scheduler.is_wall() && self.processes[process].parent().is_none() {
+            self.await_status(process);
         }
     }
 
@@ -128,13 +137,18 @@ impl Engine {
         if self.processes[process].parent().is_some() {
             return false;
         }
+        self.await_status(process);
+        self.programs.status_of(self.processes[process].program()).is_some_and(|status| status < STATUS_OF_SIGNALS)
+    }
+
+    /// Waits for the exit status of the program whose first process has ended.
+    fn await_status(&mut self, process: usize) {
         let program = self.processes[process].program();
         let started = Instant::now();
         while self.programs.status_of(program).is_none() && started.elapsed() < Duration::from_secs(1) && !self.scheduler.is_interrupted() {
             self.await_control_event(Duration::from_millis(1));
             self.note_early_exits();
         }
-        self.programs.status_of(program).is_some_and(|status| status < STATUS_OF_SIGNALS)
     }
 
     /// Ends a process in every room.

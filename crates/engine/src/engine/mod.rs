@@ -31,7 +31,7 @@ use crate::options::{Interrupt, Options, Pace};
 use crate::process::launch::Libraries;
 use crate::process::memory::ProgramMemory;
 use crate::process::processes::{Processes, Surroundings};
-use crate::process::programs::Programs;
+use crate::process::programs::{EndWatcher, Programs};
 use crate::realtime::room::{DataPlane, Realtime};
 use crate::report::Report;
 use crate::rpc::host_calls::HostCalls;
@@ -147,6 +147,12 @@ impl Engine {
 
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// Calls `watcher` at the end of each program. In simulated time the engine waits for the exit
+    /// status of each program at its end, so calls have a place in the order of events.
+    pub fn watch_ends(&mut self, watcher: EndWatcher) {
+        self.programs.watch_ends(watcher);
     }
 
     /// Returns the name by which programs and commands find this engine.

@@ -17,18 +17,22 @@ struct Record {
     ended_at: SimTime,
 }
 
+/// Receives the number and the exit status of each program that ends.
+pub type EndWatcher = Box<dyn FnMut(usize, i32) + Send>;
+
 /// The programs of a run by number, in the order of the command line.
 pub(crate) struct Programs {
     all: Vec<Record>,
     libraries: Libraries,
     outputs: Outputs,
+    watcher: Option<EndWatcher>,
 }
 
 impl Programs {
     /// # Errors
     /// If the system has no descriptors for the programs' output.
     pub(crate) fn new(libraries: Libraries) -> std::io::Result<Self> {
-        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()? })
+        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, watcher: None })
     }
 
     /// Sets the programs of the run.
@@ -92,8 +96,21 @@ impl Programs {
         self.all.get(program).and_then(|record| record.started.as_ref()).map(|started| started.pid)
     }
 
+    pub(crate) fn watch_ends(&mut self, watcher: EndWatcher) {
+        self.watcher = Some(watcher);
+    }
+
+    pub(crate) fn has_watcher(&self) -> bool {
+        self.watcher.is_some()
+    }
+
     pub(crate) fn set_status(&mut self, program: usize, status: i32) {
         self.all[program].status = Some(status);
+        if let Some(watcher) = &mut self.watcher {
+            // The watcher sees a program's last words before its end.
+            self.outputs.drain();
+            watcher(program, status);
+        }
     }
 
     pub(crate) fn status_of(&self, program: usize) -> Option<i32> {

@@ -1,0 +1,251 @@
+//! `softband mpirun`: the ranks of an MPI job as programs of a run.
+
+mod place;
+mod recognize;
+pub(crate) mod server;
+mod stacks;
+mod watch;
+
+use crate::output::{Copy, Stream};
+use crate::run::PaceName;
+use crate::{home, programs, signals};
+use anyhow::{Context, bail};
+use clap::Args;
+use place::Wish;
+use softband_catalog::LoadedFabric;
+use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
+use stacks::{Rank, Stack};
+use std::path::{Path, PathBuf};
+use watch::{Events, Watch};
+
+/// TCP port of the server of the ranks, on the host of rank 0.
+const PORT: u16 = 28_111;
+/// Name of the server in messages.
+const SERVER: &str = "server of the ranks";
+/// Exit status of a job that a limit of time ends, as of `run`.
+const STATUS_TIMED_OUT: i32 = 124;
+
+#[derive(Args)]
+pub(crate) struct MpirunArguments {
+    /// Number of ranks (default: one on each host, or one in each slot)
+    #[arg(short = 'n', long = "np", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    count: Option<u32>,
+    /// Hosts of the ranks, in order, each with its number of slots (a:2,b:2; default: ranks share the hosts evenly)
+    #[arg(long, value_delimiter = ',', value_name = "HOST[:SLOTS]", conflicts_with = "ppn")]
+    hosts: Vec<String>,
+    /// Ranks of each host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    ppn: Option<u32>,
+    /// MPI library of the program (default: recognized from the libraries that it loads)
+    #[arg(long, value_enum)]
+    mpi: Option<Stack>,
+    /// Clock of the ranks
+    #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
+    pace: PaceName,
+    #[command(flatten)]
+    limits: crate::limits::LimitArguments,
+    /// Print the MPI library, the host of each rank and the variables that the library gets
+    #[arg(short, long)]
+    verbose: bool,
+    /// Fabric file (ends with .toml) or fabric of `softband fabric list`; then the program with its arguments. Without a fabric, the
+    /// hosts a, b, ... have current HCAs on one switch
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_names = ["[FABRIC] PROGRAM", "ARGUMENTS"])]
+    words: Vec<String>,
+}
+
+/// A job that is ready to start.
+struct Plan {
+    loaded: LoadedFabric,
+    /// Host of each rank.
+    hosts: Vec<usize>,
+    stack: Stack,
+    program: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
+    let interrupt = signals::interrupt_on_signals();
+    let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
+    let plan = plan(arguments)?;
+    let libraries = home::libraries()?;
+    let watch = Watch::new(plan.hosts.len(), interrupt.clone());
+    let scratch = Scratch::make()?;
+    let programs = plan.programs(arguments.pace, &libraries, &scratch.0, &watch)?;
+    let epoch_seconds = plan.loaded.start_date.unix_seconds();
+    let options = Options { by_preload: true, processors: None, pace: arguments.pace.into(), epoch_seconds, limits };
+    let mut engine = Engine::new(&plan.loaded.spec, plan.loaded.seed, &libraries, options, interrupt)?;
+    let at_end = watch.clone();
+    engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
+    let report = engine.run(programs);
+    drop(scratch);
+    let status = plan.conclude(report, &watch);
+    if let Some(loss) = crate::output::take_loss() {
+        bail!(loss);
+    }
+    Ok(status)
+}
+
+fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
+    let (fabric, program) = split_words(&arguments.words)?;
+    if let Some((why, _)) = programs::why_not_to_run(&program[0]) {
+        bail!("{why}");
+    }
+    let (stack, reason) = match arguments.mpi {
+        Some(stack) => (stack, "--mpi names it".to_owned()),
+        None => recognize::recognize(&program[0]).map(|found| (found.stack, found.reason))?,
+    };
+    let wish = Wish {
+        ranks: arguments.count.map(|count| count as usize),
+        hosts: arguments.hosts.clone(),
+        ranks_per_host: arguments.ppn.map(|ranks| ranks as usize),
+    };
+    let (_, loaded) = match &fabric {
+        Some(fabric) => home::load_fabric(fabric, false)?,
+        None => home::load_default(wish.hosts_needed(home::room_of_default()?))?,
+    };
+    let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
+    let hosts = wish.place(&names)?;
+    let plan = Plan { loaded, hosts, stack, program };
+    if arguments.verbose {
+        plan.describe(&reason);
+    }
+    Ok(plan)
+}
+
+/// Separates the fabric from the program with its arguments.
+fn split_words(words: &[String]) -> anyhow::Result<(Option<PathBuf>, Vec<String>)> {
+    let (fabric, program) = match words.iter().position(|word| word == "--") {
+        Some(0) => (None, &words[1..]),
+        Some(1) => (Some(PathBuf::from(&words[0])), &words[2..]),
+        _ if words.len() > 1 && is_fabric(&words[0]) => (Some(PathBuf::from(&words[0])), &words[1..]),
+        _ => (None, words),
+    };
+    match program.first() {
+        Some(first) if fabric.is_none() && program.len() == 1 && first.ends_with(".toml") => {
+            bail!("no program is named after the fabric {first}\n  help: softband mpirun -n 4 {first} ./program")
+        }
+        Some(_) => Ok((fabric, program.to_vec())),
+        None => bail!("no program is named\n  help: softband mpirun -n 4 ./program"),
+    }
+}
+
+/// Returns whether a word names a fabric: a file of that kind, or a fabric of the installation that
+/// is not a program as well.
+fn is_fabric(word: &str) -> bool {
+    word.ends_with(".toml") || programs::why_not_to_run(word).is_some() && home::fabric_path(Path::new(word)).is_ok()
+}
+
+impl Plan {
+    fn name_of_host(&self, rank: usize) -> &str {
+        &self.loaded.spec.hosts[self.hosts[rank]].name
+    }
+
+    fn name_of_rank(&self, rank: usize) -> String {
+        format!("rank {rank} on {} ('{}')", self.name_of_host(rank), self.program.join(" "))
+    }
+
+    fn describe(&self, reason: &str) {
+        eprintln!("softband: {}: {reason}", self.stack);
+        for rank in 0..self.hosts.len() {
+            eprintln!("softband: rank {rank} runs on {}", self.name_of_host(rank));
+        }
+        for (name, value) in self.stack.settings() {
+            match std::env::var(name) {
+                Ok(own) => eprintln!("softband: {name}={own} (from your environment, instead of {value})"),
+                Err(_) => eprintln!("softband: {name}={value}"),
+            }
+        }
+    }
+
+    /// Returns the server and the ranks.
+    fn programs(&self, pace: PaceName, libraries: &Path, scratch: &Path, watch: &Watch) -> anyhow::Result<Vec<Program>> {
+        let binary = std::env::current_exe().context("cannot find the path of this binary")?.display().to_string();
+        let library = libraries.join("libsoftband_pmi.so");
+        if !library.is_file() {
+            bail!("no {}\n  help: run `make build`", library.display());
+        }
+        let placement: Vec<String> = self.hosts.iter().map(usize::to_string).collect();
+        let words = ["pmi-server", "--port", &PORT.to_string(), "--placement", &placement.join(",")].map(String::from);
+        let server = Program {
+            host: self.hosts[0],
+            command: SERVER.into(),
+            arguments: [binary.clone()].into_iter().chain(words).collect(),
+            environment: Vec::new(),
+            stdout: Some(Box::new(Events { watch: watch.clone(), line: Vec::new() })),
+            stderr: Some(copy(Stream::Error, format!("softband: {SERVER}: "))),
+        };
+        let address = format!("{}:{PORT}", self.name_of_host(0));
+        let rank = |rank| self.rank(rank, pace, &binary, (&address, &library.display().to_string()), scratch);
+        Ok([server].into_iter().chain((0..self.hosts.len()).map(rank)).collect())
+    }
+
+    fn rank(&self, rank: usize, pace: PaceName, binary: &str, (server, library): (&str, &str), scratch: &Path) -> Program {
+        let host = self.hosts[rank];
+        let local = self.hosts[..rank].iter().filter(|other| **other == host).count();
+        let locals = self.hosts.iter().filter(|other| **other == host).count();
+        let place = Rank { rank, size: self.hosts.len(), local: (local, locals) };
+        let hosts: Vec<&str> = (0..self.hosts.len()).map(|rank| self.name_of_host(rank)).collect();
+        let mut environment = programs::environment(&hosts, rank);
+        environment.push(("SOFTBAND_LOCAL_RANK".into(), local.to_string()));
+        let settings = self.stack.settings().iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        environment.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        environment.extend(self.stack.identity(&place, server, library, scratch));
+        // In simulated time a connection waits for its listener. At the machine's clock it fails.
+        let waits = [binary, "pmi-rank", server, "--"].map(String::from);
+        let before = if Pace::from(pace) == Pace::Wall { waits.to_vec() } else { Vec::new() };
+        Program {
+            host,
+            command: format!("rank {rank}: {}", self.program.join(" ")),
+            arguments: before.into_iter().chain(self.program.iter().cloned()).collect(),
+            environment,
+            stdout: Some(copy(Stream::Out, format!("[{rank}] "))),
+            stderr: Some(copy(Stream::Error, format!("[{rank}] "))),
+        }
+    }
+
+    /// Prints the reason of the job's end, if it has one. Returns the exit status.
+    fn conclude(&self, mut report: RunReport, watch: &Watch) -> i32 {
+        let (verdict, status, spawners) = watch.outcome();
+        for rank in spawners {
+            eprintln!("softband: {} asked for more processes (MPI_Comm_spawn), which Softband does not start", self.name_of_rank(rank));
+        }
+        if verdict.is_some() {
+            // The verdict, not a user, interrupted the run.
+            report.failure = report.failure.filter(|failure| *failure != Failure::Interrupted);
+        }
+        if let Some(Failure::Stuck { waiting } | Failure::TimedOut { waiting, .. }) = &mut report.failure {
+            waiting.retain(|line| !line.contains(SERVER));
+        }
+        crate::run::tell(&report);
+        if let Some(text) = verdict.and_then(|verdict| verdict.text(|rank| self.name_of_rank(rank))) {
+            eprintln!("{}", crate::output::error_text(&text));
+        }
+        match (verdict.and_then(watch::Verdict::status), &report.failure) {
+            (Some(status), _) => status,
+            (None, None) => status,
+            (None, Some(Failure::Interrupted)) => 130,
+            (None, Some(Failure::TimedOut { .. })) => STATUS_TIMED_OUT,
+            (None, Some(_)) => status.max(1),
+        }
+    }
+}
+
+fn copy(stream: Stream, prefix: String) -> softband_engine::ProgramOutput {
+    Box::new(Copy { stream, prefix, file: None, line: Vec::new() })
+}
+
+/// A folder for files of the job, which goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("softband-mpirun-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

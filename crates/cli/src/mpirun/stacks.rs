@@ -1,0 +1,78 @@
+//! The MPI libraries, and the variables that each needs on a fabric.
+
+use std::fmt;
+use std::path::Path;
+
+/// An MPI library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Stack {
+    /// MPICH 4, over UCX
+    Mpich,
+    /// Open MPI 4, over UCX
+    Openmpi4,
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Mpich => "MPICH",
+            Self::Openmpi4 => "Open MPI 4",
+        })
+    }
+}
+
+/// A rank's place in its job.
+pub(crate) struct Rank {
+    pub(crate) rank: usize,
+    pub(crate) size: usize,
+    /// Number among the ranks of its host, and their number.
+    pub(crate) local: (usize, usize),
+}
+
+impl Stack {
+    /// Returns the variables by which the library runs on a fabric. The user's own values win.
+    pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Mpich => &[
+                // hwloc looks for displays of X11 by TCP.
+                ("HWLOC_COMPONENTS", "-gl"),
+                // Without the connection manager and TCP, which UCX also finds.
+                ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
+                ("UCX_MODULES", "^rdmacm"),
+            ],
+            Self::Openmpi4 => &[
+                ("HWLOC_COMPONENTS", "-gl"),
+                ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
+                ("UCX_MODULES", "^rdmacm"),
+                ("OMPI_MCA_pml", "ucx"),
+                ("OMPI_MCA_osc", "ucx"),
+                // The remaining transports serve pml/ob1 only.
+                ("OMPI_MCA_btl", "self"),
+                ("OMPI_MCA_pmix", "flux"),
+                ("OMPI_MCA_ess", "pmi"),
+            ],
+        }
+    }
+
+    /// Returns the variables by which a rank finds its job. `library` is the C library of PMI-1,
+    /// `scratch` a folder that goes with the job.
+    pub(crate) fn identity(self, rank: &Rank, server: &str, library: &str, scratch: &Path) -> Vec<(String, String)> {
+        let (number, size) = (rank.rank.to_string(), rank.size.to_string());
+        let (local, locals) = (rank.local.0.to_string(), rank.local.1.to_string());
+        let mut variables =
+            vec![("PMI_PORT", server.to_owned()), ("PMI_ID", number.clone()), ("PMI_RANK", number.clone()), ("PMI_SIZE", size.clone())];
+        match self {
+            Self::Mpich => variables.extend([("MPI_LOCALRANKID", local), ("MPI_LOCALNRANKS", locals)]),
+            Self::Openmpi4 => variables.extend([
+                ("FLUX_JOB_ID", "1".to_owned()),
+                ("FLUX_PMI_LIBRARY_PATH", library.to_owned()),
+                ("OMPI_MCA_orte_tmpdir_base", scratch.display().to_string()),
+                ("OMPI_COMM_WORLD_RANK", number),
+                ("OMPI_COMM_WORLD_SIZE", size),
+                ("OMPI_COMM_WORLD_LOCAL_RANK", local),
+                ("OMPI_COMM_WORLD_LOCAL_SIZE", locals),
+            ]),
+        }
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
