@@ -275,6 +275,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "crash_peer",
         "datagram_ready",
         "direct",
+        "empty_looks",
         "events",
         "extended_poll",
         "held_up",

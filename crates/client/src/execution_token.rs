@@ -49,6 +49,7 @@ pub fn progress() -> u64 {
 
 pub(crate) fn note_progress() {
     CLOCK_LIMIT.store(0, Ordering::Relaxed);
+    end_looks();
     PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
@@ -113,10 +114,36 @@ pub fn set_signal_raiser(raise: fn(u64)) {
     SIGNAL_RAISER.store(raise as *mut (), Ordering::Release);
 }
 
+/// Ends the period in which empty polls need no call: the thread has posted work or taken a
+/// completion.
+pub fn end_looks() {
+    if let Some(slot) = thread_slot() {
+        slot.looks_end_ps.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Notes an empty poll that needs no call: the process has other news to find, and nothing happens
+/// to it before the thread's clock. Returns false if the poll needs a call.
+fn may_look_on() -> bool {
+    let Some(slot) = thread_slot() else { return false };
+    let left = slot.looks_left.load(Ordering::Relaxed);
+    if left == 0 || slot.clock_ps.load(Ordering::Relaxed) >= slot.looks_end_ps.load(Ordering::Relaxed) {
+        return false;
+    }
+    slot.looks_left.store(left - 1, Ordering::Relaxed);
+    // A loop that polls is no spin on memory.
+    PROGRESS.with(|count| count.set(count.get().wrapping_add(1)));
+    true
+}
+
 /// Reports an empty poll of a CQ. Returns at the next event of this process, or after a pause.
+/// Returns at once while the process has news that the thread may find elsewhere.
 pub fn poll_empty(cq: u32) {
     if session::is_wall() {
         return give_without_data(Op::Poll);
+    }
+    if may_look_on() {
+        return;
     }
     let _ = crate::calls::call::<op::Poll>(&Handle { handle: cq, reserved: 0 });
 }

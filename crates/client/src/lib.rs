@@ -25,7 +25,7 @@ pub mod warn;
 
 pub use calls::{Errno, call, call_with_tail, tell_last};
 pub use execution_token::{
-    advance_ps, await_token, away, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit,
+    advance_ps, await_token, away, end_looks, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit,
     set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,
 };
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};

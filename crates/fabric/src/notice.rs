@@ -37,6 +37,8 @@ pub enum Notice {
         /// Whether the whole message is in memory. Pollers that do not check each byte wait for
         /// this.
         whole: bool,
+        /// Whether a peer wrote, and not the response to a request of the process.
+        by_peer: bool,
     },
     /// A queue pair raises an asynchronous event.
     QpEvent {

@@ -138,6 +138,10 @@ pub struct ThreadSlot {
     pub stand_down: AtomicU32,
     /// A wake word, see [`wake_word_of`].
     pub successor: AtomicU32,
+    /// Number of empty polls that the thread may still make without a call, before `looks_end_ps`
+    /// by its clock. The process has news that the thread has not found yet.
+    pub looks_left: AtomicU32,
+    pub looks_end_ps: AtomicU64,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }

@@ -8,7 +8,7 @@ use crate::qp::QpInner;
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
 use softband_client::direct::RemoteCqeRing;
-use softband_client::{Errno, advance_ps, header, is_wall, poll_empty, sync, warn};
+use softband_client::{Errno, advance_ps, end_looks, header, is_wall, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
 
@@ -65,6 +65,8 @@ pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
     }
     if taken == 0 {
         not_overflowed(cq)?
+    } else {
+        end_looks();
     }
     Ok(taken)
 }

@@ -131,7 +131,7 @@ impl Engine {
         if let Some(process) = self.memory.take_last_written()
             && !notices.iter().any(|notice| matches!(notice, Notice::MemoryWritten { .. }))
         {
-            notices.push(Notice::MemoryWritten { process, whole: true });
+            notices.push(Notice::MemoryWritten { process, whole: true, by_peer: true });
         }
         if notices.is_empty() {
             return;

@@ -19,7 +19,9 @@ impl Engine {
                     self.async_event(process, hca, EVENT_CQ_ERROR, cq.0);
                 }
             }
-            Notice::MemoryWritten { process, whole } => self.scheduler.touch_memory(&mut self.processes, process, whole),
+            Notice::MemoryWritten { process, whole, by_peer } => {
+                self.scheduler.touch_memory(&mut self.processes, process, (whole, by_peer));
+            }
             Notice::QpEvent { process, hca, qpn, event } => {
                 self.plane().publish_queue_pair(hca, qpn);
                 if self.world.find_qp(hca, qpn).is_some() {

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::process::record::ProcessState;
 use crate::process::system_process::{is_asleep, is_stopped, is_zombie};
-use crate::protocol::request;
+use crate::protocol::{END, request};
 use crate::scheduler::agenda::Event;
 use softband_ipc::calls::{Op, Ticket};
 use softband_ipc::layout::token;
@@ -38,9 +38,10 @@ impl Engine {
     /// Gives the token to a thread, and handles its call when the token comes back.
     pub(super) fn run_thread(&mut self, process: usize, slot: u32, now: SimTime) {
         self.scheduler.choose_processors(&self.processes);
+        let next_event = self.next_event_time();
         let record = &mut self.processes[process];
         self.memory.flush(record.number());
-        record.begin_turn(slot, now);
+        record.begin_turn(slot, now, next_event);
         // Only turns that begin while a send request is under way count as work.
         let work_begun = self.world.has_transfers().then(|| record.clock(slot));
         self.scheduler.give_token(&self.processes, process, slot);
@@ -64,6 +65,8 @@ impl Engine {
 
     /// Takes the posts of a thread that returned the token, and schedules its call.
     fn thread_called(&mut self, process: usize, slot: u32) {
+        let has_posted = self.processes[process].shared().slot(slot).posted_len.load(Ordering::Relaxed) > 0;
+        self.processes[process].end_turn(slot, has_posted);
         self.take_posts(process, slot);
         let shared = self.processes[process].shared();
         let op = shared.slot(slot).op.load(Ordering::Relaxed);
@@ -78,6 +81,12 @@ impl Engine {
         self.processes.keep_promises(process);
         let clock = self.processes[process].clock(slot).max(self.scheduler.now());
         self.scheduler.push(clock, process as u32, Event::Execute { process, slot });
+    }
+
+    /// Returns the time of the next event of the fabric or of a program.
+    fn next_event_time(&self) -> SimTime {
+        let times = [self.world.next_event_time(), self.scheduler.next_time()];
+        times.into_iter().flatten().min().unwrap_or(END)
     }
 
     fn wait_for_token(&mut self, process: usize, slot: u32) -> TurnEnd {

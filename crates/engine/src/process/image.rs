@@ -21,6 +21,10 @@ pub(crate) struct Shared {
     file: Option<OwnedFd>,
     ring_next: usize,
     rings_free: BTreeMap<u32, Vec<usize>>,
+    /// Offsets and capacities of the rings in use.
+    rings: Vec<(usize, u32)>,
+    /// Counters of the completions taken from rings that were freed, modulo 2^32.
+    taken_before: u32,
     /// In wall pace: number and file of the process's registered memory.
     memory: Option<(u32, Arc<OwnedFd>)>,
     /// Offset of the next queue for peers, and free offsets by size in bytes.
@@ -74,6 +78,8 @@ impl Shared {
             file: Some(file),
             ring_next: RINGS_OFFSET,
             rings_free: BTreeMap::new(),
+            rings: Vec::new(),
+            taken_before: 0,
             memory: None,
             queue_next: QUEUES_OFFSET,
             queues_free: BTreeMap::new(),
@@ -260,11 +266,25 @@ impl Shared {
         header.consumed.store(0, Ordering::Relaxed);
         header.capacity.store(capacity, Ordering::Relaxed);
         header.overflowed.store(0, Ordering::Relaxed);
+        self.rings.push((offset, capacity));
         Some(offset)
     }
 
     pub(crate) fn free_ring(&mut self, offset: usize, capacity: u32) {
         self.rings_free.entry(capacity).or_default().push(offset);
+        self.taken_before = self.taken_before.wrapping_add(self.ring(offset).consumed.load(Ordering::Relaxed));
+        self.rings.retain(|(used, _)| *used != offset);
+    }
+
+    /// Returns whether a ring holds a completion.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.rings.iter().any(|(offset, capacity)| self.waiting(*offset, *capacity) > 0)
+    }
+
+    /// Returns the number of completions that the program has taken, modulo 2^32.
+    pub(crate) fn taken(&self) -> u32 {
+        let consumed = self.rings.iter().map(|(offset, _)| self.ring(*offset).consumed.load(Ordering::Relaxed));
+        consumed.fold(self.taken_before, u32::wrapping_add)
     }
 
     fn ring(&self, offset: usize) -> &CqRingHeader {

@@ -1,9 +1,11 @@
 //! Processes of programs: start, attachment, memory, output, end.
 
 pub(crate) mod announced;
+pub(crate) mod awaited;
 pub(crate) mod event_sender;
 pub(crate) mod image;
 pub(crate) mod launch;
+pub(crate) mod looks;
 pub(crate) mod memory;
 pub(crate) mod outputs;
 pub(crate) mod processes;

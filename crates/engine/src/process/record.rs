@@ -1,7 +1,9 @@
 //! A process of a program: its state, threads, signals and objects.
 
+use crate::process::awaited::Awaited;
 use crate::process::event_sender::EventSender;
 use crate::process::image::Shared;
+use crate::process::looks::Sight;
 use crate::process::thread::{Thread, ThreadState, Waiting};
 use crate::protocol::{END, program_time};
 use softband_ipc::layout::{THREADS_MAX, token};
@@ -70,6 +72,10 @@ pub(crate) struct Process {
     /// Counter of all news that a thread of the process could see.
     news: u64,
     memory_written: u64,
+    /// Counter of peers' whole writes.
+    writes: u64,
+    /// Objects for which the program asks without a wait.
+    awaited: Awaited,
     /// In wall pace: send requests that the engine carries out after it has read all processes'
     /// posts again.
     held_sends: Vec<u8>,
@@ -106,6 +112,8 @@ impl Process {
             busy: Vec::new(),
             news: 0,
             memory_written: 0,
+            writes: 0,
+            awaited: Awaited::default(),
             held_sends: Vec::new(),
             event_sender: None,
             announced: Cell::new(Announced::nothing()),
@@ -264,13 +272,58 @@ impl Process {
     }
 
     /// Prepares a thread for its turn at `now`. It sees all news and takes the pending signals.
-    pub(crate) fn begin_turn(&mut self, slot: u32, now: SimTime) {
+    /// Nothing happens before `next_event`.
+    pub(crate) fn begin_turn(&mut self, slot: u32, now: SimTime, next_event: SimTime) {
         let thread = &mut self.threads[slot as usize];
         thread.resume();
         thread.see((self.news, self.memory_written));
+        if std::mem::take(&mut thread.has_spun) {
+            thread.looks.see_writes(self.writes);
+        }
         let shared = self.shared.slot(slot);
+        shared.looks_left.store(thread.looks.granted(), Ordering::Relaxed);
+        shared.looks_end_ps.store(next_event.as_picos(), Ordering::Relaxed);
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut self.signals_pending), Ordering::Relaxed);
+    }
+
+    /// Notes the end of a thread's turn, in which it has posted or not.
+    pub(crate) fn end_turn(&mut self, slot: u32, has_posted: bool) {
+        let left = self.shared.slot(slot).looks_left.load(Ordering::Relaxed);
+        let looks = &mut self.threads[slot as usize].looks;
+        looks.end_turn(left);
+        if has_posted {
+            looks.posted(self.shared.taken());
+        }
+    }
+
+    /// Notes an empty poll of a thread. Returns whether the thread may find news elsewhere, so that
+    /// it is not parked.
+    pub(crate) fn looks_on(&mut self, slot: u32) -> bool {
+        let is_unread = self.awaited.has_news() || self.shared.has_unread();
+        let sight = Sight { news: self.news, writes: self.writes, taken: self.shared.taken(), is_unread };
+        self.threads[slot as usize].looks.look(sight)
+    }
+
+    /// Notes that the program asks for an object: without a wait, or with one.
+    pub(crate) fn note_question(&mut self, object: u32, interest: u32, waits: bool) {
+        if waits || !self.objects.contains_key(&object) {
+            self.awaited.remove(object);
+        } else {
+            self.awaited.ask(object, interest);
+        }
+    }
+    /// Notes that the program has taken something from an object.
+    pub(crate) fn note_taken(&mut self, object: u32) {
+        self.awaited.take(object);
+    }
+    /// Notes that an object is ready for which the program asks without a wait.
+    pub(crate) fn note_ready(&mut self, object: u32) {
+        self.awaited.note_news(object);
+    }
+    /// Returns the objects for which the program asks without a wait.
+    pub(crate) fn awaited(&self) -> &Awaited {
+        &self.awaited
     }
 
     /// Adds a thread that begins at the clock of thread `parent`. Returns its slot and that clock.
@@ -298,6 +351,10 @@ impl Process {
     }
     pub(crate) fn note_memory_written(&mut self) {
         self.memory_written += 1;
+    }
+    /// Notes that a peer has written a whole message.
+    pub(crate) fn note_write_of_peer(&mut self) {
+        self.writes += 1;
     }
     /// Returns whether a thread that begins this wait has missed news.
     pub(crate) fn has_missed(&self, slot: u32, waiting: &Waiting) -> bool {
@@ -365,6 +422,7 @@ impl Process {
         let count = self.objects.get_mut(&object).ok_or(libc::EBADF)?;
         *count -= 1;
         if *count == 0 {
+            self.awaited.remove(object);
             self.objects.remove(&object);
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! A thread of a program: its waits and its polls.
 
+use crate::process::looks::Looks;
 use softband_sim::{SimDuration, SimTime};
 
 /// First and longest pause between vain polls of a polling thread, in picoseconds.
@@ -52,6 +53,10 @@ pub(crate) struct Thread {
     paid: bool,
     /// Time at which it began to poll in vain.
     waiting_since: Option<SimTime>,
+    /// Its empty polls.
+    pub(super) looks: Looks,
+    /// Set if its last wait was for a write to memory.
+    pub(super) has_spun: bool,
 }
 
 impl Thread {
@@ -65,6 +70,8 @@ impl Thread {
             came_back: false,
             paid: false,
             waiting_since: None,
+            looks: Looks::new(),
+            has_spun: false,
         }
     }
 
@@ -94,6 +101,11 @@ impl Thread {
     /// Returns whether a poll missed news, or a spin a peer's write.
     pub(super) fn has_missed(&self, waiting: &Waiting, (news, memory): (u64, u64)) -> bool {
         if *waiting == Waiting::Poll { self.news_seen != news } else { self.memory_seen != memory }
+    }
+
+    /// Notes that the thread waits for a write to memory. It then sees all writes.
+    pub(crate) fn note_spin(&mut self) {
+        self.has_spun = true;
     }
 
     /// Begins a wait, and returns its generation.

@@ -7,7 +7,7 @@ use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
 use softband_fabric::World;
-use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail};
+use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeSet;
@@ -123,6 +123,12 @@ impl HostCalls<'_> {
         let (path, mut wakeups) = (self.path_of(object), Wakeups::new());
         let received = self.host.sockets_mut().receive(object, len, request.peek != 0, self.scheduler.now(), path, &mut wakeups);
         self.wake_at(wakeups);
+        let record = &mut self.processes[caller.process];
+        if received == Err(libc::EAGAIN) {
+            record.note_question(object, readiness::READABLE, false)
+        } else {
+            record.note_taken(object)
+        }
         let tail = received?;
         Ok(WithTail { head: Count { count: tail.len() as u64 }, tail })
     }

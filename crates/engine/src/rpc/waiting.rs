@@ -14,9 +14,18 @@ impl HostCalls<'_> {
         self.wait_for_news(caller, Waiting::Spin)
     }
 
-    /// Handles an empty poll: the thread polls again if it missed news, else it waits for news.
+    /// Handles an empty poll: the thread looks on if it missed news or may find news elsewhere, else
+    /// it waits for news.
     fn wait_for_news(&mut self, caller: Caller, waiting: Waiting) -> Outcome<()> {
-        if self.processes[caller.process].has_missed(caller.slot, &waiting) {
+        let record = &mut self.processes[caller.process];
+        let looks_on = match waiting {
+            Waiting::Poll => record.looks_on(caller.slot),
+            _ => {
+                record.thread_mut(caller.slot).note_spin();
+                false
+            }
+        };
+        if looks_on || record.has_missed(caller.slot, &waiting) {
             return Outcome::Reply(());
         }
         self.scheduler.park_for_news(self.processes, (caller.process, caller.slot), waiting);
@@ -39,7 +48,11 @@ impl HostCalls<'_> {
         let wanted: Vec<(u32, u32)> = entries.iter().map(|entry| (entry.object, entry.interest)).collect();
         let now = self.scheduler.now();
         let ready = wanted.iter().any(|(object, interest)| self.host.is_ready(*object, *interest, now));
-        if ready || request.head.deadline_ps <= now.as_picos() {
+        let is_over = request.head.deadline_ps <= now.as_picos();
+        for (object, interest) in &wanted {
+            self.processes[caller.process].note_question(*object, *interest, !is_over);
+        }
+        if ready || is_over {
             return Outcome::Reply(self.scheduler.wait_reply(self.host, &wanted, false));
         }
         self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Objects(wanted), program_time(request.head.deadline_ps));

@@ -46,10 +46,13 @@ impl Scheduler {
         self.wake_where(processes, index, |waiting| *waiting == Waiting::Poll);
     }
 
-    /// Notes a peer's write to registered memory of a process.
-    pub(crate) fn touch_memory(&mut self, processes: &mut Processes, process: ProcessId, whole: bool) {
+    /// Notes a write to registered memory of a process: by a peer, or by a response to the process.
+    pub(crate) fn touch_memory(&mut self, processes: &mut Processes, process: ProcessId, (whole, by_peer): (bool, bool)) {
         let index = process.0 as usize;
         processes[index].note_memory_written();
+        if whole && by_peer {
+            processes[index].note_write_of_peer();
+        }
         // A spinning loop waits for the whole message. A loop that waits for a byte in its middle
         // sees it at one of its next polls. A turn at each packet would cost more than all other
         // work.
@@ -85,6 +88,12 @@ impl Scheduler {
                 if interest.is_some_and(|interest| host.is_ready(object, interest, self.now())) {
                     self.finish_wait(processes, host, (process, slot), false);
                 }
+            }
+            let awaited = processes[process].awaited().interest(object);
+            if awaited.is_some_and(|interest| host.is_ready(object, interest, self.now())) {
+                processes[process].note_ready(object);
+                let number = processes[process].number();
+                self.touch(processes, number);
             }
         }
     }

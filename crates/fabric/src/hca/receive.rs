@@ -355,8 +355,9 @@ impl Hcas {
             let part = PayloadSlice { buffer: payload.buffer.clone(), offset, len };
             memory.write(segment.process, segment.address, &part).map_err(|_| ())?;
             // If a completion follows, it informs the pollers instead.
+            let by_peer = matches!(dma_write.end, DmaWriteEnd::Request { .. });
             let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
-            notices.push(Notice::MemoryWritten { process: segment.process, whole });
+            notices.push(Notice::MemoryWritten { process: segment.process, whole, by_peer });
             offset += len;
         }
         Ok(())
