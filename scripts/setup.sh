@@ -19,6 +19,7 @@ need make make
 need curl curl
 need ca-certificates /etc/ssl/certs/ca-certificates.crt
 need python3 python3
+need iproute2 ip
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 

@@ -287,6 +287,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "fresh_queue_pairs",
         "global_route",
         "group",
+        "emptied_environment",
+        "host_interfaces",
         "life_cycle",
         "many_senders",
         "missing_interfaces",

@@ -26,5 +26,7 @@ pub fn host_address(name: &[u8]) -> Option<u32> {
 
 /// Returns the name of the host with this address, at wall pace.
 pub fn host_name(address: u32) -> Option<&'static [u8]> {
-    HOSTS.get()?.iter().find(|host| host.address == address).map(name_of)
+    let hosts = HOSTS.get()?;
+    let index = address.checked_sub(hosts.first()?.address)? as usize;
+    hosts.get(index).filter(|host| host.address == address).map(name_of)
 }

@@ -32,6 +32,6 @@ pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
-    process_number, shared_base, thread_pointer, thread_slot_number,
+    process_number, secret, shared_base, thread_pointer, thread_slot_number,
 };
 pub use single_threaded::is_single_threaded;

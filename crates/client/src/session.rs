@@ -54,6 +54,12 @@ pub fn process_number() -> u32 {
     PROCESS.load(Ordering::Relaxed)
 }
 
+/// Returns the secret by which a process or image that the engine does not expect attaches as a child
+/// of this process.
+pub fn secret() -> u64 {
+    SECRET.load(Ordering::Relaxed)
+}
+
 /// Thread pointer of the last thread that looked up its slot, and below, that slot. Programs read
 /// clocks millions of times, and an access to thread-local storage of a shared library is a call.
 static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);

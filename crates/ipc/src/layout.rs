@@ -58,11 +58,14 @@ pub struct SharedHeader {
     pub magic: u64,
     pub version: u32,
     pub process: u32,
-    /// IPv4 address of the program's host, as a big-endian number (127.77.0.1 is 0x7F4D0001).
+    /// IPv4 address of the program's host, as a big-endian number (198.18.0.1 is 0xC6120001).
     pub host_address: u32,
     /// Result of `getpid`.
     pub virtual_pid: u32,
     pub host_name: [u8; 64],
+    /// Distance from the address of a host to its address in the kernel, in wall pace. It wraps.
+    pub kernel_distance: u32,
+    pub reserved: u32,
     /// Wall-clock date of simulated time zero, in seconds since 1970.
     pub epoch_seconds: u64,
     /// CPU time that the program pays for each operation, in picoseconds.

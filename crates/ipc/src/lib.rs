@@ -11,6 +11,7 @@
 pub mod attach;
 pub mod calls;
 pub mod command;
+pub mod interfaces;
 pub mod layout;
 pub mod post;
 pub mod ring;
@@ -31,6 +32,11 @@ pub mod environment {
     pub const TICKET_DIGITS: usize = 16;
     /// Folder that stands for `/sys/class/infiniband*` and `/dev/infiniband` of the program's host.
     pub const FILES: &str = "SOFTBAND_FILES";
+    /// The program's host, and all hosts with commas between them. For scripts.
+    pub const HOST: &str = "SOFTBAND_HOST";
+    pub const HOSTS: &str = "SOFTBAND_HOSTS";
+    /// Folder of the libraries, which goes first in `LD_LIBRARY_PATH`.
+    pub const LIBRARIES: &str = "SOFTBAND_LIBRARIES";
 
     /// Returns the text of a ticket.
     pub fn ticket_text(ticket: u64) -> String {

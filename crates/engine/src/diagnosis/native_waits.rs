@@ -141,7 +141,7 @@ impl Observer<'_> {
 
     fn name_of_native_host(&self, address: Ipv4Addr) -> String {
         let hosts = &self.world.spec().hosts;
-        let named = (0..hosts.len()).find(|host| self.host.network().address(*host) == address.to_bits());
+        let named = (0..hosts.len()).find(|host| self.host.network().kernel_address(*host) == address.to_bits());
         named.map_or_else(|| address.to_string(), |host| hosts[host].name.clone())
     }
 

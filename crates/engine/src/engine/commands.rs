@@ -4,6 +4,7 @@
 use crate::control::remote::Pass;
 use crate::control::tickets::Grant;
 use crate::engine::Engine;
+use crate::host::network;
 use crate::host::ports::abi_lid;
 use crate::process::launch::Program;
 use crate::realtime::fallbacks;
@@ -17,6 +18,7 @@ use softband_spec::HcaSpec;
 use softband_types::{Gid, PortNumber};
 use std::io::Write;
 use std::mem::MaybeUninit;
+use std::net::Ipv4Addr;
 
 impl Engine {
     /// Serves programs that others start, until a command ends the fabric. Everything that belongs
@@ -74,10 +76,11 @@ impl Engine {
         let mut variables = vec![
             (environment::ENGINE.to_owned(), self.control.name().to_owned()),
             (environment::TICKET.to_owned(), environment::ticket_text(ticket)),
-            ("SOFTBAND_HOST".to_owned(), self.world.spec().hosts[host].name.clone()),
-            ("SOFTBAND_HOSTS".to_owned(), hosts),
+            (environment::HOST.to_owned(), self.world.spec().hosts[host].name.clone()),
+            (environment::HOSTS.to_owned(), hosts),
         ];
         variables.extend(self.files_variable(host));
+        variables.push((environment::LIBRARIES.to_owned(), self.programs.libraries().directory.display().to_string()));
         // The caller puts its own preloaded libraries behind ours.
         let library = |path: &std::path::Path| path.display().to_string();
         if self.programs.libraries().by_preload {
@@ -91,10 +94,10 @@ impl Engine {
     fn status(&self) -> Value {
         let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
             let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
-            let [a, b, c, d] = self.host.network().address(index).to_be_bytes();
             json!({
                 "name": host.name,
-                "address": format!("{a}.{b}.{c}.{d}"),
+                "address": Ipv4Addr::from_bits(network::address(index)).to_string(),
+                "machine_address": Ipv4Addr::from_bits(self.host.network().kernel_address(index)).to_string(),
                 "devices": devices.collect::<Vec<_>>(),
                 "programs": self.programs_on(index),
             })

@@ -1,7 +1,8 @@
-//! The files that a host's programs find below `/sys/class/infiniband*` and `/dev/infiniband`. Each
-//! host has a folder, to which the library in its programs redirects these paths (`shim/fd/files`).
-//! The folder looks like the kernel's and follows the fabric file.
+//! The files that a host's programs find below `/sys/class/infiniband*`, `/sys/class/net` and
+//! `/dev/infiniband`. Each host has a folder, to which the library in its programs redirects these
+//! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
+use crate::host::net_files;
 use crate::host::ports::abi_lid;
 use anyhow::Context;
 use rustix::fs::FlockOperation;
@@ -108,7 +109,7 @@ impl Files {
     fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
-            write_host(&folder, world, host, &world.spec().hosts[host])?;
+            write_host(&folder, world, (host, crate::host::network::address(host)), &world.spec().hosts[host])?;
         }
         Ok(folder)
     }
@@ -137,18 +138,19 @@ fn remove_stale(parent: &Path) {
 }
 
 /// Writes a folder with files, each with its text and a newline.
-fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
+pub(crate) fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
 }
 
-fn write_host(root: &Path, world: &World, host: usize, spec: &HostSpec) -> io::Result<()> {
+fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &HostSpec) -> io::Result<()> {
     let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
+    net_files::write(root, address)?;
     for (number, hca) in spec.hcas.iter().enumerate() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1);

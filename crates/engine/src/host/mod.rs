@@ -1,6 +1,7 @@
 //! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
 
 pub(crate) mod files;
+mod net_files;
 pub(crate) mod network;
 pub(crate) mod objects;
 pub(crate) mod ports;

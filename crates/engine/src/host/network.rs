@@ -1,20 +1,30 @@
-//! The addresses of a fabric in wall pace. The kernel provides the sockets, so each fabric on the
-//! machine needs its own network.
+//! The addresses of a fabric. In wall pace the kernel provides the sockets, so each fabric on the
+//! machine needs its own loopback network. The library in programs translates between its addresses
+//! and those that programs see.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Address of host 0 in the first network, 127.77.0.0/16. The next network is 127.78.0.0/16, and so
-/// on.
-pub(crate) const BASE: u32 = 0x7F4D_0001;
+/// Address of host 0 as programs see it. RFC 2544 reserves 198.18.0.0/15 for tests, so no real
+/// network has it. Launchers of MPI refuse addresses of 127.0.0.0/8.
+const BASE: u32 = 0xC612_0001;
+/// Address of host 0 in the kernel in the first network, 127.77.0.0/16. The next network is
+/// 127.78.0.0/16, and so on.
+const KERNEL_BASE: u32 = 0x7F4D_0001;
 const NEXT: u32 = 1 << 16;
 const NETWORKS: u32 = 150;
-const _: () = assert!(BASE + NETWORKS * NEXT < 0x7FFF_0000, "within 127.0.0.0/8");
+const _: () = assert!(KERNEL_BASE + NETWORKS * NEXT < 0x7FFF_0000, "within 127.0.0.0/8");
+
+/// Returns the address of a host as a big-endian number. Every fabric has the same addresses.
+pub(crate) fn address(host: usize) -> u32 {
+    BASE + host as u32
+}
 
 /// A network of addresses. No other fabric on this machine has it.
 #[derive(Debug)]
 pub(crate) struct Network {
-    base: u32,
+    /// Address of host 0 in the kernel.
+    kernel_base: u32,
     /// Socket whose name is the reservation. The kernel gives the name to only one process and
     /// releases it when that process ends.
     _reservation: Option<OwnedFd>,
@@ -24,12 +34,17 @@ impl Network {
     /// Returns the network of simulated time. Addresses do not leave the engine, and every run has
     /// the same addresses.
     pub(crate) fn simulated() -> Self {
-        Self { base: BASE, _reservation: None }
+        Self { kernel_base: BASE, _reservation: None }
     }
 
-    /// Returns the address of a host as a big-endian number.
-    pub(crate) fn address(&self, host: usize) -> u32 {
-        self.base + host as u32
+    /// Returns the address of a host in the kernel.
+    pub(crate) fn kernel_address(&self, host: usize) -> u32 {
+        self.kernel_base + host as u32
+    }
+
+    /// Returns the distance from the address of a host to its address in the kernel. It wraps.
+    pub(crate) fn kernel_distance(&self) -> u32 {
+        self.kernel_base.wrapping_sub(BASE)
     }
 
     /// Reserves a free network, a different one in the next run. The ports of connections that have
@@ -45,12 +60,12 @@ impl Network {
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             let name = SocketAddrUnix::new_abstract_name(format!("{reservation}-{number}").as_bytes())?;
             if rustix::net::bind(&socket, &name).is_ok() {
-                return Ok(Self { base: BASE + number * NEXT, _reservation: Some(socket) });
+                return Ok(Self { kernel_base: KERNEL_BASE + number * NEXT, _reservation: Some(socket) });
             }
         }
         // Any process may hold all names. The fabric starts nevertheless and shares a network and
         // its ports.
-        Ok(Self { base: BASE + first * NEXT, _reservation: None })
+        Ok(Self { kernel_base: KERNEL_BASE + first * NEXT, _reservation: None })
     }
 }
 
@@ -64,15 +79,15 @@ mod tests {
         let held: Vec<_> = (0..NETWORKS).map(|_| Network::reserve_as(&name).unwrap()).collect();
         assert!(held.iter().all(|network| network._reservation.is_some()));
         let another = Network::reserve_as(&name).unwrap();
-        assert!(another._reservation.is_none() && another.base >= BASE);
+        assert!(another._reservation.is_none() && another.kernel_base >= KERNEL_BASE);
     }
 
     #[test]
     fn two_fabrics_never_share_a_network() {
         let (one, other) = (Network::reserve().unwrap(), Network::reserve().unwrap());
-        assert_ne!(one.base, other.base);
-        let taken = one.base;
+        assert_ne!(one.kernel_base, other.kernel_base);
+        let taken = one.kernel_base;
         drop(one);
-        assert!(Network::reserve().is_ok_and(|again| again.base <= taken || again.base != other.base));
+        assert!(Network::reserve().is_ok_and(|again| again.kernel_base <= taken || again.kernel_base != other.kernel_base));
     }
 }

@@ -3,6 +3,7 @@
 //! Every byte carries the time at which it becomes visible at the other end. A reader's clock
 //! therefore never depends on the host.
 
+use crate::host::network::address as host_address;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,11 +12,6 @@ const WINDOW_BYTES: usize = 256 * 1024;
 /// First port for sockets that request any port.
 const EPHEMERAL_FIRST: u16 = 32_768;
 const LOOPBACK: u32 = 0x7F00_0001;
-
-/// Returns the address of a host as a big-endian number.
-pub(crate) fn host_address(host: usize) -> u32 {
-    crate::host::network::BASE + host as u32
-}
 
 /// State of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -64,6 +64,7 @@ pub(crate) fn start(
     if libraries.by_preload {
         command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
     }
+    command.env(environment::LIBRARIES, &libraries.directory);
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));
     // SAFETY: `before_exec` makes only async-signal-safe system calls between fork and exec.
     unsafe { command.pre_exec(move || before_exec(processors.as_ref())) };

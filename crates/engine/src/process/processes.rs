@@ -3,7 +3,7 @@
 //! work.
 
 use crate::control::admission::Admission;
-use crate::host::network::Network;
+use crate::host::network::{self, Network};
 use crate::options::Pace;
 use crate::process::image::Shared;
 use crate::process::programs::Programs;
@@ -98,7 +98,7 @@ impl Processes {
         let mut shared = Shared::new()?;
         let hosts = &around.world.spec().hosts;
         if around.pace == Pace::Wall {
-            shared.write_hosts(hosts.iter().enumerate().map(|(index, host)| host_entry(around.network.address(index), &host.name)));
+            shared.write_hosts(hosts.iter().enumerate().map(|(index, host)| host_entry(network::address(index), &host.name)));
             shared.make_memory_file(around.admission);
         }
         let part = &hosts[host];
@@ -110,9 +110,11 @@ impl Processes {
             magic: 0,
             version: 0,
             process: number.0,
-            host_address: around.network.address(host),
+            host_address: network::address(host),
             virtual_pid: virtual_pid(number),
             host_name,
+            kernel_distance: around.network.kernel_distance(),
+            reserved: 0,
             epoch_seconds: self.epoch_seconds,
             cost_post_send: part.part.post_send.as_picos(),
             cost_inline_byte: part.part.inline_byte().as_picos(),

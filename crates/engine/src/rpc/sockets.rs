@@ -1,8 +1,9 @@
 //! Sockets of programs and the names of hosts.
 
+use crate::host::network;
 use crate::host::objects::Object;
 use crate::host::room::HostServices;
-use crate::host::sockets::{self, Path, SocketState, Wakeups};
+use crate::host::sockets::{Path, SocketState, Wakeups};
 use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
@@ -20,7 +21,7 @@ impl HostCalls<'_> {
         let len = (name.len as usize).min(name.bytes.len());
         let wanted = std::str::from_utf8(&name.bytes[..len]).map_err(|_| libc::ENOENT)?;
         let host = self.world.spec().hosts.iter().position(|host| host.name == wanted).ok_or(libc::ENOENT)?;
-        Ok(AddressReply { address: sockets::host_address(host), reserved: 0 })
+        Ok(AddressReply { address: network::address(host), reserved: 0 })
     }
 
     pub(crate) fn reverse_resolve(&mut self, caller: Caller, of: &AddressReply) -> Result<Name, i32> {

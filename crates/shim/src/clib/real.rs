@@ -172,6 +172,8 @@ safe_originals! {
     fn gethostbyname2(name: Text, family: c_int) -> *mut hostent;
     fn uname(out: InOut<utsname>) -> c_int;
     fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int;
+    fn if_nametoindex(name: Text) -> c_uint;
+    fn if_nameindex() -> *mut if_nameindex;
     fn getaddrinfo(node: Text, service: Text, hints: In<addrinfo>, out: InOut<*mut addrinfo>) -> c_int;
 }
 
@@ -221,6 +223,8 @@ originals! {
     fn gethostbyname2_r(name: Text, family: c_int, out: InOut<hostent>, buffer: *mut c_char, len: size_t, result: Out<*mut hostent>, error: Out<c_int>) -> c_int;
     fn gethostbyaddr(address: *const c_void, len: socklen_t, family: c_int) -> *mut hostent;
     fn gethostname(name: *mut c_char, len: size_t) -> c_int;
+    fn if_indextoname(index: c_uint, out: *mut c_char) -> *mut c_char;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn fork() -> pid_t;
     fn pclose(stream: *mut FILE) -> c_int;
     fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int;

@@ -4,6 +4,7 @@ use crate::clib::args::Out;
 use crate::clib::real;
 use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno};
+use crate::socket::{interfaces, netlink};
 use crate::time::pace::{Patience, empty_poll};
 use libc::{c_int, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
@@ -100,6 +101,7 @@ pub fn kind_of(fd: c_int) -> libc::mode_t {
 /// Closes the object behind `fd` before another use of the number.
 pub fn forget(fd: c_int) {
     crate::fd::epoll::forget(fd);
+    netlink::forget(fd);
     if fds::lookup(fd).is_none() || !client::has_slot() {
         return;
     }
@@ -112,6 +114,7 @@ pub fn forget(fd: c_int) {
 
 /// Makes `copy` stand for the same object as `fd`.
 fn also(fd: c_int, copy: c_int) -> c_int {
+    netlink::also(fd, copy);
     if copy >= 0
         && let Some(entry) = ours(fd)
         && fds::register(copy, entry)
@@ -263,6 +266,10 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);
         return 0;
+    }
+    // SAFETY: a request about interfaces has the argument that it takes.
+    if let Some(status) = unsafe { interfaces::control(fd, request, argument) } {
+        return status;
     }
     // SAFETY: a driver gets the argument that the program has for it.
     unsafe { real::ioctl(fd, request, argument) }

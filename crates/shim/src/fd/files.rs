@@ -1,5 +1,5 @@
-//! Redirects the kernel's files about HCAs and processes. The engine writes
-//! `/sys/class/infiniband*` and `/dev/infiniband` into a folder for each host. The C library
+//! Redirects the kernel's files about HCAs, network interfaces and processes. The engine writes
+//! `/sys/class/infiniband*`, `/sys/class/net` and `/dev/infiniband` into a folder for each host. The C library
 //! functions that take paths lead there. A path to the system's random numbers leads to a file of
 //! such numbers.
 
@@ -18,6 +18,9 @@ use std::sync::OnceLock;
 /// Prefix that also covers `infiniband_verbs` and `infiniband_mad`.
 const CLASSES: &[u8] = b"/sys/class/infiniband";
 const DEVICES: &[u8] = b"/dev/infiniband";
+/// The host's network interfaces, and their tables below `/proc/net`.
+const INTERFACES: &[u8] = b"/sys/class/net";
+const INTERFACE_TABLES: [&[u8]; 3] = [b"dev", b"route", b"if_inet6"];
 
 /// File by which a library recognises a peer on its own machine.
 const BOOT_ID: &[u8] = b"/proc/sys/kernel/random/boot_id";
@@ -77,14 +80,32 @@ fn led_to_open(path: Text<'_>, blocks: usize) -> Led<'_> {
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
 }
 
+fn is_about_interfaces(path: &[u8]) -> bool {
+    path.strip_prefix(INTERFACES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+/// Returns the path of a table below `/proc/net`, which is the process's own.
+fn interface_table(path: &[u8]) -> Option<CString> {
+    let name = path.strip_prefix(b"/proc/net/").or_else(|| path.strip_prefix(b"/proc/self/net/"))?;
+    if !INTERFACE_TABLES.contains(&name) || !attached() {
+        return None;
+    }
+    CString::new([FOLDER.get()?.as_bytes(), b"/proc/net/", name].concat()).ok()
+}
+
 fn inside(path: &[u8]) -> Option<CString> {
     if let Some(rest) = path.strip_prefix(b"/proc/")
         && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
     {
         return of_process(rest).filter(|led| led.as_bytes() != path);
     }
+    if path.starts_with(b"/proc/")
+        && let Some(table) = interface_table(path)
+    {
+        return Some(table);
+    }
     // Nearly every path ends here.
-    if !(is_about_hcas(path) || path == BOOT_ID) || !attached() {
+    if !(is_about_hcas(path) || is_about_interfaces(path) || path == BOOT_ID) || !attached() {
         return None;
     }
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()

@@ -5,6 +5,7 @@ use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::fd::random_files;
 use crate::runtime::world::{active, errno, fail};
+use crate::socket::netlink;
 use crate::socket::open::socket_option;
 use crate::socket::stream;
 use crate::spin;
@@ -144,6 +145,9 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
         return counted(stream::send(fd, object, &[part], 0));
     }
+    if netlink::is_route_socket(fd) {
+        return netlink::send(fd, &[part]);
+    }
     write_in_parts(fd, &[part]).unwrap_or_else(|| native(fd, libc::POLLOUT, || write_natively(fd, part)))
 }
 
@@ -157,6 +161,9 @@ pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> 
     let parts = unsafe { Readable::list(list, count.max(0) as usize) };
     if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
         return counted(stream::send(fd, object, parts, 0));
+    }
+    if netlink::is_route_socket(fd) {
+        return netlink::send(fd, parts);
     }
     if let Some(written) = write_in_parts(fd, parts) {
         return written;

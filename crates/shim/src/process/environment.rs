@@ -3,13 +3,13 @@
 
 use crate::clib::args::{Texts, Zeroed};
 use softband_client::fds;
-use softband_ipc::environment::{TICKET, ticket_text};
+use softband_ipc::environment::{ENGINE, FILES, HOST, HOSTS, LIBRARIES, TICKET, ticket_text};
 use std::ffi::{CStr, CString, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::OnceLock;
 
 const PRELOAD: &str = "LD_PRELOAD";
-const PREFIX: &[u8] = b"SOFTBAND_";
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Objects of the engine that a new image takes over: `fd:kind:object`, separated by commas. fd is
 /// -1 if exec closed it.
 const FDS: &str = "SOFTBAND_FDS";
@@ -19,12 +19,16 @@ const LIFELINE: &str = "SOFTBAND_LIFELINE";
 const PARENT: &str = "SOFTBAND_PARENT";
 /// The variables that each image gets anew.
 const PER_IMAGE: [&str; 4] = [TICKET, FDS, LIFELINE, PARENT];
+/// The variables that place a program on its host. Every image of a process has them.
+const PLACE: [&str; 5] = [ENGINE, FILES, HOST, HOSTS, LIBRARIES];
 
 #[derive(Debug)]
 struct Remembered {
-    /// `SOFTBAND_` variables, except those of a single image.
+    /// The variables of the place of this process.
     variables: Vec<CString>,
     library: Option<Vec<u8>>,
+    /// The folder of all libraries.
+    libraries: Option<Vec<u8>>,
 }
 
 static REMEMBERED: OnceLock<Remembered> = OnceLock::new();
@@ -32,13 +36,9 @@ static REMEMBERED: OnceLock<Remembered> = OnceLock::new();
 /// Stores the variables that children need, before the program can change its environment.
 pub fn remember() {
     REMEMBERED.get_or_init(|| {
-        let ours = |name: &OsString| name.as_bytes().starts_with(PREFIX) && !PER_IMAGE.iter().any(|other| name.as_bytes() == other.as_bytes());
-        let mut variables: Vec<CString> = std::env::vars_os()
-            .filter(|(name, _)| ours(name))
-            .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok())
-            .collect();
-        variables.sort();
-        Remembered { variables, library: own_path() }
+        let variable = |name: &&str| CString::new([name.as_bytes(), b"=", std::env::var_os(name)?.as_bytes()].concat()).ok();
+        let variables = PLACE.iter().filter_map(variable).collect();
+        Remembered { variables, library: own_path(), libraries: std::env::var_os(LIBRARIES).map(OsString::into_vec) }
     });
 }
 
@@ -98,19 +98,29 @@ impl NewEnvironment {
 pub struct ForImage {
     pub ticket: u64,
     pub lifeline: Option<i32>,
-    pub parent: (i32, i32),
+    /// The parent's real and simulated numbers. An image that the engine does not expect has none,
+    /// and takes over no objects.
+    pub parent: Option<(i32, i32)>,
+}
+
+impl ForImage {
+    /// Returns the values of an image that attaches as a new child of this process.
+    pub fn unexpected() -> Self {
+        Self { ticket: softband_client::secret(), lifeline: None, parent: None }
+    }
 }
 
 /// Returns the program's `environment` with the variables that its new image needs.
 pub fn for_image(environment: Texts, image: ForImage) -> NewEnvironment {
     let theirs = environment.iter().map(CStr::to_owned).collect();
     let remembered = REMEMBERED.get();
-    let library = remembered.and_then(|remembered| remembered.library.as_deref());
-    let mut owned = merge(theirs, remembered.map_or(&[], |remembered| &remembered.variables), library);
+    let mut owned = remembered.map_or(Vec::new(), |ours| merge(theirs, ours));
     let mut add = |name: &str, value: String| owned.extend(CString::new(format!("{name}={value}")));
     add(TICKET, ticket_text(image.ticket));
-    add(FDS, objects_text());
-    add(PARENT, format!("{}:{}", image.parent.0, image.parent.1));
+    if let Some((real, simulated)) = image.parent {
+        add(FDS, objects_text());
+        add(PARENT, format!("{real}:{simulated}"));
+    }
     if let Some(fd) = image.lifeline {
         add(LIFELINE, fd.to_string());
     }
@@ -118,28 +128,40 @@ pub fn for_image(environment: Texts, image: ForImage) -> NewEnvironment {
     NewEnvironment { _owned: owned, pointers }
 }
 
-/// Returns their variables without outdated variables of ours, then our current variables. Puts
-/// `library` first in the preload list.
-fn merge(theirs: Vec<CString>, ours: &[CString], library: Option<&[u8]>) -> Vec<CString> {
-    let preload_start = [PRELOAD.as_bytes(), b"="].concat();
-    let mut preload: Vec<u8> = Vec::new();
+/// Returns their variables without outdated variables of ours, then our current variables. Puts our
+/// library first in the preload list, and our folder first in the library path.
+fn merge(theirs: Vec<CString>, ours: &Remembered) -> Vec<CString> {
+    let (mut preload, mut path) = (Vec::new(), Vec::new());
     let mut merged = Vec::new();
     for variable in theirs {
-        if let Some(value) = variable.as_bytes().strip_prefix(preload_start.as_slice()) {
+        if let Some(value) = value_of(&variable, PRELOAD) {
             preload = value.to_vec();
-        } else if !variable.as_bytes().starts_with(PREFIX) {
+        } else if let Some(value) = value_of(&variable, LIBRARY_PATH) {
+            path = value.to_vec();
+        } else if !PER_IMAGE.iter().chain(&PLACE).any(|name| value_of(&variable, name).is_some()) {
             merged.push(variable);
         }
     }
-    if let Some(library) = library {
-        let others = preload.split(|byte| matches!(byte, b':' | b' ')).filter(|part| !part.is_empty() && *part != library);
-        preload = std::iter::once(library).chain(others).collect::<Vec<_>>().join(&b':');
-    }
-    if !preload.is_empty() {
-        merged.extend(CString::new([preload_start.as_slice(), &preload].concat()));
-    }
-    merged.extend(ours.iter().cloned());
+    merged.extend(listed(PRELOAD, ours.library.as_deref(), &preload, b": "));
+    merged.extend(listed(LIBRARY_PATH, ours.libraries.as_deref(), &path, b":;"));
+    merged.extend(ours.variables.iter().cloned());
     merged
+}
+
+/// Returns the value of a variable with this name.
+fn value_of<'a>(variable: &'a CString, name: &str) -> Option<&'a [u8]> {
+    variable.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+}
+
+/// Returns a list variable of the dynamic linker with `first` in front. Returns `None` for an empty
+/// list.
+fn listed(name: &str, first: Option<&[u8]>, value: &[u8], separators: &[u8]) -> Option<CString> {
+    let mut value = value.to_vec();
+    if let Some(first) = first {
+        let others = value.split(|byte| separators.contains(byte)).filter(|part| !part.is_empty() && *part != first);
+        value = std::iter::once(first).chain(others).collect::<Vec<_>>().join(&b':');
+    }
+    if value.is_empty() { None } else { CString::new([name.as_bytes(), b"=", &value].concat()).ok() }
 }
 
 fn objects_text() -> String {
@@ -168,17 +190,29 @@ mod tests {
         list.iter().map(|text| CString::new(*text).unwrap()).collect()
     }
 
+    fn ours(variables: &[&str], library: &str, libraries: &str) -> Remembered {
+        Remembered { variables: strings(variables), library: Some(library.into()), libraries: Some(libraries.into()) }
+    }
+
     #[test]
     fn an_emptied_environment_still_leads_to_the_engine() {
-        let merged = merge(Vec::new(), &strings(&["SOFTBAND_ENGINE=x"]), Some(b"/lib/libsoftband.so"));
-        assert_eq!(merged, strings(&["LD_PRELOAD=/lib/libsoftband.so", "SOFTBAND_ENGINE=x"]));
+        let merged = merge(Vec::new(), &ours(&["SOFTBAND_ENGINE=x"], "/lib/libsoftband.so", "/lib"));
+        assert_eq!(merged, strings(&["LD_PRELOAD=/lib/libsoftband.so", "LD_LIBRARY_PATH=/lib", "SOFTBAND_ENGINE=x"]));
     }
 
     #[test]
     fn other_preloads_are_kept_behind_ours_and_stale_variables_go() {
-        let theirs = strings(&["A=1", "SOFTBAND_TICKET=7", "LD_PRELOAD=/x.so:/s.so /y.so", "B=2"]);
-        let merged = merge(theirs, &[], Some(b"/s.so"));
-        assert_eq!(merged, strings(&["A=1", "B=2", "LD_PRELOAD=/s.so:/x.so:/y.so"]));
+        let theirs = strings(&[
+            "A=1",
+            "SOFTBAND_TICKET=7",
+            "SOFTBAND_HOST=b",
+            "SOFTBAND_FABRIC=f",
+            "LD_PRELOAD=/x.so:/s.so /y.so",
+            "LD_LIBRARY_PATH=/z:/l",
+            "B=2",
+        ]);
+        let merged = merge(theirs, &ours(&[], "/s.so", "/l"));
+        assert_eq!(merged, strings(&["A=1", "SOFTBAND_FABRIC=f", "B=2", "LD_PRELOAD=/s.so:/x.so:/y.so", "LD_LIBRARY_PATH=/l:/z"]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::fork;
 use crate::process::pid;
+use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
 use crate::signal::actions;
 use crate::spin;
@@ -18,14 +19,14 @@ use softband_ipc::calls::op;
 /// Runs `exec` with the environment of a new image. Returns only if `exec` fails.
 fn replace(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
     if !active() {
-        return exec(envp);
+        return replace_unseen(envp, exec);
     }
     let ticket = match client::call::<op::Exec>(&()) {
         Ok(reply) => reply.ticket,
         Err(Errno(errno)) => return fail(errno),
     };
     let lifeline = children::own_lifeline();
-    let parent = (real::getppid(), children::parent_number(real::getppid()));
+    let parent = Some((real::getppid(), children::parent_number(real::getppid())));
     let new = environment::for_image(envp, ForImage { ticket, lifeline, parent });
     if let Some(fd) = lifeline {
         children::set_cloexec(fd, false);
@@ -41,6 +42,12 @@ fn replace(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
     fork::cancel(ticket);
     set_errno(saved);
     status
+}
+
+/// Runs `exec` where the engine does not order it: in wall pace, and in threads that the engine does
+/// not know. The new image attaches as a child of this process, on the same host.
+fn replace_unseen(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
+    if attached() { exec(environment::for_image(envp, ForImage::unexpected()).texts()) } else { exec(envp) }
 }
 
 /// Implements the variadic functions. `search` selects a search along PATH.

@@ -1,4 +1,5 @@
 //! Implements `system` and `popen` with our own fork and exec, because the originals bypass them.
+//! So the shell takes part in the fabric, even if the program has emptied its environment.
 
 use crate::clib::args::{In, InOut, Out, Text, Texts, Zeroed};
 use crate::clib::real;
@@ -7,7 +8,7 @@ use crate::process::children;
 use crate::process::exec::execv;
 use crate::process::fork::{_exit, fork};
 use crate::process::wait::waitpid;
-use crate::runtime::world::{active, errno, fail, set_errno};
+use crate::runtime::world::{active, errno, fail, set_errno, walled};
 use crate::signal::actions::add_signal;
 use libc::{FILE, c_int, pid_t, sigset_t};
 use std::sync::Mutex;
@@ -40,7 +41,7 @@ fn set_back(signal: c_int, former: &libc::sigaction) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn system(command: Text) -> c_int {
-    if !active() {
+    if !(active() || walled()) {
         return real::system(command);
     }
     if command.is_null() {
@@ -91,7 +92,7 @@ fn with_open<R>(body: impl FnOnce(&mut Vec<(usize, pid_t)>) -> R) -> R {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn popen(command: Text, mode: Text) -> *mut FILE {
-    if !active() {
+    if !(active() || walled()) {
         return real::popen(command, mode);
     }
     let letters = mode.bytes().unwrap_or_default();

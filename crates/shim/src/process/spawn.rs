@@ -6,6 +6,7 @@ use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::exec::as_parent;
 use crate::process::fork::announce_child;
+use crate::runtime::attach::attached;
 use crate::runtime::world::active;
 use crate::spin;
 use crate::tsc;
@@ -14,14 +15,14 @@ use softband_client::Errno;
 
 fn spawn(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c_int) -> c_int {
     if !active() {
-        return call(pid, envp);
+        return spawn_unseen(pid, envp, call);
     }
     let announced = match announce_child() {
         Ok(announced) => announced,
         Err(Errno(errno)) => return errno,
     };
     let envp = if envp.is_null() { environment::current() } else { envp };
-    let image = ForImage { ticket: announced.reply.ticket, lifeline: Some(announced.write), parent: as_parent() };
+    let image = ForImage { ticket: announced.reply.ticket, lifeline: Some(announced.write), parent: Some(as_parent()) };
     let new = environment::for_image(envp, image);
     children::set_cloexec(announced.write, false);
     spin::before_native();
@@ -33,6 +34,16 @@ fn spawn(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c
     }
     pid.set(announced.born(real_pid));
     0
+}
+
+/// Creates a child where the engine does not order it. The child attaches by itself, on the same
+/// host.
+fn spawn_unseen(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c_int) -> c_int {
+    if !attached() {
+        return call(pid, envp);
+    }
+    let envp = if envp.is_null() { environment::current() } else { envp };
+    call(pid, environment::for_image(envp, ForImage::unexpected()).texts())
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,8 @@
 //! `send` and `recv` in all their forms.
 
 use super::address::Given;
-use super::native::fabric_address;
+use super::native::{fabric_address, show};
+use super::netlink;
 use super::open::stream;
 use super::stream::{receive, send as send_parts};
 use crate::clib::args::{In, InOut};
@@ -27,6 +28,15 @@ fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce()
     if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
 }
 
+/// Translates the sender that the kernel wrote into a room of `room` bytes.
+///
+/// # Safety
+/// `from` is null or has room for `room` bytes.
+unsafe fn show_sender(fd: c_int, from: *mut sockaddr, room: Option<socklen_t>, len: InOut<socklen_t>) {
+    // SAFETY: the room is the caller's in both functions.
+    unsafe { if netlink::is_route_socket(fd) { netlink::write_sender(from, room, len) } else { show(from, room, len) } }
+}
+
 /// Implements `send`.
 ///
 /// # Safety
@@ -36,6 +46,8 @@ pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags
     match stream(fd) {
         // SAFETY: the caller's bytes do not change during the call.
         Some(object) => counted(send_parts(fd, object, &[unsafe { Readable::new(data, len) }], flags)),
+        // SAFETY: the request is the caller's for this call.
+        None if netlink::is_route_socket(fd) => netlink::send(fd, &[unsafe { Readable::new(data, len) }]),
         // SAFETY: the kernel reads the caller's `len` bytes.
         None => native(fd, libc::POLLOUT, flags, || unsafe { real::send(fd, data, len, flags) }),
     }
@@ -47,7 +59,7 @@ pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags
 /// `data` has `len` bytes. `to` is null or has `to_len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, flags: c_int, to: *const sockaddr, to_len: socklen_t) -> ssize_t {
-    if stream(fd).is_some() {
+    if stream(fd).is_some() || netlink::is_route_socket(fd) {
         // A connected stream ignores the address, as the kernel does.
         // SAFETY: without the address, the bytes alone are left.
         return unsafe { send(fd, data, len, flags) };
@@ -70,6 +82,8 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
     match (stream(fd), given) {
         // SAFETY: the message states the number of its parts, and each part its length.
         (Some(object), Some(given)) => counted(send_parts(fd, object, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, flags)),
+        // SAFETY: the parts are those of the caller's message.
+        (None, Some(given)) if netlink::is_route_socket(fd) => netlink::send(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }),
         (None, Some(mut copy)) if walled() => {
             // SAFETY: the message states the length of its address.
             let to = unsafe { Given::new(copy.msg_name.cast(), copy.msg_namelen) };
@@ -117,8 +131,12 @@ pub unsafe extern "C" fn recvfrom(
         // SAFETY: without the sender, the room for the bytes alone is left.
         return unsafe { recv(fd, data, len, flags) };
     }
+    let room = from_len.get();
     // SAFETY: the kernel respects the length of both rooms.
-    native(fd, libc::POLLIN, flags, || unsafe { real::recvfrom(fd, data, len, flags, from, from_len) })
+    let count = native(fd, libc::POLLIN, flags, || unsafe { real::recvfrom(fd, data, len, flags, from, from_len) });
+    // SAFETY: the kernel wrote into the same room.
+    unsafe { show_sender(fd, from, room.filter(|_| count >= 0), from_len) };
+    count
 }
 
 /// Implements `recvmsg`.
@@ -136,8 +154,16 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: InOut<msghdr>, flags: c_int
             // SAFETY: the message states the number of its parts, and each part its room.
             counted(receive(fd, object, unsafe { Writable::list(given.msg_iov, given.msg_iovlen) }, flags))
         }
-        // SAFETY: the kernel writes into the room that the caller's message describes.
-        _ => native(fd, libc::POLLIN, flags, || unsafe { real::recvmsg(fd, message, flags) }),
+        (_, given) => {
+            // SAFETY: the kernel writes into the room that the caller's message describes.
+            let count = native(fd, libc::POLLIN, flags, || unsafe { real::recvmsg(fd, message, flags) });
+            if let (Some(given), Some(mut after)) = (given.filter(|_| count >= 0), message.get()) {
+                // SAFETY: the message states the room for the sender.
+                unsafe { show_sender(fd, given.msg_name.cast(), Some(given.msg_namelen), InOut::of(&mut after.msg_namelen)) };
+                message.set(after);
+            }
+            count
+        }
     }
 }
 

@@ -2,9 +2,12 @@
 //! reserves the number.
 
 pub mod address;
+pub mod interfaces;
 pub mod message;
 pub mod names;
 pub mod native;
+pub mod netlink;
 pub mod open;
 pub mod resolver;
+pub mod route;
 pub mod stream;

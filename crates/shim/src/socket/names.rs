@@ -1,6 +1,8 @@
 //! Names and options of a socket, and the shutdown of its directions.
 
 use super::address;
+use super::native::show;
+use super::netlink;
 use super::open::{family, stream};
 use crate::clib::args::InOut;
 use crate::clib::real;
@@ -20,8 +22,16 @@ fn names(object: u32) -> Result<SocketNames, Errno> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
     let Some(object) = stream(fd) else {
+        // SAFETY: `out` has room for `*len` bytes, or is null.
+        if let Some(status) = unsafe { netlink::name(fd, out, len) } {
+            return status;
+        }
+        let room = len.get();
         // SAFETY: the kernel writes at most `*len` bytes to `out`.
-        return unsafe { real::getsockname(fd, out, len) };
+        let status = unsafe { real::getsockname(fd, out, len) };
+        // SAFETY: the room is the caller's.
+        unsafe { show(out, room.filter(|_| status == 0), len) };
+        return status;
     };
     match names(object) {
         Ok(names) => {
@@ -40,8 +50,12 @@ pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
     let Some(object) = stream(fd) else {
+        let room = len.get();
         // SAFETY: the kernel truncates the peer's address to the room of the caller.
-        return unsafe { real::getpeername(fd, out, len) };
+        let status = unsafe { real::getpeername(fd, out, len) };
+        // SAFETY: the kernel wrote into the same room.
+        unsafe { show(out, room.filter(|_| status == 0), len) };
+        return status;
     };
     match names(object) {
         Ok(names) if names.connected != 0 => {
@@ -77,6 +91,19 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
     unsafe { std::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast::<u8>(), count) };
     len.set(count as socklen_t);
     0
+}
+
+/// Implements `setsockopt`.
+///
+/// # Safety
+/// `value` is null or has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+    if level == libc::SOL_NETLINK && netlink::is_route_socket(fd) {
+        return 0; // the options select what the answers here do not contain
+    }
+    // SAFETY: the kernel reads the caller's `len` bytes.
+    unsafe { real::setsockopt(fd, level, name, value, len) }
 }
 
 #[unsafe(no_mangle)]

@@ -4,13 +4,16 @@
 //! A program that binds to the unspecified or the loopback address binds to the address of its
 //! host. Its connections come from that address. Two hosts may therefore use the same port, and a
 //! server sees the host of its client.
+//!
+//! Programs never see these loopback addresses, which launchers refuse. They see addresses outside
+//! 127.0.0.0/8, and this module translates.
 
 use super::address::{self, Given, bind_natively, connect_natively};
 use super::open::{family, socket_option};
 use crate::clib::args::{In, InOut, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{errno, set_errno, walled};
-use libc::{c_int, socklen_t, timespec};
+use libc::{c_int, sockaddr, socklen_t, timespec};
 use softband_client as client;
 
 /// Time for which a client retries `connect`, because it may start before its server.
@@ -39,6 +42,39 @@ fn own_address() -> u32 {
     client::header().host_address
 }
 
+/// Returns the kernel's address for the address of a host.
+fn in_kernel(v4: u32) -> u32 {
+    v4.wrapping_add(client::header().kernel_distance)
+}
+
+/// Returns the address of a host for its address in the kernel. Returns any other address
+/// unchanged.
+fn shown(v4: u32) -> u32 {
+    let address = v4.wrapping_sub(client::header().kernel_distance);
+    if client::host_name(address).is_some() { address } else { v4 }
+}
+
+/// Translates the address that the kernel wrote to `at`. The room was `room` bytes, and the whole
+/// address has `len`.
+///
+/// # Safety
+/// `at` is null or has room for `room` bytes.
+pub unsafe fn show(at: *mut sockaddr, room: Option<socklen_t>, len: InOut<socklen_t>) {
+    let (Some(room), Some(whole)) = (room, len.get()) else { return };
+    if !walled() {
+        return;
+    }
+    // SAFETY: the kernel has written at most `room` bytes.
+    let given = unsafe { Given::new(at, whole.min(room)) };
+    if let Some((v4, port)) = given.read()
+        && shown(v4) != v4
+    {
+        let mut room = room;
+        // SAFETY: `at` has room for `room` bytes.
+        unsafe { address::write(given.family(), shown(v4), port, at, InOut::of(&mut room)) };
+    }
+}
+
 fn is_any_or_loopback(v4: u32) -> bool {
     v4 == 0 || v4 == address::LOOPBACK
 }
@@ -53,14 +89,15 @@ fn is_plain(fd: c_int) -> bool {
 pub fn bind(fd: c_int, at: Given) -> c_int {
     let wanted = if walled() { at.read() } else { None };
     let Some((v4, port)) = wanted.filter(|_| is_plain(fd)) else { return bind_natively(fd, at) };
-    if !is_any_or_loopback(v4) {
-        if v4 != own_address() && client::host_name(v4).is_some() {
+    let v4 = shown(v4);
+    if !is_any_or_loopback(v4) && v4 != own_address() {
+        if client::host_name(v4).is_some() {
             set_errno(libc::EADDRNOTAVAIL); // belongs to another host
             return -1;
         }
         return bind_natively(fd, at);
     }
-    let own = Target::new(at.family(), own_address(), port);
+    let own = Target::new(at.family(), in_kernel(own_address()), port);
     let status = bind_natively(fd, own.given());
     // A socket for IPv6 only cannot have an address of the fabric.
     if status != 0 && errno() == libc::EINVAL && at.family() == libc::AF_INET6 { bind_natively(fd, at) } else { status }
@@ -77,7 +114,7 @@ fn is_unbound(fd: c_int) -> bool {
 
 fn bind_to_own(fd: c_int) {
     let saved = errno();
-    bind_natively(fd, Target::new(family(fd), own_address(), 0).given());
+    bind_natively(fd, Target::new(family(fd), in_kernel(own_address()), 0).given());
     set_errno(saved);
 }
 
@@ -105,11 +142,12 @@ pub fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// other address.
 fn target(fd: c_int, to: Given) -> Option<(u32, Target)> {
     let (v4, port) = if walled() { to.read()? } else { return None };
+    let v4 = shown(v4);
     let leads_to = if is_any_or_loopback(v4) { own_address() } else { v4 };
     if client::host_name(leads_to).is_none() || !is_plain(fd) {
         return None;
     }
-    Some((v4, Target::new(to.family(), leads_to, port)))
+    Some((v4, Target::new(to.family(), in_kernel(leads_to), port)))
 }
 
 /// Calls `send` with the fabric address of a datagram.

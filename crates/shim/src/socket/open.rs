@@ -2,6 +2,8 @@
 
 use super::address::{self, Given, bind_natively, connect_natively};
 use super::native;
+use super::netlink;
+use super::resolver::named;
 use crate::clib::args::{InOut, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
@@ -16,6 +18,9 @@ const TYPE_MASK: c_int = 0xf;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE && named() {
+        return netlink::open(kind);
+    }
     let fd = real::socket(domain, kind, protocol);
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
@@ -83,7 +88,7 @@ pub fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
 pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the address stays in place during the call.
     let at = unsafe { Given::new(at, len) };
-    let Some(object) = stream(fd) else { return native::bind(fd, at) };
+    let Some(object) = stream(fd) else { return netlink::bind(fd, at).unwrap_or_else(|| native::bind(fd, at)) };
     let Some((v4, port)) = at.read() else {
         if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
@@ -124,8 +129,12 @@ pub unsafe extern "C" fn accept(fd: c_int, peer: *mut sockaddr, len: InOut<sockl
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<socklen_t>, flags: c_int) -> c_int {
     let Some(object) = stream(fd) else {
+        let room = len.get();
         // SAFETY: the kernel writes at most `*len` bytes to `peer`.
-        return blocking_natively(fd, libc::POLLIN, || unsafe { real::accept4(fd, peer, len, flags) });
+        let new = blocking_natively(fd, libc::POLLIN, || unsafe { real::accept4(fd, peer, len, flags) });
+        // SAFETY: the room for the peer is the caller's.
+        unsafe { native::show(peer, room.filter(|_| new >= 0), len) };
+        return new;
     };
     let deadline = timeout_deadline(fd, libc::SO_RCVTIMEO);
     let accepted = loop {
@@ -160,6 +169,9 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
     // SAFETY: the caller's address outlives the call.
     let to = unsafe { Given::new(to, len) };
     let Some(object) = stream(fd) else {
+        if netlink::is_route_socket(fd) {
+            return 0; // its only peer is the kernel
+        }
         if walled() {
             return native::connect(fd, to);
         }

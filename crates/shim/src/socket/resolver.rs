@@ -5,19 +5,15 @@ use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail, walled};
 use crate::socket::address::{self, Given};
-use libc::{addrinfo, c_char, c_int, c_void, hostent, ifaddrs, size_t, sockaddr, sockaddr_in, socklen_t, utsname};
+use libc::{addrinfo, c_char, c_int, c_void, hostent, size_t, sockaddr, socklen_t, utsname};
 use softband_client as client;
 use softband_ipc::calls::{AddressReply, Name, op};
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::mem::offset_of;
 
-/// Interface by which a host of the fabric reaches the others.
-const INTERFACE: &CStr = c"eth0";
-const LOOPBACK_INTERFACE: &CStr = c"lo";
-
 /// Returns whether the calling thread knows the names of the fabric.
-fn named() -> bool {
+pub fn named() -> bool {
     active() || walled()
 }
 
@@ -346,43 +342,10 @@ pub extern "C" fn uname(out: InOut<utsname>) -> c_int {
     status
 }
 
-/// The result of `getifaddrs`, in one allocation, because glibc's `freeifaddrs` is one `free`.
-#[repr(C)]
-struct Interfaces {
-    list: [ifaddrs; 2],
-    addresses: [sockaddr_in; 2],
-    masks: [sockaddr_in; 2],
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
-    if !named() {
-        return real::getifaddrs(out);
-    }
-    // SAFETY: the call returns null or room for one `Interfaces`, for which all zero is a value.
-    let Some(all) = (unsafe { libc::calloc(1, size_of::<Interfaces>()).cast::<Interfaces>().as_mut() }) else { return fail(libc::ENOMEM) };
-    let up = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
-    let each = [
-        (LOOPBACK_INTERFACE, address::LOOPBACK, 0xff00_0000, up | libc::IFF_LOOPBACK as u32),
-        (INTERFACE, client::header().host_address, 0xffff_0000, up | (libc::IFF_BROADCAST | libc::IFF_MULTICAST) as u32),
-    ];
-    for (index, (name, v4, mask, flags)) in each.into_iter().enumerate() {
-        all.addresses[index] = address::inet(v4, 0);
-        all.masks[index] = address::inet(mask, 0);
-        let entry = &mut all.list[index];
-        entry.ifa_name = name.as_ptr().cast_mut();
-        entry.ifa_flags = flags;
-        entry.ifa_addr = (&raw mut all.addresses[index]).cast();
-        entry.ifa_netmask = (&raw mut all.masks[index]).cast();
-    }
-    all.list[0].ifa_next = &raw mut all.list[1];
-    out.set(std::ptr::from_mut(all).cast());
-    0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CStr;
 
     #[test]
     fn addresses_are_told_from_names() {

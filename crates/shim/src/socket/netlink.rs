@@ -1,0 +1,144 @@
+//! Route sockets (netlink(7)), by which programs list interfaces and routes. The socket is a local
+//! datagram socket that is connected to itself: this library puts the answers to a request into
+//! its own queue, so the kernel provides all waits.
+
+use super::address::Given;
+use super::{interfaces, route};
+use crate::clib::args::InOut;
+use crate::clib::buffers::Readable;
+use crate::clib::real;
+use crate::process::pid;
+use crate::runtime::world::fail;
+use libc::{c_int, sa_family_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const TYPE_FLAGS: c_int = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+const SIZE: usize = size_of::<sockaddr_nl>();
+const FDS_MAX: usize = 4096;
+
+/// Port of each route socket by descriptor; 0 for other descriptors.
+static PORTS: [AtomicU32; FDS_MAX] = [const { AtomicU32::new(0) }; FDS_MAX];
+static USED: AtomicBool = AtomicBool::new(false);
+
+fn cell(fd: c_int) -> Option<&'static AtomicU32> {
+    usize::try_from(fd).ok().and_then(|fd| PORTS.get(fd))
+}
+
+fn port(fd: c_int) -> Option<u32> {
+    if !USED.load(Ordering::Acquire) {
+        return None;
+    }
+    cell(fd).map(|cell| cell.load(Ordering::Acquire)).filter(|port| *port != 0)
+}
+
+#[inline]
+pub fn is_route_socket(fd: c_int) -> bool {
+    port(fd).is_some()
+}
+
+/// Notes that the descriptor closes.
+pub fn forget(fd: c_int) {
+    if is_route_socket(fd)
+        && let Some(cell) = cell(fd)
+    {
+        cell.store(0, Ordering::Release);
+    }
+}
+
+/// Notes that `copy` is a copy of `fd`.
+pub fn also(fd: c_int, copy: c_int) {
+    if let (Some(port), Some(cell)) = (port(fd), cell(copy)) {
+        cell.store(port, Ordering::Release);
+    }
+}
+
+/// Creates a route socket with the flags of `kind`.
+pub fn open(kind: c_int) -> c_int {
+    let fd = real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | kind & TYPE_FLAGS, 0);
+    if fd < 0 {
+        return fd;
+    }
+    let Some(cell) = cell(fd).filter(|_| connect_to_itself(fd)) else {
+        real::close(fd);
+        return fail(libc::EMFILE);
+    };
+    cell.store(pid::own_number() as u32, Ordering::Release);
+    USED.store(true, Ordering::Release);
+    fd
+}
+
+/// Gives the socket a name of the kernel's choice, and connects it to this name.
+fn connect_to_itself(fd: c_int) -> bool {
+    let mut name = [0u8; size_of::<libc::sockaddr_un>()];
+    let family = size_of::<sa_family_t>() as socklen_t;
+    name[..size_of::<sa_family_t>()].copy_from_slice(&(libc::AF_UNIX as sa_family_t).to_ne_bytes());
+    let mut len = name.len() as socklen_t;
+    // SAFETY: the buffer has the given lengths.
+    unsafe {
+        real::bind(fd, name.as_ptr().cast(), family) == 0
+            && real::getsockname(fd, name.as_mut_ptr().cast(), InOut::of(&mut len)) == 0
+            && real::connect(fd, name.as_ptr().cast(), len) == 0
+    }
+}
+
+/// `bind` of a route socket. Returns `None` for other sockets.
+pub fn bind(fd: c_int, at: Given) -> Option<c_int> {
+    port(fd)?;
+    if at.family() != libc::AF_NETLINK || (at.len() as usize) < SIZE {
+        return Some(fail(libc::EINVAL));
+    }
+    // SAFETY: the address has the bytes of a `sockaddr_nl`, which consists of numbers.
+    let wanted = unsafe { at.as_ptr().cast::<sockaddr_nl>().read_unaligned() }.nl_pid;
+    if wanted != 0
+        && let Some(cell) = cell(fd)
+    {
+        cell.store(wanted, Ordering::Release);
+    }
+    Some(0)
+}
+
+/// Writes the address of a port, truncated to the available room.
+///
+/// # Safety
+/// `out` is null or has room for `room` bytes.
+unsafe fn write(port: u32, out: *mut sockaddr, room: Option<socklen_t>, len: InOut<socklen_t>) {
+    let Some(room) = room.filter(|_| !out.is_null()) else { return };
+    let mut bytes = [0u8; SIZE];
+    bytes[..2].copy_from_slice(&(libc::AF_NETLINK as sa_family_t).to_ne_bytes());
+    bytes[4..8].copy_from_slice(&port.to_ne_bytes());
+    // SAFETY: `out` has room for `room` bytes.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast::<u8>(), SIZE.min(room as usize)) };
+    len.set(SIZE as socklen_t);
+}
+
+/// Writes the kernel's address, which sends all answers.
+///
+/// # Safety
+/// `from` is null or has room for `room` bytes.
+pub unsafe fn write_sender(from: *mut sockaddr, room: Option<socklen_t>, len: InOut<socklen_t>) {
+    // SAFETY: the room is the caller's.
+    unsafe { write(0, from, room, len) };
+}
+
+/// `getsockname` of a route socket. Returns `None` for other sockets.
+///
+/// # Safety
+/// `out` is null or has room for `*len` bytes.
+pub unsafe fn name(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> Option<c_int> {
+    let port = port(fd)?;
+    // SAFETY: the room is the caller's.
+    unsafe { write(port, out, len.get(), len) };
+    Some(0)
+}
+
+/// Takes requests, and puts the answers into the queue of the socket.
+pub fn send(fd: c_int, parts: &[Readable]) -> ssize_t {
+    let request: Vec<u8> = parts.iter().flat_map(|part| part.bytes().iter().copied()).collect();
+    for datagram in route::answers(&request, &interfaces::own(), port(fd).unwrap_or(0)) {
+        // SAFETY: the bytes are those of the answer.
+        if unsafe { real::send(fd, datagram.as_ptr().cast(), datagram.len(), libc::MSG_DONTWAIT) } < 0 {
+            return fail(libc::ENOBUFS);
+        }
+    }
+    request.len() as ssize_t
+}

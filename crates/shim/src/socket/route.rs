@@ -1,0 +1,348 @@
+//! Answers to requests for links, addresses and routes (rtnetlink(7)).
+
+use softband_ipc::interfaces::{Interface, hardware};
+
+/// Bytes of `nlmsghdr`.
+const HEADER: usize = 16;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const NLM_F_MULTI: u16 = 2;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP: u16 = 0x300;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
+/// Distance between the messages of one kind: new, delete, get, set.
+const KINDS: u16 = 4;
+const GET: u16 = 2;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_BROADCAST: u16 = 2;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_QDISC: u16 = 6;
+const IFLA_TXQLEN: u16 = 13;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_ALT_IFNAME: u16 = 53;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_LABEL: u16 = 3;
+const IFA_BROADCAST: u16 = 4;
+const IFA_CACHEINFO: u16 = 6;
+const IFA_FLAGS: u16 = 8;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_PREFSRC: u16 = 7;
+const RTA_TABLE: u16 = 15;
+
+/// `IF_OPER_UNKNOWN`, which Linux reports for loopback, and `IF_OPER_UP`.
+const OPERATES: [u8; 2] = [0, 6];
+const QUEUE_PACKETS: u32 = 1_000;
+const IFA_F_PERMANENT: u8 = 0x80;
+const TABLE_MAIN: u8 = 254;
+const TABLE_LOCAL: u8 = 255;
+const RTPROT_KERNEL: u8 = 2;
+const SCOPE_UNIVERSE: u8 = 0;
+const SCOPE_LINK: u8 = 253;
+const SCOPE_HOST: u8 = 254;
+const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
+
+/// A request of a program.
+#[derive(Clone, Copy, Debug)]
+struct Request<'a> {
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    header: &'a [u8],
+    body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// Takes the first request of `bytes`. Returns it with the rest.
+    fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let header = bytes.get(..HEADER)?;
+        let len = word(header, 0) as usize;
+        let body = bytes.get(HEADER..len)?;
+        let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let request = Self { kind: number(4), flags: number(6), sequence: word(header, 8), header, body };
+        Some((request, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
+    }
+
+    /// Returns whether the program asks for all objects. Linux lists addresses in any case.
+    fn is_dump(&self) -> bool {
+        self.flags & NLM_F_DUMP == NLM_F_DUMP
+    }
+
+    /// Returns the value of an attribute behind a fixed part of `fixed` bytes.
+    fn attribute(&self, fixed: usize, wanted: u16) -> Option<&'a [u8]> {
+        let mut rest = self.body.get(fixed..)?;
+        while rest.len() >= 4 {
+            let (len, kind) = (usize::from(u16::from_ne_bytes([rest[0], rest[1]])), u16::from_ne_bytes([rest[2], rest[3]]) & 0x3FFF);
+            let value = rest.get(4..len)?;
+            if kind == wanted {
+                return Some(value);
+            }
+            rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        }
+        None
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+/// A message under construction. Its length stands in front when it is complete.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new((kind, flags, sequence, port): (u16, u16, u32, u32), fixed: &[u8]) -> Self {
+        let mut bytes = vec![0; 4];
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend(port.to_ne_bytes());
+        bytes.extend(fixed);
+        Self(bytes)
+    }
+
+    fn with(mut self, kind: u16, value: &[u8]) -> Self {
+        self.0.extend((4 + value.len() as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn bytes(mut self) -> Vec<u8> {
+        let len = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&len.to_ne_bytes());
+        self.0
+    }
+}
+
+/// Returns the answers to the requests in `bytes`, as datagrams for the socket of this port.
+pub fn answers(bytes: &[u8], interfaces: &[Interface], port: u32) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    let mut rest = bytes;
+    while let Some((request, behind)) = Request::first(rest) {
+        rest = behind;
+        answer(&request, interfaces, port, &mut datagrams);
+    }
+    datagrams
+}
+
+fn answer(request: &Request, interfaces: &[Interface], port: u32, datagrams: &mut Vec<Vec<u8>>) {
+    let lists = request.is_dump() || request.kind == RTM_GETADDR;
+    let flags = if lists { NLM_F_MULTI } else { 0 };
+    let head = |kind: u16| (kind, flags, request.sequence, port);
+    let found: Result<Vec<Message>, i32> = match request.kind {
+        RTM_GETLINK => links(request, interfaces).map(|links| links.iter().map(|one| link(one, head(RTM_NEWLINK))).collect()),
+        RTM_GETADDR => Ok(addresses(request, interfaces).map(|one| address(one, head(RTM_NEWADDR))).collect()),
+        RTM_GETROUTE if lists => Ok(if has_v4(request) { routes(interfaces, head(RTM_NEWROUTE)) } else { Vec::new() }),
+        RTM_GETROUTE => route_to(request, interfaces, head(RTM_NEWROUTE)).map(|route| vec![route]),
+        // Other tables are empty (neighbours, rules).
+        kind if kind >= RTM_NEWLINK && kind % KINDS == GET => {
+            if lists {
+                Ok(Vec::new())
+            } else {
+                Err(libc::EOPNOTSUPP)
+            }
+        }
+        kind if kind >= RTM_NEWLINK => Err(libc::EPERM),
+        _ => Ok(Vec::new()),
+    };
+    match found {
+        Ok(messages) => {
+            let bytes: Vec<u8> = messages.into_iter().flat_map(Message::bytes).collect();
+            datagrams.extend((!bytes.is_empty()).then_some(bytes));
+            if lists {
+                datagrams.push(Message::new(head(NLMSG_DONE), &0_i32.to_ne_bytes()).bytes());
+            } else if request.flags & NLM_F_ACK != 0 {
+                datagrams.push(error(0, request, port));
+            }
+        }
+        Err(errno) => datagrams.push(error(errno, request, port)),
+    }
+}
+
+/// Returns the answer to a request that fails, or an acknowledgement.
+fn error(errno: i32, request: &Request, port: u32) -> Vec<u8> {
+    let mut fixed = (-errno).to_ne_bytes().to_vec();
+    fixed.extend(request.header);
+    if errno != 0 {
+        fixed.extend(request.body);
+    }
+    Message::new((NLMSG_ERROR, 0, request.sequence, port), &fixed).bytes()
+}
+
+/// Returns whether the request includes IPv4, by the family at its beginning.
+fn has_v4(request: &Request) -> bool {
+    let family = request.body.first().copied().unwrap_or(0);
+    family == 0 || libc::c_int::from(family) == libc::AF_INET
+}
+
+fn links(request: &Request, interfaces: &[Interface]) -> Result<Vec<Interface>, i32> {
+    const FIXED: usize = 16;
+    let index = word(request.body, 4);
+    let name = request.attribute(FIXED, IFLA_IFNAME).or_else(|| request.attribute(FIXED, IFLA_ALT_IFNAME));
+    let name = name.map(|name| name.split(|byte| *byte == 0).next().unwrap_or_default());
+    if request.is_dump() {
+        return Ok(interfaces.to_vec());
+    }
+    let is_it = |one: &&Interface| if index != 0 { one.index == index } else { name == Some(one.name.as_bytes()) };
+    interfaces.iter().find(is_it).map(|one| vec![*one]).ok_or(libc::ENODEV)
+}
+
+fn link(interface: &Interface, head: (u16, u16, u32, u32)) -> Message {
+    let mut fixed = vec![0, 0];
+    fixed.extend(interface.hardware.to_ne_bytes());
+    fixed.extend(interface.index.to_ne_bytes());
+    fixed.extend(interface.flags.to_ne_bytes());
+    fixed.extend([0; 4]);
+    let operates = OPERATES[usize::from(interface.hardware == hardware::ETHERNET)];
+    Message::new(head, &fixed)
+        .with(IFLA_IFNAME, &terminated(interface.name))
+        .with(IFLA_TXQLEN, &QUEUE_PACKETS.to_ne_bytes())
+        .with(IFLA_OPERSTATE, &[operates])
+        .with(IFLA_MTU, &interface.mtu.to_ne_bytes())
+        .with(IFLA_QDISC, b"noqueue\0")
+        .with(IFLA_ADDRESS, &interface.hardware_address)
+        .with(IFLA_BROADCAST, &interface.hardware_broadcast())
+}
+
+fn terminated(name: &str) -> Vec<u8> {
+    [name.as_bytes(), &[0]].concat()
+}
+
+fn addresses<'a>(request: &Request, interfaces: &'a [Interface]) -> impl Iterator<Item = &'a Interface> {
+    let (wanted, index) = (has_v4(request), word(request.body, 4));
+    interfaces.iter().filter(move |one| wanted && (index == 0 || one.index == index))
+}
+
+fn address(interface: &Interface, head: (u16, u16, u32, u32)) -> Message {
+    let scope = if interface.hardware == hardware::LOOPBACK { SCOPE_HOST } else { SCOPE_UNIVERSE };
+    let mut fixed = vec![libc::AF_INET as u8, interface.prefix, IFA_F_PERMANENT, scope];
+    fixed.extend(interface.index.to_ne_bytes());
+    let own = interface.address.to_be_bytes();
+    // Lifetimes without an end, and no times of change.
+    let lifetimes = [[0xff; 8], [0; 8]].concat();
+    let message = Message::new(head, &fixed).with(IFA_ADDRESS, &own).with(IFA_LOCAL, &own);
+    let message = match interface.broadcast() {
+        Some(broadcast) => message.with(IFA_BROADCAST, &broadcast.to_be_bytes()),
+        None => message,
+    };
+    message.with(IFA_LABEL, &terminated(interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
+}
+
+/// A route of the host: destination with its prefix, table, scope, and type.
+struct Route<'a> {
+    to: (u32, u8),
+    table: u8,
+    scope: u8,
+    kind: u8,
+    by: &'a Interface,
+}
+
+impl Route<'_> {
+    fn message(&self, head: (u16, u16, u32, u32)) -> Message {
+        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, RTPROT_KERNEL, self.scope, self.kind, 0, 0, 0, 0];
+        Message::new(head, &fixed)
+            .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
+            .with(RTA_DST, &self.to.0.to_be_bytes())
+            .with(RTA_PREFSRC, &self.by.address.to_be_bytes())
+            .with(RTA_OIF, &self.by.index.to_ne_bytes())
+    }
+}
+
+/// Returns the routes of the host: its networks, and its own addresses.
+fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> {
+    let is_loopback = |by: &Interface| by.hardware == hardware::LOOPBACK;
+    let networks = interfaces.iter().map(|by| {
+        let to = (by.network(), by.prefix);
+        if is_loopback(by) {
+            return Route { to, table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by };
+        }
+        Route { to, table: TABLE_MAIN, scope: SCOPE_LINK, kind: RTN_UNICAST, by }
+    });
+    let own = interfaces.iter().map(|by| Route { to: (by.address, 32), table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by });
+    networks.chain(own).map(|route| route.message(head)).collect()
+}
+
+/// Returns the route to one destination.
+fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Result<Message, i32> {
+    const FIXED: usize = 12;
+    let to = request.attribute(FIXED, RTA_DST).filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
+    let to = u32::from_be_bytes(to.ok_or(libc::ENETUNREACH)?);
+    let by = interfaces.iter().find(|one| to & one.mask() == one.network()).ok_or(libc::ENETUNREACH)?;
+    let is_own = by.hardware == hardware::LOOPBACK || by.address == to;
+    let (table, scope, kind) = if is_own { (TABLE_LOCAL, SCOPE_HOST, RTN_LOCAL) } else { (TABLE_MAIN, SCOPE_UNIVERSE, RTN_UNICAST) };
+    Ok(Route { to: (to, 32), table, scope, kind, by }.message(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_ipc::interfaces::of_host;
+
+    fn ask(kind: u16, flags: u16, body: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let request = Message::new((kind, flags, 7, 0), body).bytes();
+        let datagrams = answers(&request, &of_host(0xC612_0002), 99).concat();
+        let mut rest = datagrams.as_slice();
+        let mut messages = Vec::new();
+        while let Some((message, behind)) = Request::first(rest) {
+            assert_eq!((message.sequence, word(message.header, 12)), (7, 99));
+            messages.push((message.kind, message.body.to_vec()));
+            rest = behind;
+        }
+        messages
+    }
+
+    fn kinds(messages: &[(u16, Vec<u8>)]) -> Vec<u16> {
+        messages.iter().map(|(kind, _)| *kind).collect()
+    }
+
+    #[test]
+    fn a_dump_lists_both_interfaces_and_ends() {
+        let links = ask(RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
+        assert_eq!(kinds(&links), [RTM_NEWLINK, RTM_NEWLINK, NLMSG_DONE]);
+        assert!(links[1].1.windows(5).any(|part| part == b"eth0\0"));
+        let addresses = ask(RTM_GETADDR, NLM_F_DUMP, &[libc::AF_INET as u8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(kinds(&addresses), [RTM_NEWADDR, RTM_NEWADDR, NLMSG_DONE]);
+        assert!(addresses[1].1.windows(4).any(|part| part == [198, 18, 0, 2]));
+        assert_eq!(kinds(&ask(RTM_GETADDR, NLM_F_DUMP, &[libc::AF_INET6 as u8, 0, 0, 0, 0, 0, 0, 0])), [NLMSG_DONE]);
+    }
+
+    #[test]
+    fn one_link_is_found_by_number_and_unknown_ones_are_errors() {
+        let by_number = |index: u8| ask(RTM_GETLINK, 0, &[0, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(kinds(&by_number(2)), [RTM_NEWLINK]);
+        let missing = by_number(5);
+        assert_eq!((kinds(&missing), word(&missing[0].1, 0) as i32), (vec![NLMSG_ERROR], -libc::ENODEV));
+    }
+
+    #[test]
+    fn a_route_leads_to_hosts_and_to_nothing_else() {
+        let to = |address: [u8; 4]| ask(RTM_GETROUTE, 0, &[[2, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[8, 0, 1, 0], &address].concat());
+        assert_eq!(kinds(&to([198, 18, 0, 1])), [RTM_NEWROUTE]);
+        let away = to([192, 0, 2, 1]);
+        assert_eq!(word(&away[0].1, 0) as i32, -libc::ENETUNREACH);
+    }
+
+    #[test]
+    fn changes_are_refused() {
+        let refused = ask(RTM_NEWADDR, 1, &[0; 8]);
+        assert_eq!(word(&refused[0].1, 0) as i32, -libc::EPERM);
+    }
+
+    #[test]
+    fn nonsense_gets_no_answer() {
+        assert!(answers(&[1, 2, 3], &of_host(1), 1).is_empty());
+        assert!(answers(&[0xff; 64], &of_host(1), 1).is_empty());
+    }
+}
