@@ -13,6 +13,8 @@ need perftest ib_send_bw
 need ibverbs-utils ibv_devinfo
 need libibverbs-dev /usr/include/infiniband/verbs.h
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
+need iperf3 iperf3
+need libfabric-bin fi_pingpong
 need gcc cc
 need libc6-dev /usr/include/stdio.h
 need make make

@@ -42,15 +42,24 @@ pod! {
     /// `datagram`: 0 stream, 1 datagram.
     pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }
-    pub struct SocketAddress { pub object: u32, pub address: u32, pub port: u32, pub reserved: u32, }
+    /// `flags` are of [`datagram`].
+    pub struct SocketAddress { pub object: u32, pub address: u32, pub port: u32, pub flags: u32, }
     pub struct SocketListen { pub object: u32, pub backlog: u32, }
     pub struct SocketAccepted { pub object: u32, pub address: u32, pub port: u32, pub reserved: u32, }
     pub struct SocketData { pub object: u32, pub len: u32, }
     /// `peek`: do not remove the bytes.
     pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub reserved: u32, }
+    /// A part of a datagram, from `offset` on. `flags` are of [`datagram`].
+    pub struct DatagramSend { pub object: u32, pub len: u32, pub offset: u32, pub flags: u32, pub address: u32, pub port: u32, }
+    /// `peek`: do not remove the datagram. An `offset` asks for the rest of the last one.
+    pub struct DatagramReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub offset: u32, }
+    /// `len` bytes of a datagram of `whole` bytes follow, and its sender's address.
+    pub struct DatagramReceived { pub len: u32, pub whole: u32, pub address: u32, pub port: u32, }
+    /// `name` is of [`socket_option`]. With `set`, the option first takes the value.
+    pub struct SocketOption { pub object: u32, pub name: u32, pub value: u32, pub set: u32, }
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
-    pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, }
+    pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, pub only_v6: u32, }
     pub struct Count { pub count: u64, }
     pub struct TimerNew { pub reserved: u64, }
     pub struct TimerSet { pub object: u32, pub reserved: u32, pub at_ps: u64, pub interval_ps: u64, }
@@ -182,6 +191,25 @@ pub const fn polls(only_polls: bool, reason: u32) -> u64 {
 /// Splits [`Sleep::polls`] into its two parts.
 pub const fn polls_of(polls: u64) -> (bool, u32) {
     (polls as u32 != 0, (polls >> 32) as u32)
+}
+
+/// Bits of the flags of a socket address and of a datagram.
+pub mod datagram {
+    /// Another part of the same datagram follows.
+    pub const MORE: u32 = 1;
+    /// The address is absent: send to the peer, or connect to nobody.
+    pub const NO_ADDRESS: u32 = 2;
+    /// The address is of IPv6 itself: neither IPv4 nor mapped.
+    pub const IS_V6: u32 = 4;
+}
+
+/// Values of [`SocketOption::name`].
+pub mod socket_option {
+    pub const RECEIVE_BUFFER: u32 = 1;
+    pub const SEND_BUFFER: u32 = 2;
+    pub const ONLY_V6: u32 = 3;
+    /// Several datagram sockets may share an address.
+    pub const SHARE_ADDRESS: u32 = 4;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 21] = [
+const REFUSED_IN_WALL_PACE: [Op; 24] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -24,6 +24,9 @@ const REFUSED_IN_WALL_PACE: [Op; 21] = [
     Op::TimerNew,
     Op::TimerSet,
     Op::TimerRead,
+    Op::DatagramSend,
+    Op::DatagramReceive,
+    Op::SocketOption,
 ];
 
 #[test]

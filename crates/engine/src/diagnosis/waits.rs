@@ -112,6 +112,8 @@ impl Observer<'_> {
                 Some(Object::Socket) => {
                     self.host.socket(*object).map_or_else(|_| "a socket".into(), |socket| self.describe_socket(socket, *interest))
                 }
+                Some(Object::DatagramSocket) if interest & readiness::READABLE != 0 => "a datagram (UDP)".into(),
+                Some(Object::DatagramSocket) => "room to send a datagram (UDP)".into(),
                 Some(Object::CompletionChannel(_)) => {
                     let (name, of) = self.describe_channel(process, *object);
                     detail = of;

@@ -48,6 +48,9 @@ macro_rules! rooms_of {
     ($engine:ident socket_send) => { $engine.host_calls() };
     ($engine:ident socket_receive) => { $engine.host_calls() };
     ($engine:ident socket_shutdown) => { $engine.host_calls() };
+    ($engine:ident datagram_send) => { $engine.host_calls() };
+    ($engine:ident datagram_receive) => { $engine.host_calls() };
+    ($engine:ident socket_option) => { $engine.host_calls() };
     ($engine:ident socket_names) => { $engine.host_calls() };
     ($engine:ident object_close) => { $engine.host_calls() };
     ($engine:ident object_retain) => { $engine.host_calls() };

@@ -169,6 +169,12 @@ impl Engine {
                 self.scheduler.alarm_rings(&mut self.processes, &mut self.host, (process, signal), generation);
             }
             Event::SeekOver { object } => self.host_calls().refuse_seeker(object),
+            Event::DatagramsArrive => {
+                for object in self.host_calls().datagrams_arrive() {
+                    self.vain_polls.note_object();
+                    self.scheduler.object_changed(&mut self.processes, &mut self.host, object);
+                }
+            }
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }

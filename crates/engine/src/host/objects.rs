@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Debug)]
 pub(crate) enum Object {
     Socket,
+    DatagramSocket,
     /// Events of CQs: time from which the event is visible, cookie, CQ.
     CompletionChannel(VecDeque<(SimTime, u64, u32)>),
     /// Asynchronous events of an HCA: time from which the event is visible, event, element.
@@ -89,7 +90,7 @@ impl Object {
     /// Returns the readiness bits at `now`. Sockets have their own readiness.
     pub(crate) fn readiness(&self, now: SimTime) -> u32 {
         let visible = match self {
-            Self::Socket => false,
+            Self::Socket | Self::DatagramSocket => false,
             Self::CompletionChannel(events) => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::AsyncChannel { events, .. } => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::Timer { expirations, .. } => *expirations > 0,

@@ -1,5 +1,6 @@
 //! The room of the hosts' services to programs: sockets, timers, channels, and files.
 
+use crate::host::datagrams::{DATAGRAM_MAX, DatagramTable, Received};
 use crate::host::files::Files;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
@@ -9,11 +10,16 @@ use softband_fabric::World;
 use softband_ipc::calls::readiness;
 use softband_sim::SimTime;
 use softband_types::{HcaId, PortNumber};
+use std::collections::BTreeMap;
 
 /// Objects behind descriptors, sockets, the network of the hosts, and the files of their programs.
 pub(crate) struct HostServices {
     objects: Objects,
     sockets: SocketTable,
+    datagrams: DatagramTable,
+    /// Datagrams that threads (process, slot) pass in several parts, to a socket and from it.
+    outgoing: BTreeMap<(usize, u32), Vec<u8>>,
+    incoming: BTreeMap<(usize, u32), Received>,
     network: Network,
     /// `None` in a harness.
     files: Option<Files>,
@@ -21,7 +27,15 @@ pub(crate) struct HostServices {
 
 impl HostServices {
     pub(crate) fn new(hosts: usize, network: Network, files: Option<Files>) -> Self {
-        Self { objects: Objects::default(), sockets: SocketTable::new(hosts), network, files }
+        Self {
+            objects: Objects::default(),
+            sockets: SocketTable::new(hosts),
+            datagrams: DatagramTable::new(hosts),
+            outgoing: BTreeMap::new(),
+            incoming: BTreeMap::new(),
+            network,
+            files,
+        }
     }
 
     pub(crate) fn network(&self) -> &Network {
@@ -66,9 +80,13 @@ impl HostServices {
     /// `path` returns. Returns the objects whose readiness changes.
     pub(crate) fn release(&mut self, object: u32, now: SimTime, path: impl Fn(&Self) -> Path) -> Wakeups {
         let mut wakeups = Wakeups::new();
-        if let Some(Object::Socket) = self.objects.release(object) {
-            let path = path(self);
-            self.sockets.close(object, now, path, &mut wakeups);
+        match self.objects.release(object) {
+            Some(Object::Socket) => {
+                let path = path(self);
+                self.sockets.close(object, now, path, &mut wakeups);
+            }
+            Some(Object::DatagramSocket) => self.datagrams.close(object, now),
+            _ => {}
         }
         wakeups
     }
@@ -77,6 +95,7 @@ impl HostServices {
     pub(crate) fn readiness(&mut self, object: u32, now: SimTime) -> u32 {
         match self.objects.get_mut(object) {
             Some(Object::Socket) => self.sockets.readiness(object, now),
+            Some(Object::DatagramSocket) => self.datagrams.readiness(object, now),
             Some(other) => other.readiness(now),
             None => readiness::ERROR,
         }
@@ -145,6 +164,55 @@ impl HostServices {
 
     pub(crate) fn sockets_mut(&mut self) -> &mut SocketTable {
         &mut self.sockets
+    }
+
+    pub(crate) fn datagrams(&self) -> &DatagramTable {
+        &self.datagrams
+    }
+
+    pub(crate) fn datagrams_mut(&mut self) -> &mut DatagramTable {
+        &mut self.datagrams
+    }
+
+    /// Returns the parts of a datagram so far, with `part` at `offset`.
+    ///
+    /// # Errors
+    /// If the parts have a gap, or are longer than a datagram.
+    pub(crate) fn outgoing_part(&mut self, thread: (usize, u32), offset: usize, part: &[u8]) -> Result<Vec<u8>, i32> {
+        let mut whole = self.outgoing.remove(&thread).unwrap_or_default();
+        if offset == 0 {
+            whole.clear();
+        }
+        if whole.len() != offset {
+            return Err(libc::EPROTO);
+        }
+        whole.extend_from_slice(part);
+        if whole.len() > DATAGRAM_MAX { Err(libc::EMSGSIZE) } else { Ok(whole) }
+    }
+
+    /// Keeps the parts of a datagram until the next part comes.
+    pub(crate) fn keep_outgoing(&mut self, thread: (usize, u32), parts: Vec<u8>) {
+        self.outgoing.insert(thread, parts);
+    }
+
+    /// Keeps a received datagram, of which the thread may ask for more.
+    pub(crate) fn keep_incoming(&mut self, thread: (usize, u32), datagram: Received) {
+        self.incoming.insert(thread, datagram);
+    }
+
+    pub(crate) fn incoming(&self, thread: (usize, u32)) -> Option<&Received> {
+        self.incoming.get(&thread)
+    }
+
+    /// Forgets the parts of datagrams of a process that has ended.
+    pub(crate) fn forget_parts(&mut self, process: usize) {
+        self.outgoing.retain(|(of, _), _| *of != process);
+        self.incoming.retain(|(of, _), _| *of != process);
+    }
+
+    /// Returns whether an object is a datagram socket.
+    pub(crate) fn is_datagram_socket(&self, object: u32) -> bool {
+        matches!(self.objects.get(object), Some(Object::DatagramSocket))
     }
 
     pub(crate) fn socket(&self, object: u32) -> Result<&Socket, i32> {

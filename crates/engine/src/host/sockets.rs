@@ -3,7 +3,8 @@
 //! Every byte carries the time at which it becomes visible at the other end. A reader's clock
 //! therefore never depends on the host.
 
-use crate::host::network::address as host_address;
+pub(crate) use crate::host::network::address as host_address;
+use softband_ipc::calls::socket_option;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +12,16 @@ use std::collections::{BTreeMap, VecDeque};
 const WINDOW_BYTES: usize = 256 * 1024;
 /// First port for sockets that request any port.
 const EPHEMERAL_FIRST: u16 = 32_768;
-const LOOPBACK: u32 = 0x7F00_0001;
+pub(crate) const LOOPBACK: u32 = 0x7F00_0001;
+
+/// Returns the host of an address, as seen from host `from` of `hosts`.
+pub(crate) fn host_of(hosts: usize, address: u32, from: usize) -> Option<usize> {
+    if address == LOOPBACK || address == 0 {
+        return Some(from);
+    }
+    let index = address.checked_sub(host_address(0))? as usize;
+    (index < hosts).then_some(index)
+}
 
 /// State of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +49,9 @@ pub(crate) struct Socket {
     pub(crate) state: SocketState,
     pub(crate) local: (u32, u16),
     pub(crate) peer_address: (u32, u16),
+    /// Whether the program named its peer by an address of IPv6 itself.
+    seeks_v6: bool,
+    pub(crate) only_v6: bool,
     peer: Option<u32>,
     received: VecDeque<Chunk>,
     received_bytes: usize,
@@ -67,7 +80,8 @@ pub(crate) struct Path {
 #[derive(Default)]
 pub(crate) struct SocketTable {
     sockets: BTreeMap<u32, Socket>,
-    listeners: BTreeMap<(usize, u16), u32>,
+    /// By host, port, and whether the socket is for IPv6 only.
+    listeners: BTreeMap<(usize, u16, bool), u32>,
     ephemeral_next: BTreeMap<usize, u16>,
     hosts: usize,
 }
@@ -83,6 +97,8 @@ impl SocketTable {
             state: SocketState::New,
             local: (0, 0),
             peer_address: (0, 0),
+            seeks_v6: false,
+            only_v6: false,
             peer: None,
             received: VecDeque::new(),
             received_bytes: 0,
@@ -106,22 +122,45 @@ impl SocketTable {
 
     /// Returns the host of an address, as seen from host `from`.
     pub(crate) fn host_of(&self, address: u32, from: usize) -> Option<usize> {
-        if address == LOOPBACK || address == 0 {
-            return Some(from);
-        }
-        let index = address.checked_sub(host_address(0))? as usize;
-        (index < self.hosts).then_some(index)
+        host_of(self.hosts, address, from)
     }
 
-    pub(crate) fn bind(&mut self, object: u32, address: u32, port: u16) -> Result<u16, i32> {
-        let host = self.get(object)?.host;
+    /// Returns the listening socket at a port, as seen by an address of IPv6 itself or not.
+    fn listener(&self, target: usize, port: u16, is_v6: bool) -> Option<u32> {
+        let only_v6 = self.listeners.get(&(target, port, true)).filter(|_| is_v6);
+        only_v6.or_else(|| self.listeners.get(&(target, port, false))).copied()
+    }
+
+    /// Reads an option, after it has the new value if there is one.
+    pub(crate) fn option(&mut self, object: u32, name: u32, value: Option<u32>) -> Result<u32, i32> {
+        let socket = self.get_mut(object)?;
+        if name != socket_option::ONLY_V6 {
+            return Err(libc::ENOPROTOOPT);
+        }
+        if let Some(value) = value {
+            if socket.local.1 != 0 {
+                return Err(libc::EINVAL);
+            }
+            socket.only_v6 = value != 0;
+        }
+        Ok(socket.only_v6.into())
+    }
+
+    /// Binds a socket to an address, of IPv6 itself or not.
+    pub(crate) fn bind(&mut self, object: u32, address: u32, port: u16, is_v6: bool) -> Result<u16, i32> {
+        let Socket { host, only_v6, .. } = *self.get(object)?;
+        if only_v6 && !is_v6 {
+            return Err(libc::EINVAL);
+        }
         if self.host_of(address, host) != Some(host) {
             return Err(libc::EADDRNOTAVAIL);
         }
         if self.get(object)?.local.1 != 0 {
             return Err(libc::EINVAL);
         }
-        let taken = |port: u16| self.sockets.values().any(|socket| socket.host == host && socket.local.1 == port && socket.peer.is_none());
+        let taken = |port: u16| {
+            self.sockets.values().any(|socket| (socket.host, socket.local.1, socket.only_v6) == (host, port, only_v6) && socket.peer.is_none())
+        };
         let port = if port != 0 {
             if taken(port) {
                 return Err(libc::EADDRINUSE);
@@ -144,24 +183,28 @@ impl SocketTable {
     /// Starts to listen. The caller connects the returned sockets, which seek this port.
     pub(crate) fn listen(&mut self, object: u32) -> Result<Vec<u32>, i32> {
         if self.get(object)?.local.1 == 0 {
-            self.bind(object, 0, 0)?;
+            self.bind(object, 0, 0, true)?;
         }
-        let (host, port) = (self.get(object)?.host, self.get(object)?.local.1);
-        match self.listeners.get(&(host, port)) {
+        let Socket { host, local: (_, port), only_v6, .. } = *self.get(object)?;
+        match self.listeners.get(&(host, port, only_v6)) {
             Some(other) if *other != object => return Err(libc::EADDRINUSE),
             _ => {}
         }
-        self.listeners.insert((host, port), object);
+        self.listeners.insert((host, port, only_v6), object);
         self.get_mut(object)?.state = SocketState::Listening;
         let seekers = self.sockets.iter().filter(|(_, socket)| socket.state == SocketState::Seeking);
-        let found = seekers.filter(|(_, socket)| self.host_of(socket.peer_address.0, socket.host) == Some(host) && socket.peer_address.1 == port);
+        let seekers = seekers.filter(|(_, socket)| self.host_of(socket.peer_address.0, socket.host) == Some(host) && socket.peer_address.1 == port);
+        let found = seekers.filter(|(_, socket)| self.listener(host, port, socket.seeks_v6).is_some());
         Ok(found.map(|(object, _)| *object).collect())
     }
 
     /// Starts to connect. Returns true if a socket listens; the caller then calls
     /// [`SocketTable::complete`]. Returns false if no socket listens yet.
-    pub(crate) fn connect(&mut self, object: u32, address: u32, port: u16) -> Result<bool, i32> {
-        let host = self.get(object)?.host;
+    pub(crate) fn connect(&mut self, object: u32, address: u32, port: u16, is_v6: bool) -> Result<bool, i32> {
+        let Socket { host, only_v6, .. } = *self.get(object)?;
+        if only_v6 && !is_v6 {
+            return Err(libc::ENETUNREACH);
+        }
         match self.get(object)?.state {
             SocketState::New | SocketState::Failed(_) => {}
             SocketState::Connected => return Err(libc::EISCONN),
@@ -173,9 +216,10 @@ impl SocketTable {
             let port = self.ephemeral(host);
             self.get_mut(object)?.local = (host_address(host), port);
         }
-        let found = self.listeners.contains_key(&(target, port));
+        let found = self.listener(target, port, is_v6).is_some();
         let socket = self.get_mut(object)?;
         socket.peer_address = (address, port);
+        socket.seeks_v6 = is_v6;
         socket.state = SocketState::Seeking;
         Ok(found)
     }
@@ -183,12 +227,9 @@ impl SocketTable {
     /// Connects a seeking socket to the listening socket. `server` is a new object for the other
     /// end.
     pub(crate) fn complete(&mut self, object: u32, server: u32, now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<(), i32> {
-        let (host, local, (address, port)) = {
-            let socket = self.get(object)?;
-            (socket.host, socket.local, socket.peer_address)
-        };
+        let Socket { host, local, peer_address: (address, port), seeks_v6, .. } = *self.get(object)?;
         let target = self.host_of(address, host).ok_or(libc::ENETUNREACH)?;
-        let listener = *self.listeners.get(&(target, port)).ok_or(libc::ECONNREFUSED)?;
+        let listener = self.listener(target, port, seeks_v6).ok_or(libc::ECONNREFUSED)?;
         self.open(server, target);
         let (arrives, connected) = (now + path.latency, now + path.latency * 2);
         let target_address = if address == LOOPBACK || address == 0 { LOOPBACK } else { host_address(target) };
@@ -409,10 +450,10 @@ mod tests {
         let mut table = SocketTable::new(2);
         let mut wakeups = Wakeups::new();
         table.open(1, 0);
-        table.bind(1, 0, 18_515).unwrap();
+        table.bind(1, 0, 18_515, false).unwrap();
         assert!(table.listen(1).unwrap().is_empty());
         table.open(2, 1);
-        assert!(table.connect(2, host_address(0), 18_515).unwrap());
+        assert!(table.connect(2, host_address(0), 18_515, false).unwrap());
         table.complete(2, 3, at(0), PATH, &mut wakeups).unwrap();
         assert_eq!(wakeups, vec![(at(20), 1), (at(40), 2)]);
         assert_eq!(table.accept(1, at(19)), Err(libc::EAGAIN));
@@ -452,19 +493,19 @@ mod tests {
         for (object, host) in [(1, 0), (2, 1), (3, 0)] {
             table.open(object, host);
         }
-        assert_eq!(table.bind(1, 0, 80), Ok(80));
-        assert_eq!(table.bind(2, 0, 80), Ok(80));
-        assert_eq!(table.bind(3, 0, 80), Err(libc::EADDRINUSE));
-        assert_eq!(table.bind(3, host_address(1), 81), Err(libc::EADDRNOTAVAIL));
+        assert_eq!(table.bind(1, 0, 80, false), Ok(80));
+        assert_eq!(table.bind(2, 0, 80, false), Ok(80));
+        assert_eq!(table.bind(3, 0, 80, false), Err(libc::EADDRINUSE));
+        assert_eq!(table.bind(3, host_address(1), 81, false), Err(libc::EADDRNOTAVAIL));
     }
 
     #[test]
     fn a_seeker_is_told_to_whoever_starts_listening() {
         let mut table = SocketTable::new(2);
         table.open(1, 1);
-        assert!(!table.connect(1, host_address(0), 99).unwrap());
+        assert!(!table.connect(1, host_address(0), 99, false).unwrap());
         table.open(2, 0);
-        table.bind(2, 0, 99).unwrap();
+        table.bind(2, 0, 99, false).unwrap();
         assert_eq!(table.listen(2).unwrap(), vec![1]);
     }
 }

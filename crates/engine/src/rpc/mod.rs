@@ -2,6 +2,7 @@
 
 mod channels;
 mod completion_queues;
+mod datagrams;
 mod devices;
 pub(crate) mod host_calls;
 mod objects;

@@ -28,6 +28,7 @@ impl HostCalls<'_> {
 
     /// Gives back all references of a process that has ended.
     pub(crate) fn release_everything(&mut self, process: usize) {
+        self.host.forget_parts(process);
         for (object, count) in self.processes[process].set_objects(Default::default()) {
             (0..count).for_each(|_| self.release_object(object));
         }

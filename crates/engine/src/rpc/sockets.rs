@@ -8,7 +8,7 @@ use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
 use softband_fabric::World;
-use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, readiness};
+use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, datagram, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeSet;
@@ -40,19 +40,27 @@ impl HostCalls<'_> {
     }
 
     pub(crate) fn socket_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Result<calls::Object, i32> {
-        if wanted.datagram != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
-        let object = self.host.add(Object::Socket);
-        self.host.sockets_mut().open(object, self.processes[caller.process].host());
+        let host = self.processes[caller.process].host();
+        let object = if wanted.datagram == 0 {
+            let object = self.host.add(Object::Socket);
+            self.host.sockets_mut().open(object, host);
+            object
+        } else {
+            let object = self.host.add(Object::DatagramSocket);
+            self.host.datagrams_mut().open(object, host);
+            object
+        };
         self.processes[caller.process].hold(object);
         Ok(calls::Object { object, reserved: 0 })
     }
 
     pub(crate) fn socket_bind(&mut self, caller: Caller, address: &SocketAddress) -> Result<SocketAddress, i32> {
         let object = self.processes[caller.process].held(address.object)?;
+        if self.host.is_datagram_socket(object) {
+            return self.datagram_bind(object, address);
+        }
         let port = u16::try_from(address.port).map_err(|_| libc::EINVAL)?;
-        let bound = self.host.sockets_mut().bind(object, address.address, port)?;
+        let bound = self.host.sockets_mut().bind(object, address.address, port, address.flags & datagram::IS_V6 != 0)?;
         Ok(SocketAddress { port: u32::from(bound), ..*address })
     }
 
@@ -73,8 +81,11 @@ impl HostCalls<'_> {
 
     pub(crate) fn socket_connect(&mut self, caller: Caller, to: &SocketAddress) -> Result<(), i32> {
         let object = self.processes[caller.process].held(to.object)?;
+        if self.host.is_datagram_socket(object) {
+            return self.datagram_connect(object, to);
+        }
         let port = u16::try_from(to.port).map_err(|_| libc::EINVAL)?;
-        let found = self.host.sockets_mut().connect(object, to.address, port)?;
+        let found = self.host.sockets_mut().connect(object, to.address, port, to.flags & datagram::IS_V6 != 0)?;
         if found {
             self.complete_connection(object);
             return Ok(());
@@ -92,11 +103,17 @@ impl HostCalls<'_> {
 
     pub(crate) fn socket_error(&mut self, caller: Caller, socket: &calls::Object) -> Result<(), i32> {
         let object = self.processes[caller.process].held(socket.object)?;
+        if self.host.is_datagram_socket(object) {
+            return self.datagram_error(object);
+        }
         self.host.sockets_mut().outcome(object, self.scheduler.now())
     }
 
     pub(crate) fn socket_names(&mut self, caller: Caller, socket: &calls::Object) -> Result<SocketNames, i32> {
         let object = self.processes[caller.process].held(socket.object)?;
+        if self.host.is_datagram_socket(object) {
+            return self.datagram_names(object);
+        }
         let connected = self.host.sockets_mut().outcome(object, self.scheduler.now()).is_ok();
         let socket = self.host.socket(object)?;
         Ok(SocketNames {
@@ -106,6 +123,7 @@ impl HostCalls<'_> {
             peer_port: u32::from(socket.peer_address.1),
             connected: u32::from(connected && socket.state == SocketState::Connected),
             listening: u32::from(socket.state == SocketState::Listening),
+            only_v6: u32::from(socket.only_v6),
         })
     }
 
@@ -136,6 +154,9 @@ impl HostCalls<'_> {
 
     pub(crate) fn socket_shutdown(&mut self, caller: Caller, request: &calls::SocketShutdown) -> Result<(), i32> {
         let object = self.processes[caller.process].held(request.object)?;
+        if self.host.is_datagram_socket(object) {
+            return self.datagram_shutdown(object, request.how);
+        }
         let (path, mut wakeups) = (self.path_of(object), Wakeups::new());
         let ended = self.host.sockets_mut().shutdown(object, request.how, self.scheduler.now(), path, &mut wakeups);
         self.wake_at(wakeups);
@@ -186,7 +207,7 @@ impl HostCalls<'_> {
 }
 
 /// Returns the path over the management network. Within a host it takes a thread's wake-up.
-fn path(world: &World, from: usize, to: usize) -> Path {
+pub(super) fn path(world: &World, from: usize, to: usize) -> Path {
     let part = &world.spec().hosts[from].part;
     let latency = if from == to { part.event_wakeup } else { part.ethernet_latency };
     Path { latency, bytes_per_second: part.ethernet_bytes_per_second }

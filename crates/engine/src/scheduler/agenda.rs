@@ -49,6 +49,8 @@ pub(crate) enum Event {
     SeekOver {
         object: u32,
     },
+    /// Datagrams under way reach their sockets.
+    DatagramsArrive,
     ProcessGone {
         process: usize,
     },

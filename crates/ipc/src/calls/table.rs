@@ -73,6 +73,12 @@ macro_rules! for_each_call {
             ObjectClose = 42, object_close(Object) -> (), Free, Any;
             /// Adds one reference (dup; a fork keeps references by itself).
             ObjectRetain = 43, object_retain(Object) -> (), Free, Any;
+            /// Sends a datagram to the address or to the peer. EAGAIN while the buffer is full.
+            DatagramSend = 47, datagram_send(WithTail<DatagramSend, u8>) -> (), Free, Virtual;
+            /// Receives a datagram. EAGAIN while none waits.
+            DatagramReceive = 48, datagram_receive(DatagramReceive) -> WithTail<DatagramReceived, u8>, Free, Virtual;
+            /// Reads or sets an option. ENOPROTOOPT if the engine does not have it.
+            SocketOption = 49, socket_option(SocketOption) -> SocketOption, Free, Virtual;
             /// Creates a timerfd.
             TimerNew = 44, timer_new(TimerNew) -> Object, Free, Virtual;
             /// The reply has the former setting.

@@ -206,6 +206,9 @@ originals! {
     fn getsockname(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getpeername(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int;
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: InOut<timespec>) -> c_int;
     fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t;
     fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
@@ -224,7 +227,6 @@ originals! {
     fn gethostbyaddr(address: *const c_void, len: socklen_t, family: c_int) -> *mut hostent;
     fn gethostname(name: *mut c_char, len: size_t) -> c_int;
     fn if_indextoname(index: c_uint, out: *mut c_char) -> *mut c_char;
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn fork() -> pid_t;
     fn pclose(stream: *mut FILE) -> c_int;
     fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int;

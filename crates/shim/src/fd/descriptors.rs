@@ -271,6 +271,13 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     if let Some(status) = unsafe { interfaces::control(fd, request, argument) } {
         return status;
     }
+    if request == libc::FIONREAD as c_ulong
+        && let Some(Entry { kind: Kind::DatagramSocket, object }) = ours(fd)
+    {
+        // SAFETY: FIONREAD takes the address of an `int`.
+        unsafe { Out::from_raw(argument as *mut c_int) }.set(crate::socket::datagram::next_len(object) as c_int);
+        return 0;
+    }
     // SAFETY: a driver gets the argument that the program has for it.
     unsafe { real::ioctl(fd, request, argument) }
 }

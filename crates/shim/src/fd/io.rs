@@ -5,6 +5,7 @@ use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::fd::random_files;
 use crate::runtime::world::{active, errno, fail};
+use crate::socket::datagram::{self, Sent};
 use crate::socket::netlink;
 use crate::socket::open::socket_option;
 use crate::socket::stream;
@@ -35,7 +36,21 @@ fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
     match entry.kind {
         Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
         Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part))),
-        Kind::DatagramSocket | Kind::CompletionChannel | Kind::AsyncChannel => None,
+        Kind::DatagramSocket => Some(counted(datagram::receive(fd, entry.object, list, 0).map(|taken| taken.len))),
+        Kind::CompletionChannel | Kind::AsyncChannel => None,
+    }
+}
+
+/// Writes to a socket of the engine. Returns `None` if the kernel has to write.
+fn write_object(fd: c_int, parts: &[Readable]) -> Option<ssize_t> {
+    match ours(fd)? {
+        Entry { kind: Kind::StreamSocket, object } => Some(counted(stream::send(fd, object, parts, 0))),
+        Entry { kind: Kind::DatagramSocket, object } => match datagram::send(fd, object, parts, None, 0) {
+            Ok(Sent::Bytes(count)) => Some(count as ssize_t),
+            Ok(Sent::LeftToKernel) => None,
+            Err(Errno(errno)) => Some(fail(errno)),
+        },
+        _ => None,
     }
 }
 
@@ -142,8 +157,8 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the caller's bytes do not change during the call.
     let part = unsafe { Readable::new(data, len) };
-    if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
-        return counted(stream::send(fd, object, &[part], 0));
+    if let Some(written) = write_object(fd, &[part]) {
+        return written;
     }
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, &[part]);
@@ -159,8 +174,8 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
 pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's list and its bytes do not change during the call.
     let parts = unsafe { Readable::list(list, count.max(0) as usize) };
-    if let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd) {
-        return counted(stream::send(fd, object, parts, 0));
+    if let Some(written) = write_object(fd, parts) {
+        return written;
     }
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, parts);

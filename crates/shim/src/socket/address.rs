@@ -3,6 +3,8 @@
 use crate::clib::args::{InOut, slice};
 use crate::clib::real;
 use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use softband_client::Errno;
+use softband_ipc::calls::datagram;
 use std::marker::PhantomData;
 
 pub const LOOPBACK: u32 = 0x7f00_0001;
@@ -51,6 +53,17 @@ impl<'a> Given<'a> {
     /// Returns the address family, or 0 if the address is too short for it.
     pub fn family(self) -> c_int {
         self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family)))
+    }
+
+    /// Returns whether the address has all bytes of its family.
+    pub fn is_whole(self) -> bool {
+        self.bytes().len() >= if self.family() == libc::AF_INET6 { SIZE_V6 - 4 } else { SIZE_V4 }
+    }
+
+    /// Returns [`datagram::IS_V6`] for an address of IPv6 itself, neither IPv4 nor mapped.
+    pub fn v6_flag(self) -> u32 {
+        let is_mapped = || self.bytes().get(18..20) == Some(&[0xff, 0xff]);
+        if self.family() == libc::AF_INET6 && !is_mapped() { datagram::IS_V6 } else { 0 }
     }
 
     /// Reads an IPv4 address (as a big-endian number) and a port. Returns `None` if the address
@@ -104,16 +117,24 @@ fn to_v6(v4: u32) -> [u8; 16] {
 }
 
 /// Writes an address in the form of a socket of `family`, truncated to the available room. Sets
-/// `len` to the whole length in bytes.
+/// `len` to the whole length in bytes. Fails as the kernel does: with `EFAULT` for null, unless
+/// there is no room, and with `EINVAL` for a negative length.
 ///
 /// # Safety
 /// `out` is null or has room for `*len` bytes.
-pub unsafe fn write(family: c_int, v4: u32, port: u16, out: *mut sockaddr, len: InOut<socklen_t>) {
-    let Some(room) = len.get().filter(|_| !out.is_null()) else { return };
+pub unsafe fn write(family: c_int, (v4, port): (u32, u16), out: *mut sockaddr, len: InOut<socklen_t>) -> Result<(), Errno> {
+    let room = len.get().ok_or(Errno(libc::EFAULT))?;
+    let room = usize::try_from(room.cast_signed()).map_err(|_| Errno(libc::EINVAL))?;
     let (whole, size) = encode(family, v4, port);
-    // SAFETY: `out` has room for `room` bytes; the array is longer than `size`.
-    unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr(), out.cast::<u8>(), size.min(room as usize)) };
+    if room > 0 && out.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    if room > 0 {
+        // SAFETY: `out` has room for `room` bytes; the array is longer than `size`.
+        unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr(), out.cast::<u8>(), size.min(room)) };
+    }
     len.set(size as socklen_t);
+    Ok(())
 }
 
 /// Returns an address in the form of a socket of `family`, and its length in bytes.
@@ -144,7 +165,7 @@ mod tests {
         let mut buffer = [0u8; 64];
         let mut len = buffer.len() as socklen_t;
         // SAFETY: the buffer has `len` bytes.
-        unsafe { write(family, v4, port, buffer.as_mut_ptr().cast(), InOut::of(&mut len)) };
+        unsafe { write(family, (v4, port), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
         Given::of(&buffer, len).read()
     }
 
@@ -186,7 +207,21 @@ mod tests {
         let mut buffer = [0xaau8; 4];
         let mut len = 2;
         // SAFETY: the buffer has room for `len` bytes.
-        unsafe { write(libc::AF_INET, 1, 2, buffer.as_mut_ptr().cast(), InOut::of(&mut len)) };
+        unsafe { write(libc::AF_INET, (1, 2), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
         assert_eq!((len, buffer), (16, [2, 0, 0xaa, 0xaa]));
+    }
+
+    #[test]
+    fn null_is_refused_unless_there_is_no_room() {
+        let answer = |len: InOut<socklen_t>| {
+            // SAFETY: null is allowed.
+            unsafe { write(libc::AF_INET, (1, 2), std::ptr::null_mut(), len) }
+        };
+        let (mut none, mut some, mut negative) = (0, 16, u32::MAX);
+        assert_eq!(answer(InOut::of(&mut none)), Ok(()));
+        assert_eq!(none, 16);
+        assert_eq!(answer(InOut::of(&mut some)), Err(Errno(libc::EFAULT)));
+        assert_eq!(answer(InOut::of(&mut negative)), Err(Errno(libc::EINVAL)));
+        assert_eq!(answer(InOut::NULL), Err(Errno(libc::EFAULT)));
     }
 }

@@ -1,18 +1,22 @@
 //! `send` and `recv` in all their forms.
 
-use super::address::Given;
+use super::address::{self, Given};
+use super::datagram::{self, Sent, Taken};
 use super::native::{fabric_address, show};
 use super::netlink;
-use super::open::stream;
+use super::open::{datagram_socket, family, plain, stream};
 use super::stream::{receive, send as send_parts};
-use crate::clib::args::{In, InOut};
+use crate::clib::args::{In, InOut, slice_mut};
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::blocking_natively;
-use crate::runtime::world::{active, fail, walled};
+use crate::runtime::world::{active, deadline_after, fail, timespec_picos, walled};
 use crate::spin;
-use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use softband_client::Errno;
+use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use softband_client::{self as client, Errno};
+
+/// Most messages of one call (`UIO_MAXIOV`).
+const MESSAGES_MAX: usize = 1_024;
 
 fn counted(outcome: Result<usize, Errno>) -> ssize_t {
     match outcome {
@@ -37,12 +41,47 @@ unsafe fn show_sender(fd: c_int, from: *mut sockaddr, room: Option<socklen_t>, l
     unsafe { if netlink::is_route_socket(fd) { netlink::write_sender(from, room, len) } else { show(from, room, len) } }
 }
 
+/// Sends a datagram. Returns `None` if the kernel has to send it.
+fn send_datagram(fd: c_int, parts: &[Readable], to: Option<Given>, flags: c_int) -> Option<ssize_t> {
+    match datagram::send(fd, datagram_socket(fd)?, parts, to, flags) {
+        Ok(Sent::Bytes(count)) => Some(count as ssize_t),
+        Ok(Sent::LeftToKernel) => None,
+        Err(Errno(errno)) => Some(fail(errno)),
+    }
+}
+
+/// Returns the length that a receiving call reports.
+fn length(taken: Taken, flags: c_int) -> usize {
+    if flags & libc::MSG_TRUNC == 0 { taken.len } else { taken.whole }
+}
+
+/// Receives a datagram into the parts of a message. Returns the message's new fields.
+///
+/// # Safety
+/// The room for the address and the parts has the lengths that the message states.
+unsafe fn receive_message(fd: c_int, object: u32, mut given: msghdr, flags: c_int) -> Result<(msghdr, usize), Errno> {
+    // SAFETY: the message states the number of its parts, and each part its room.
+    let taken = datagram::receive(fd, object, unsafe { Writable::list(given.msg_iov, given.msg_iovlen) }, flags)?;
+    if !given.msg_name.is_null() {
+        let (name, room) = (given.msg_name.cast(), InOut::of(&mut given.msg_namelen));
+        // SAFETY: the address has the room that the message states.
+        unsafe { address::write(family(fd), taken.from, name, room) }?;
+    }
+    given.msg_controllen = 0;
+    given.msg_flags = if taken.len < taken.whole { libc::MSG_TRUNC } else { 0 };
+    Ok((given, length(taken, flags)))
+}
+
 /// Implements `send`.
 ///
 /// # Safety
 /// `data` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the caller's bytes do not change during the call.
+    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], None, flags) {
+        return count;
+    }
     match stream(fd) {
         // SAFETY: the caller's bytes do not change during the call.
         Some(object) => counted(send_parts(fd, object, &[unsafe { Readable::new(data, len) }], flags)),
@@ -66,6 +105,11 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
     }
     // SAFETY: the caller's address stays in place during the call.
     let to = unsafe { Given::new(to, to_len) };
+    let destination = (!to.as_ptr().is_null()).then_some(to);
+    // SAFETY: the datagram has the caller's bytes.
+    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], destination, flags) {
+        return count;
+    }
     fabric_address(fd, to, |to| {
         // SAFETY: the kernel reads the caller's bytes, and an address with its own length.
         native(fd, libc::POLLOUT, flags, || unsafe { real::sendto(fd, data, len, flags, to.as_ptr(), to.len()) })
@@ -79,6 +123,14 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -> ssize_t {
     let given = message.get();
+    if let (Some(_), Some(given)) = (datagram_socket(fd), given) {
+        // SAFETY: the message states the length of its address.
+        let to = (!given.msg_name.is_null()).then(|| unsafe { Given::new(given.msg_name.cast(), given.msg_namelen) });
+        // SAFETY: each part of the message states its length.
+        if let Some(count) = send_datagram(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, to, flags) {
+            return count;
+        }
+    }
     match (stream(fd), given) {
         // SAFETY: the message states the number of its parts, and each part its length.
         (Some(object), Some(given)) => counted(send_parts(fd, object, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, flags)),
@@ -105,6 +157,11 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
 /// `data` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    if let Some(object) = datagram_socket(fd) {
+        // SAFETY: the room is the caller's, for one datagram.
+        let taken = datagram::receive(fd, object, &[unsafe { Writable::new(data, len) }], flags);
+        return counted(taken.map(|taken| length(taken, flags)));
+    }
     match stream(fd) {
         // SAFETY: nobody else uses the caller's room during the call.
         Some(object) => counted(receive(fd, object, &[unsafe { Writable::new(data, len) }], flags)),
@@ -131,6 +188,17 @@ pub unsafe extern "C" fn recvfrom(
         // SAFETY: without the sender, the room for the bytes alone is left.
         return unsafe { recv(fd, data, len, flags) };
     }
+    if let Some(object) = datagram_socket(fd) {
+        // SAFETY: the datagram's room is the caller's.
+        let taken = datagram::receive(fd, object, &[unsafe { Writable::new(data, len) }], flags);
+        return counted(taken.and_then(|taken| {
+            if !from.is_null() {
+                // SAFETY: the room for the sender has `*from_len` bytes.
+                unsafe { address::write(family(fd), taken.from, from, from_len) }?;
+            }
+            Ok(length(taken, flags))
+        }));
+    }
     let room = from_len.get();
     // SAFETY: the kernel respects the length of both rooms.
     let count = native(fd, libc::POLLIN, flags, || unsafe { real::recvfrom(fd, data, len, flags, from, from_len) });
@@ -145,6 +213,13 @@ pub unsafe extern "C" fn recvfrom(
 /// The room for the address and the parts has the lengths that the message states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: InOut<msghdr>, flags: c_int) -> ssize_t {
+    if let (Some(object), Some(given)) = (datagram_socket(fd), message.get()) {
+        // SAFETY: the message states the room of its parts and of its address.
+        return counted(unsafe { receive_message(fd, object, given, flags) }.map(|(given, count)| {
+            message.set(given);
+            count
+        }));
+    }
     match (stream(fd), message.get()) {
         (Some(object), Some(mut given)) => {
             given.msg_namelen = 0;
@@ -195,4 +270,57 @@ pub unsafe extern "C" fn __recvfrom_chk(
     crate::fd::io::check_room(len, room);
     // SAFETY: `len` bytes fit, since the check returned; the rest is the caller's.
     unsafe { recvfrom(fd, data, len, flags, from, from_len) }
+}
+
+/// Implements `sendmmsg`.
+///
+/// # Safety
+/// `messages` has `count` elements, each as for [`sendmsg`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    if plain(fd).is_none() && !walled() {
+        // SAFETY: the kernel uses the caller's `count` messages.
+        return native(fd, libc::POLLOUT, flags, || unsafe { real::sendmmsg(fd, messages, count, flags) });
+    }
+    // SAFETY: the caller's array has `count` elements.
+    let list = unsafe { slice_mut(messages, (count as usize).min(MESSAGES_MAX)) };
+    for (index, message) in list.iter_mut().enumerate() {
+        // SAFETY: the message describes memory of the caller.
+        let sent = unsafe { sendmsg(fd, In::of(&message.msg_hdr), flags) };
+        if sent < 0 {
+            return if index > 0 { index as c_int } else { -1 };
+        }
+        message.msg_len = sent as c_uint;
+    }
+    list.len() as c_int
+}
+
+/// Implements `recvmmsg`.
+///
+/// # Safety
+/// `messages` has `count` elements, each as for [`recvmsg`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: InOut<timespec>) -> c_int {
+    if plain(fd).is_none() {
+        // SAFETY: the kernel fills the caller's `count` messages.
+        return native(fd, libc::POLLIN, flags, || unsafe { real::recvmmsg(fd, messages, count, flags, timeout) });
+    }
+    // As in the kernel, the time limit counts only after a message has come.
+    let deadline = timeout.get().map(|timeout| deadline_after(timespec_picos(&timeout)));
+    // SAFETY: the array has `count` elements of the caller.
+    let list = unsafe { slice_mut(messages, (count as usize).min(MESSAGES_MAX)) };
+    for (index, message) in list.iter_mut().enumerate() {
+        let no_wait = index > 0 && flags & libc::MSG_WAITFORONE != 0;
+        let flags = flags & !libc::MSG_WAITFORONE | if no_wait { libc::MSG_DONTWAIT } else { 0 };
+        // SAFETY: the message states the room of its parts.
+        let received = unsafe { recvmsg(fd, InOut::of(&mut message.msg_hdr), flags) };
+        if received < 0 {
+            return if index > 0 { index as c_int } else { -1 };
+        }
+        message.msg_len = received as c_uint;
+        if deadline.is_some_and(|deadline| deadline <= client::now_ps()) {
+            return index as c_int + 1;
+        }
+    }
+    list.len() as c_int
 }

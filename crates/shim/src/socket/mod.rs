@@ -2,6 +2,7 @@
 //! reserves the number.
 
 pub mod address;
+pub mod datagram;
 pub mod interfaces;
 pub mod message;
 pub mod names;

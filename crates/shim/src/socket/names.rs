@@ -3,17 +3,18 @@
 use super::address;
 use super::native::show;
 use super::netlink;
-use super::open::{family, stream};
+use super::open::{datagram_socket, family, names, plain, stream};
 use crate::clib::args::InOut;
 use crate::clib::real;
 use crate::runtime::world::fail;
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::{Object, SocketNames, SocketShutdown, op};
+use softband_ipc::calls::{Object, SocketOption, SocketShutdown, op, socket_option};
 
-fn names(object: u32) -> Result<SocketNames, Errno> {
-    client::call::<op::SocketNames>(&Object { object, reserved: 0 })
-}
+/// Options of a datagram socket about long datagrams (udp(7)).
+const UDP_CORK: c_int = 1;
+const UDP_SEGMENT: c_int = 103;
+const UDP_GRO: c_int = 104;
 
 /// Implements `getsockname`.
 ///
@@ -21,7 +22,7 @@ fn names(object: u32) -> Result<SocketNames, Errno> {
 /// `out` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
-    let Some(object) = stream(fd) else {
+    let Some(object) = plain(fd) else {
         // SAFETY: `out` has room for `*len` bytes, or is null.
         if let Some(status) = unsafe { netlink::name(fd, out, len) } {
             return status;
@@ -33,14 +34,9 @@ pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<s
         unsafe { show(out, room.filter(|_| status == 0), len) };
         return status;
     };
-    match names(object) {
-        Ok(names) => {
-            // SAFETY: `out` has room for `*len` bytes, or is null.
-            unsafe { address::write(family(fd), names.local_address, names.local_port as u16, out, len) };
-            0
-        }
-        Err(Errno(errno)) => fail(errno),
-    }
+    // SAFETY: `out` has room for `*len` bytes, or is null.
+    let written = names(object).and_then(|names| unsafe { address::write(family(fd), (names.local_address, names.local_port as u16), out, len) });
+    outcome(written)
 }
 
 /// Implements `getpeername`.
@@ -49,7 +45,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<s
 /// `out` is null or has room for `*len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> c_int {
-    let Some(object) = stream(fd) else {
+    let Some(object) = plain(fd) else {
         let room = len.get();
         // SAFETY: the kernel truncates the peer's address to the room of the caller.
         let status = unsafe { real::getpeername(fd, out, len) };
@@ -60,8 +56,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<s
     match names(object) {
         Ok(names) if names.connected != 0 => {
             // SAFETY: the caller's room is `*len` bytes long, unless it is null.
-            unsafe { address::write(family(fd), names.peer_address, names.peer_port as u16, out, len) };
-            0
+            outcome(unsafe { address::write(family(fd), (names.peer_address, names.peer_port as u16), out, len) })
         }
         Ok(_) => fail(libc::ENOTCONN),
         Err(Errno(errno)) => fail(errno),
@@ -76,12 +71,14 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<s
 pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int {
     // SAFETY: the kernel respects the length of the caller's room.
     let original = || unsafe { real::getsockopt(fd, level, name, value, len) };
-    let Some(object) = stream(fd).filter(|_| level == libc::SOL_SOCKET) else { return original() };
+    let Some(object) = plain(fd).filter(|_| level == libc::SOL_SOCKET) else { return original() };
     let answer = match name {
         libc::SO_ERROR => match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) | Err(Errno(libc::EINPROGRESS | libc::ENOTCONN)) => 0,
             Err(Errno(errno)) => errno,
         },
+        libc::SO_RCVBUF if stream(fd).is_none() => option(object, socket_option::RECEIVE_BUFFER),
+        libc::SO_SNDBUF if stream(fd).is_none() => option(object, socket_option::SEND_BUFFER),
         libc::SO_ACCEPTCONN => names(object).map_or(0, |names| c_int::from(names.listening != 0)),
         _ => return original(),
     };
@@ -93,7 +90,32 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
     0
 }
 
-/// Implements `setsockopt`.
+fn outcome(result: Result<(), Errno>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(Errno(errno)) => fail(errno),
+    }
+}
+
+/// Returns an option that the engine keeps.
+fn option(object: u32, name: u32) -> c_int {
+    client::call::<op::SocketOption>(&SocketOption { object, name, value: 0, set: 0 }).map_or(0, |option| option.value as c_int)
+}
+
+/// Returns the engine's name of an option, for options that change what the engine does.
+fn engine_option(fd: c_int, level: c_int, name: c_int) -> Option<u32> {
+    match (level, name) {
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Some(socket_option::ONLY_V6),
+        (libc::SOL_SOCKET, _) if datagram_socket(fd).is_none() => None,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => Some(socket_option::RECEIVE_BUFFER),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => Some(socket_option::SEND_BUFFER),
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => Some(socket_option::SHARE_ADDRESS),
+        _ => None,
+    }
+}
+
+/// Implements `setsockopt`. The placeholder keeps all options. The engine learns those that it acts
+/// on.
 ///
 /// # Safety
 /// `value` is null or has `len` bytes.
@@ -102,13 +124,24 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
     if level == libc::SOL_NETLINK && netlink::is_route_socket(fd) {
         return 0; // the options select what the answers here do not contain
     }
-    // SAFETY: the kernel reads the caller's `len` bytes.
-    unsafe { real::setsockopt(fd, level, name, value, len) }
+    let is_long_datagram = level == libc::IPPROTO_UDP && matches!(name, UDP_CORK | UDP_SEGMENT | UDP_GRO);
+    if is_long_datagram && datagram_socket(fd).is_some() {
+        return fail(libc::ENOPROTOOPT);
+    }
+    // SAFETY: the kernel reads at most `len` bytes.
+    let status = unsafe { real::setsockopt(fd, level, name, value, len) };
+    let (Some(object), Some(name)) = (plain(fd), engine_option(fd, level, name)) else { return status };
+    if status != 0 || value.is_null() || (len as usize) < size_of::<c_int>() {
+        return status;
+    }
+    // SAFETY: the value has at least the bytes of a number.
+    let value = unsafe { value.cast::<u32>().read_unaligned() };
+    outcome(client::call::<op::SocketOption>(&SocketOption { object, name, value, set: 1 }).map(|_| ()))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    let Some(object) = stream(fd) else { return real::shutdown(fd, how) };
+    let Some(object) = plain(fd) else { return real::shutdown(fd, how) };
     if !(0..=2).contains(&how) {
         return fail(libc::EINVAL);
     }

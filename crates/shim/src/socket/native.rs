@@ -70,8 +70,8 @@ pub unsafe fn show(at: *mut sockaddr, room: Option<socklen_t>, len: InOut<sockle
         && shown(v4) != v4
     {
         let mut room = room;
-        // SAFETY: `at` has room for `room` bytes.
-        unsafe { address::write(given.family(), shown(v4), port, at, InOut::of(&mut room)) };
+        // SAFETY: `at` has room for `room` bytes. The kernel wrote there, so the write cannot fail.
+        let _ = unsafe { address::write(given.family(), (shown(v4), port), at, InOut::of(&mut room)) };
     }
 }
 

@@ -10,9 +10,9 @@ use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_objec
 use crate::runtime::world::{active, deadline_after, fail, timeval_picos, walled};
 use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
-use softband_client::{self as client, Errno, fds, warn};
+use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNew, op};
+use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNames, SocketNew, datagram, op};
 
 const TYPE_MASK: c_int = 0xf;
 
@@ -25,17 +25,14 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
     }
-    match kind & TYPE_MASK {
-        libc::SOCK_STREAM if protocol == 0 || protocol == libc::IPPROTO_TCP => {}
-        libc::SOCK_DGRAM => {
-            warn::once("datagram sockets go by the host's network, outside simulated time");
-            return fd;
-        }
+    let kind = match (kind & TYPE_MASK, protocol) {
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::StreamSocket,
+        (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::DatagramSocket,
         _ => return fd,
-    }
-    match client::call::<op::SocketNew>(&SocketNew { datagram: 0, reserved: 0 }) {
+    };
+    match client::call::<op::SocketNew>(&SocketNew { datagram: u32::from(kind == Kind::DatagramSocket), reserved: 0 }) {
         Ok(Object { object, .. }) => {
-            fds::register(fd, Entry { kind: Kind::StreamSocket, object });
+            fds::register(fd, Entry { kind, object });
             fd
         }
         Err(Errno(errno)) => {
@@ -50,8 +47,23 @@ pub fn stream(fd: c_int) -> Option<u32> {
     ours(fd).filter(|entry| entry.kind == Kind::StreamSocket).map(|entry| entry.object)
 }
 
+/// Returns the datagram socket behind `fd`.
+pub fn datagram_socket(fd: c_int) -> Option<u32> {
+    ours(fd).filter(|entry| entry.kind == Kind::DatagramSocket).map(|entry| entry.object)
+}
+
+/// Returns the stream or datagram socket behind `fd`.
+pub fn plain(fd: c_int) -> Option<u32> {
+    stream(fd).or_else(|| datagram_socket(fd))
+}
+
+/// Returns the addresses and the state of a socket.
+pub fn names(object: u32) -> Result<SocketNames, Errno> {
+    client::call::<op::SocketNames>(&Object { object, reserved: 0 })
+}
+
 /// Hands `fd` to the kernel from now on, because its peer is not part of this fabric.
-fn leave_to_kernel(fd: c_int) {
+pub fn leave_to_kernel(fd: c_int) {
     if let Some(entry) = fds::remove(fd) {
         let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
     }
@@ -88,7 +100,7 @@ pub fn timeout_deadline(fd: c_int, option: c_int) -> u64 {
 pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the address stays in place during the call.
     let at = unsafe { Given::new(at, len) };
-    let Some(object) = stream(fd) else { return netlink::bind(fd, at).unwrap_or_else(|| native::bind(fd, at)) };
+    let Some(object) = plain(fd) else { return netlink::bind(fd, at).unwrap_or_else(|| native::bind(fd, at)) };
     let Some((v4, port)) = at.read() else {
         if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
@@ -96,7 +108,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
         leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
         return bind_natively(fd, at);
     };
-    let request = SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 };
+    let request = SocketAddress { object, address: v4, port: u32::from(port), flags: at.v6_flag() };
     match client::call::<op::SocketBind>(&request) {
         Ok(_) => 0,
         Err(Errno(errno)) => fail(errno),
@@ -155,9 +167,33 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<sock
         return new;
     }
     fds::register(new, Entry { kind: Kind::StreamSocket, object: accepted.object });
+    if peer.is_null() {
+        return new;
+    }
     // SAFETY: the room for the peer's address is the caller's, and `*len` bytes long.
-    unsafe { address::write(family, accepted.address, accepted.port as u16, peer, len) };
-    new
+    match unsafe { address::write(family, (accepted.address, accepted.port as u16), peer, len) } {
+        Ok(()) => new,
+        Err(Errno(errno)) => {
+            crate::fd::descriptors::close(new);
+            fail(errno)
+        }
+    }
+}
+
+/// Records the peer of a datagram socket. An address without a family removes it.
+fn connect_datagram(object: u32, to: Given) -> c_int {
+    let request = match to.read() {
+        Some((v4, port)) => SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() },
+        None if to.is_empty() => return fail(libc::EINVAL),
+        None if to.family() == libc::AF_UNSPEC => SocketAddress { object, address: 0, port: 0, flags: datagram::NO_ADDRESS },
+        None if !to.is_whole() => return fail(libc::EINVAL),
+        None if to.family() == libc::AF_INET6 => return fail(libc::ENETUNREACH),
+        None => return fail(libc::EAFNOSUPPORT),
+    };
+    match client::call::<op::SocketConnect>(&request) {
+        Ok(()) => 0,
+        Err(Errno(errno)) => fail(errno),
+    }
 }
 
 /// Implements `connect`.
@@ -168,6 +204,9 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<sock
 pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the caller's address outlives the call.
     let to = unsafe { Given::new(to, len) };
+    if let Some(object) = datagram_socket(fd) {
+        return connect_datagram(object, to);
+    }
     let Some(object) = stream(fd) else {
         if netlink::is_route_socket(fd) {
             return 0; // its only peer is the kernel
@@ -180,7 +219,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         return if active() && !is_datagram() { crate::runtime::world::away(|| connect_natively(fd, to)) } else { connect_natively(fd, to) };
     };
     let outcome = match to.read() {
-        Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), reserved: 0 }),
+        Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() }),
         None => Err(Errno(libc::ENETUNREACH)),
     };
     match outcome {

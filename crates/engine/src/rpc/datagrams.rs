@@ -1,0 +1,128 @@
+//! Datagram sockets of programs.
+
+use crate::host::datagrams::{Address, To};
+use crate::host::sockets::Wakeups;
+use crate::protocol::Caller;
+use crate::rpc::host_calls::HostCalls;
+use crate::rpc::sockets::path;
+use crate::scheduler::agenda::Event;
+use softband_ipc::calls::{self, DatagramReceived, SocketAddress, SocketNames, SocketOption, WithTail, datagram};
+use softband_ipc::layout::PAYLOAD_BYTES;
+use std::collections::BTreeSet;
+
+/// Returns a destination as a program names it.
+///
+/// # Errors
+/// If the port is not a number of 16 bits.
+fn destination(address: u32, port: u32, flags: u32) -> Result<To, i32> {
+    let port = u16::try_from(port).map_err(|_| libc::EINVAL)?;
+    Ok(To { address: (address, port), is_v6: flags & datagram::IS_V6 != 0 })
+}
+
+impl HostCalls<'_> {
+    /// Carries out arrivals. Returns the sockets whose readiness has changed.
+    pub(crate) fn datagrams_arrive(&mut self) -> BTreeSet<u32> {
+        let changed = self.host.datagrams_mut().arrive(self.scheduler.now());
+        self.schedule_arrivals();
+        changed
+    }
+
+    /// Schedules the arrivals that the last operations have caused.
+    pub(super) fn schedule_arrivals(&mut self) {
+        for at in self.host.datagrams_mut().take_due() {
+            self.scheduler.push(at.max(self.scheduler.now()), u32::MAX, Event::DatagramsArrive);
+        }
+    }
+
+    pub(super) fn datagram_bind(&mut self, object: u32, at: &SocketAddress) -> Result<SocketAddress, i32> {
+        let to = destination(at.address, at.port, at.flags)?;
+        let port = self.host.datagrams_mut().bind(object, to, self.scheduler.now());
+        self.schedule_arrivals();
+        Ok(SocketAddress { port: u32::from(port?), ..*at })
+    }
+
+    pub(super) fn datagram_connect(&mut self, object: u32, to: &SocketAddress) -> Result<(), i32> {
+        let peer = if to.flags & datagram::NO_ADDRESS == 0 { Some(destination(to.address, to.port, to.flags)?) } else { None };
+        let connected = self.host.datagrams_mut().connect(object, peer, self.scheduler.now());
+        self.schedule_arrivals();
+        connected
+    }
+
+    pub(super) fn datagram_error(&mut self, object: u32) -> Result<(), i32> {
+        self.host.datagrams_mut().arrive(self.scheduler.now());
+        self.schedule_arrivals();
+        self.host.datagrams_mut().take_error(object)
+    }
+
+    pub(super) fn datagram_names(&self, object: u32) -> Result<SocketNames, i32> {
+        let socket = self.host.datagrams().get(object)?;
+        let peer: Address = socket.peer.map_or((0, 0), |peer| peer.address);
+        Ok(SocketNames {
+            local_address: socket.local.0,
+            local_port: u32::from(socket.local.1),
+            peer_address: peer.0,
+            peer_port: u32::from(peer.1),
+            connected: u32::from(socket.peer.is_some()),
+            listening: 0,
+            only_v6: u32::from(socket.only_v6),
+        })
+    }
+
+    pub(super) fn datagram_shutdown(&mut self, object: u32, how: u32) -> Result<(), i32> {
+        let ended = self.host.datagrams_mut().shutdown(object, how, self.scheduler.now());
+        self.schedule_arrivals();
+        self.wake_at(vec![(self.scheduler.now(), object)]);
+        ended
+    }
+
+    pub(crate) fn datagram_send(&mut self, caller: Caller, request: &WithTail<calls::DatagramSend, u8>) -> Result<(), i32> {
+        let head = &request.head;
+        let object = self.processes[caller.process].held(head.object)?;
+        if !self.host.is_datagram_socket(object) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let part = request.tail.get(..head.len as usize).ok_or(libc::EPROTO)?;
+        let outgoing = self.host.outgoing_part((caller.process, caller.slot), head.offset as usize, part)?;
+        if head.flags & datagram::MORE != 0 {
+            self.host.keep_outgoing((caller.process, caller.slot), outgoing);
+            return Ok(());
+        }
+        let to = if head.flags & datagram::NO_ADDRESS == 0 { Some(destination(head.address, head.port, head.flags)?) } else { None };
+        let mut wakeups = Wakeups::new();
+        let (world, now) = (self.world, self.scheduler.now());
+        let sent = self.host.datagrams_mut().send(object, &outgoing, to, now, |from, to| path(world, from, to), &mut wakeups);
+        self.schedule_arrivals();
+        self.wake_at(wakeups);
+        sent
+    }
+
+    pub(crate) fn datagram_receive(&mut self, caller: Caller, request: &calls::DatagramReceive) -> Result<WithTail<DatagramReceived, u8>, i32> {
+        let object = self.processes[caller.process].held(request.object)?;
+        if !self.host.is_datagram_socket(object) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let place = (caller.process, caller.slot);
+        if request.offset == 0 {
+            let received = self.host.datagrams_mut().receive(object, request.peek != 0, self.scheduler.now());
+            self.schedule_arrivals();
+            self.host.keep_incoming(place, received?);
+        }
+        let datagram = self.host.incoming(place).ok_or(libc::EPROTO)?;
+        let rest = datagram.bytes.get(request.offset as usize..).ok_or(libc::EPROTO)?;
+        let len = rest.len().min(request.len_max as usize).min(PAYLOAD_BYTES - size_of::<DatagramReceived>());
+        let head =
+            DatagramReceived { len: len as u32, whole: datagram.bytes.len() as u32, address: datagram.from.0, port: u32::from(datagram.from.1) };
+        Ok(WithTail { head, tail: rest[..len].to_vec() })
+    }
+
+    pub(crate) fn socket_option(&mut self, caller: Caller, option: &SocketOption) -> Result<SocketOption, i32> {
+        let object = self.processes[caller.process].held(option.object)?;
+        let new = (option.set != 0).then_some(option.value);
+        let value = if self.host.is_datagram_socket(object) {
+            self.host.datagrams_mut().option(object, option.name, new)?
+        } else {
+            self.host.sockets_mut().option(object, option.name, new)?
+        };
+        Ok(SocketOption { value, ..*option })
+    }
+}

@@ -1,0 +1,69 @@
+"""Unmodified programs over plain sockets between hosts, in simulated time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Outcome, Softband
+from test_conformance import shim_programs
+
+__all__ = ["shim_programs"]
+
+FABRIC = "modern-pair"
+PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def need(*programs: str) -> None:
+    """Skips a test whose programs are not installed."""
+    for program in programs:
+        if shutil.which(program, path=PLACES) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+def twice(softband: Softband, *on: tuple[str, str]) -> Outcome:
+    """Runs a program on each host, twice, and checks that both runs print the same bytes."""
+    first, again = (softband.run(FABRIC, *on).assert_ok() for _ in range(2))
+    for host, _ in on:
+        assert first.program(f"{host}-0") == again.program(f"{host}-0")
+    return first
+
+
+def test_datagrams_take_the_time_of_the_management_network(softband: Softband, shim_programs: Path) -> None:
+    """A round is twice the latency (15 us) and the transfer of 1,000 bytes."""
+    program = shim_programs / "datagrams"
+    outcome = twice(softband, ("a", f"{program} server 5000"), ("b", f"{program} client a 5000"))
+    found = re.search(r"a round takes (\d+) ns", outcome.program("b-0"))
+    assert found is not None
+    assert int(found[1]) == pytest.approx(2 * (15_000 + 1_000 / 2.94), abs=1_000)
+
+
+def test_iperf3_measures_datagrams(softband: Softband) -> None:
+    need("iperf3")
+    outcome = twice(softband, ("a", "iperf3 -s -1"), ("b", "iperf3 -c a -u -b 50M -l 1400 -t 1 --json"))
+    report = json.loads(outcome.program("b-0"))["end"]["sum"]
+    assert report["lost_packets"] == 0
+    assert report["packets"] == pytest.approx(50e6 / 8 / 1400, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "provider", ["-p sockets -e dgram", "-p sockets -e rdm", "-p udp -e dgram", "-p tcp -e msg", "-p 'tcp;ofi_rxm' -e rdm"]
+)
+def test_libfabric_plays_ping_pong(softband: Softband, provider: str) -> None:
+    need("fi_pingpong")
+    program = f"fi_pingpong {provider} -I 10 -S 64"
+    outcome = twice(softband, ("a", program), ("b", f"{program} a"))
+    for name in ("a-0", "b-0"):
+        assert re.search(r"^64\s+10\s+=10\s", outcome.program(name), re.MULTILINE)
+
+
+def test_redis_serves_another_host(softband: Softband) -> None:
+    need("redis-server", "redis-cli")
+    server = "redis-server --save '' --protected-mode no --bind '*' '-::*'"
+    client = "sh -c 'redis-cli -h a set k v; redis-cli -h a get k; redis-cli -h a shutdown nosave'"
+    outcome = twice(softband, ("a", server), ("b", client))
+    assert outcome.program("b-0").split() == ["OK", "v"]
