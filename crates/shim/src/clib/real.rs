@@ -160,6 +160,7 @@ safe_originals! {
     fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int;
     fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int;
     fn fopen(path: Text, mode: Text) -> *mut FILE;
+    fn fdopen(fd: c_int, mode: Text) -> *mut FILE;
     fn fopen64(path: Text, mode: Text) -> *mut FILE;
     fn opendir(path: Text) -> *mut DIR;
     fn statx(folder: c_int, path: Text, flags: c_int, mask: c_uint, out: Out<statx>) -> c_int;
@@ -206,6 +207,7 @@ originals! {
     fn getsockname(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getpeername(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int;
+    fn aio_suspend(list: *const *const aiocb, count: c_int, timeout: In<timespec>) -> c_int;
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: InOut<timespec>) -> c_int;

@@ -1,5 +1,6 @@
 //! Descriptors: files, polls, reads and writes.
 
+pub mod asynchronous;
 pub mod descriptors;
 pub mod epoll;
 pub mod files;
@@ -9,3 +10,4 @@ pub mod poll;
 pub mod random;
 pub mod random_files;
 pub mod select;
+pub mod stdio;

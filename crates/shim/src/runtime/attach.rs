@@ -119,6 +119,7 @@ fn after_attach() {
         warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
     }
     tsc::allow_rewriting();
+    tsc::replace_vdso();
     // Registered before all handlers of the program: runs after its handlers and after the
     // destructors of all libraries.
     unsafe extern "C" {

@@ -3,11 +3,13 @@
 mod entry;
 mod patch;
 mod site;
+mod vdso;
 
 use crate::runtime::world::{PICOS_PER_NANO, active};
 use crate::time::clock::read_clock;
 pub use patch::rewrite_due;
 use std::sync::atomic::{AtomicBool, Ordering};
+pub use vdso::replace as replace_vdso;
 
 static REWRITES: AtomicBool = AtomicBool::new(false);
 

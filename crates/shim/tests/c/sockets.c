@@ -133,6 +133,21 @@ static void both_ends(int family) {
     CHECK(close(fd) == 0 && close(again) == 0);
 }
 
+/* Streams of the C library on both ends of a connection. */
+static void streams(void) {
+    char port[8], line[16];
+    int listener = listener_at("0", AF_INET);
+    snprintf(port, sizeof port, "%d", port_of(listener));
+    FILE *here = fdopen(connected_to("localhost", port), "r+"), *there = fdopen(accept(listener, NULL, NULL), "w+");
+    CHECK(here && there && fileno(here) > 2 && port_of(fileno(there)) == atoi(port));
+    CHECK(fprintf(here, "number %d\n", 42) == 10 && fflush(here) == 0);
+    CHECK(fgets(line, sizeof line, there) && strcmp(line, "number 42\n") == 0);
+    CHECK(fputs("back\n", there) >= 0 && fclose(there) == 0);
+    CHECK(fgets(line, sizeof line, here) && strcmp(line, "back\n") == 0);
+    CHECK(fgets(line, sizeof line, here) == NULL && feof(here) && fclose(here) == 0);
+    CHECK(close(listener) == 0);
+}
+
 int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 3 && strcmp(arguments[1], "server") == 0) {
@@ -144,6 +159,7 @@ int main(int count, char **arguments) {
         puts("client: ok");
     } else {
         both_ends(AF_INET);
+        streams();
         puts("sockets: ok");
     }
     return 0;
