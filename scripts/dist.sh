@@ -22,11 +22,16 @@ install -m 755 "$target/release/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.s
 step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 
-step "copying the catalog, the fabrics and the studies"
+step "copying the catalog, the fabrics, the studies and the recording layer"
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"
     cp -r "$folder" "$dist/$folder"
 done
+
+# The MPI at hand compiles the layer when a user records a program.
+rm -rf "${dist:?}/tools"
+mkdir -p "$dist/tools"
+cp -r tools/mpirecord "$dist/tools/mpirecord"
 
 # The lab's packages change rarely. The script fetches them only after a change of their list.
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)

@@ -100,7 +100,14 @@ fn alias(symbol: &str) -> String {
     format!("softband_{symbol}")
 }
 
-const HELPERS: [&str; 4] = ["softband_unsupported_status", "softband_unsupported_object", "softband_unsupported_call", "softband_nothing"];
+const HELPERS: [&str; 6] = [
+    "softband_unsupported_status",
+    "softband_unsupported_object",
+    "softband_unsupported_call",
+    "softband_nothing",
+    "softband_compute_ps",
+    "softband_thread_cpu_ns",
+];
 
 fn link_preload(archive: &Path, lib: &Path, work: &Path) -> Result<()> {
     let symbols = preload_symbols()?;

@@ -1,6 +1,6 @@
 //! The command line for clap: commands, options, help. Completions and man pages derive from it.
 
-use crate::{completions, exec, external, fabric, fault, model, mpirun, own_parts, parts, run, status, up};
+use crate::{completions, exec, external, fabric, fault, model, mpirun, own_parts, parts, recording, run, status, up};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     Down(status::DownArguments),
     /// Run a workload or a trace on a fabric, without programs
     Model(model::ModelArguments),
+    /// Record the computation and the calls of an MPI program, and make traces of them
+    #[command(subcommand)]
+    Record(recording::RecordCommand),
     /// List, check, show or generate fabric files
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),

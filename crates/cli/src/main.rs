@@ -25,6 +25,7 @@ mod own_parts;
 mod parts;
 mod programs;
 mod record;
+mod recording;
 mod run;
 mod signals;
 mod status;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Mpirun(arguments) => mpirun::run(&arguments),
         Command::PmiServer(arguments) => mpirun::server::serve(&arguments),
         Command::PmiRank(arguments) => mpirun::server::become_rank(&arguments),
+        Command::Record(command) => recording::run(&command),
         Command::Up(up) => up::run(&up),
         Command::Exec(exec) => exec::run(&exec),
         Command::Status(arguments) => status::status(&arguments),

@@ -52,6 +52,8 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
     #[command(flatten)]
+    compute: crate::recording::compute::ComputeArguments,
+    #[command(flatten)]
     limits: crate::limits::LimitArguments,
     /// Do not print the bottlenecks of transfers on standard error
     #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
@@ -127,8 +129,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         std::fs::create_dir_all(out).map_err(other)?;
         clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
     }
-    let programs =
+    let compute = arguments.compute.prepare(arguments.pace == PaceName::Virtual)?;
+    let mut programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
+    programs.iter_mut().for_each(|program| program.environment.extend_from_slice(compute.environment()));
     let libraries = home::libraries()?;
     let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
     let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds(), limits };

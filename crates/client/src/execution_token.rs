@@ -1,6 +1,7 @@
 //! Hand-over of the execution token, waits for it, and the thread's clock.
 
 use crate::calls::Errno;
+use crate::computation;
 use crate::session::{self, thread_slot};
 use crate::wake_word;
 use rustix::thread::futex;
@@ -26,6 +27,7 @@ static CLOCK_LIMIT: AtomicU64 = AtomicU64::new(0);
 /// needs a check.
 #[inline]
 pub fn tick(picos: u64) -> Option<u64> {
+    computation::count();
     let slot = thread_slot()?;
     let now = slot.clock_ps.load(Ordering::Relaxed) + picos;
     slot.clock_ps.store(now, Ordering::Relaxed);
@@ -221,6 +223,7 @@ pub(crate) fn lock_calls() -> Result<Option<MutexGuard<'static, ()>>, Errno> {
 
 /// Gives the token away with `op`.
 pub(crate) fn give(slot: &ThreadSlot, op: Op) {
+    computation::count();
     run_hook(&BEFORE_GIVE);
     note_progress();
     slot.op.store(op as u32, Ordering::Relaxed);
@@ -268,6 +271,7 @@ fn wait(slot: &ThreadSlot) {
     session::note_token(slot);
     CLOCK_LIMIT.store(0, Ordering::Relaxed);
     run_hook(&AFTER_WAIT);
+    computation::restart();
 }
 
 fn wait_for_token(slot: &ThreadSlot) {

@@ -9,6 +9,7 @@
 
 pub mod calls;
 pub mod completion;
+mod computation;
 pub mod direct;
 mod execution_token;
 pub mod fds;
@@ -24,6 +25,7 @@ mod wake_word;
 pub mod warn;
 
 pub use calls::{Errno, call, call_with_tail, tell_last};
+pub use computation::{advance_by_computation, set_computation, thread_cpu_ns};
 pub use execution_token::{
     advance_ps, await_token, away, end_looks, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit,
     set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,

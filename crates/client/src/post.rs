@@ -1,6 +1,7 @@
 //! Posts of work requests into the slot's buffer, without a call to the engine.
 
 use crate::calls::Errno;
+use crate::computation;
 use crate::execution_token::{note_progress, now_ps, sync};
 use crate::session::{is_wall, thread_slot};
 use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
@@ -31,6 +32,7 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
         sync(); // the engine takes all posts at each call
     }
     note_progress();
+    computation::count();
     record.time_ps = now_ps();
     let start = slot.posted_len.load(Ordering::Relaxed) as usize;
     let mut at = append(slot, start, bytemuck::bytes_of(&record));

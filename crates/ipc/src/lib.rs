@@ -27,6 +27,10 @@ pub mod environment {
     /// Ticket of the process of the next image that attaches, in [`TICKET_DIGITS`] hexadecimal
     /// digits.
     pub const TICKET: &str = "SOFTBAND_TICKET";
+
+    /// How computation takes time, in simulated time: `measured:F` or `recorded:F`, with the factor
+    /// F in millionths. Without the variable, computation takes none.
+    pub const COMPUTE: &str = "SOFTBAND_COMPUTE";
     /// Every ticket has this length. The addresses in a program's memory depend on the length of
     /// its environment.
     pub const TICKET_DIGITS: usize = 16;

@@ -52,6 +52,7 @@
 #![warn(missing_docs)]
 
 pub mod goal;
+pub mod recording;
 
 mod connections;
 mod flows;

@@ -22,7 +22,7 @@ pub struct Program {
     pub command: String,
     /// Words to execute. The PATH locates the first.
     pub arguments: Vec<String>,
-    /// Environment variables beside those of the caller.
+    /// Environment variables beside those of the caller. Libraries of its `LD_PRELOAD` follow ours.
     pub environment: Vec<(String, String)>,
     pub stdout: Option<ProgramOutput>,
     pub stderr: Option<ProgramOutput>,
@@ -62,7 +62,12 @@ pub(crate) fn start(
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.env(environment::ENGINE, identity.engine).env(environment::TICKET, environment::ticket_text(identity.ticket));
     if libraries.by_preload {
-        command.env("LD_PRELOAD", joined(&libraries.preload, "LD_PRELOAD", ' '));
+        let own = program.environment.iter().find(|(name, _)| name == "LD_PRELOAD");
+        let preload = match own {
+            Some((_, others)) => format!("{} {others}", libraries.preload.display()),
+            None => joined(&libraries.preload, "LD_PRELOAD", ' '),
+        };
+        command.env("LD_PRELOAD", preload);
     }
     command.env(environment::LIBRARIES, &libraries.directory);
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));

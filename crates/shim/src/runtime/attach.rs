@@ -112,6 +112,7 @@ fn after_attach() {
     actions::install();
     client::set_signal_raiser(actions::raise_all);
     client::set_token_hooks(spin::before_give, after_token);
+    crate::time::computation::begin();
     allow_engine_access();
     children::adopt(&environment::inherited());
     threads::install();

@@ -1,0 +1,75 @@
+//! Folders of a run's records or of a replay's times.
+
+use super::layer;
+use anyhow::{Context, bail};
+use softband_workload::recording::RankRecord;
+use std::path::{Path, PathBuf};
+
+/// Variable that names the folder for the records of a run.
+pub(super) const RECORD: &str = "SOFTBAND_MPI_RECORD";
+/// Variable that names the folder with the times of a replay.
+pub(super) const REPLAY: &str = "SOFTBAND_MPI_REPLAY";
+
+/// A folder that lives as long as this value.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        for number in 0.. {
+            let path = std::env::temp_dir().join(format!("softband-mpi-{:010}-{number:04}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                other => return other.map(|()| Self(path.clone())).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the variables by which a program leaves its records here.
+    pub(super) fn record_environment(&self, layer: &Path) -> Vec<(String, String)> {
+        vec![layer::preload(layer), (RECORD.into(), self.0.display().to_string())]
+    }
+
+    pub(super) fn read(&self) -> anyhow::Result<Vec<RankRecord>> {
+        read_run(&self.0)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Reads the records of all ranks of a run.
+pub(super) fn read_run(folder: &Path) -> anyhow::Result<Vec<RankRecord>> {
+    let mut ranks = Vec::new();
+    loop {
+        let path = folder.join(format!("rank-{}.jsonl", ranks.len()));
+        if !path.is_file() {
+            break;
+        }
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        ranks.push(RankRecord::parse(&path.display().to_string(), &text)?);
+    }
+    let Some(first) = ranks.first() else {
+        bail!(
+            "{} has no records: the program made no call of the MPI that the layer was compiled for\n  help: name the compiler of the \
+             program's MPI with --mpicc, and start the ranks on this machine",
+            folder.display()
+        );
+    };
+    if first.ranks as usize != ranks.len() {
+        bail!(
+            "{} has records of {} of {} ranks\n  help: all ranks must write to the same folder: start them on this machine",
+            folder.display(),
+            ranks.len(),
+            first.ranks
+        );
+    }
+    Ok(ranks)
+}

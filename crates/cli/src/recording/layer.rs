@@ -1,0 +1,90 @@
+//! The layer between a program and its MPI, compiled from `tools/mpirecord` for the MPI at hand.
+
+use crate::home;
+use anyhow::{Context, bail};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NAME: &str = "libsoftband-mpirecord.so";
+/// Options beside those of the MPI's own compiler.
+const OPTIONS: [&str; 6] = ["-std=gnu11", "-O2", "-fPIC", "-shared", "-w", "-pthread"];
+
+/// Compiles the layer with `mpicc`, unless the same sources and the same MPI did it before. Returns
+/// its path.
+pub(crate) fn build(mpicc: &str) -> anyhow::Result<PathBuf> {
+    let sources = sources()?;
+    let folder = cache()?.join(format!("mpirecord-{:016x}", digest(mpicc, &sources)?));
+    let library = folder.join(NAME);
+    if library.is_file() {
+        return Ok(library);
+    }
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    // Another command may compile at the same time.
+    let part = folder.join(format!("{NAME}.{}", std::process::id()));
+    let output = words(mpicc)?.args(OPTIONS).arg("-o").arg(&part).args(&sources).output().map_err(|error| missing(mpicc, &error))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{mpicc} cannot compile the recording layer:\n{}\n  help: name the compiler of the program's MPI with --mpicc", text.trim_end());
+    }
+    std::fs::rename(&part, &library).with_context(|| format!("cannot write {}", library.display()))?;
+    Ok(library)
+}
+
+fn words(mpicc: &str) -> anyhow::Result<Command> {
+    let mut words = mpicc.split_whitespace();
+    let Some(first) = words.next() else { bail!("--mpicc names no compiler\n  help: name the compiler of the program's MPI, such as mpicc") };
+    let mut command = Command::new(first);
+    command.args(words);
+    Ok(command)
+}
+
+fn missing(mpicc: &str, error: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!(
+        "cannot run {mpicc}, which compiles the recording layer: {error}\n  help: install the development files of the program's MPI \
+         (Debian: libmpich-dev or libopenmpi-dev), or name its compiler with --mpicc"
+    )
+}
+
+/// Returns the sources of the layer, in the order of their names.
+fn sources() -> anyhow::Result<Vec<PathBuf>> {
+    let folder = home::home()?.join("tools/mpirecord");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .map_err(|error| anyhow::anyhow!("no sources of the recording layer in {}: {error}\n  help: run `make build`", folder.display()))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "c" || ending == "h"))
+        .collect();
+    found.sort();
+    if found.is_empty() {
+        bail!("no sources of the recording layer in {}\n  help: run `make build`", folder.display());
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Returns a digest of the sources and of the command that the MPI's compiler stands for.
+fn digest(mpicc: &str, sources: &[PathBuf]) -> anyhow::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let shown = words(mpicc)?.arg("-show").output().map_err(|error| missing(mpicc, &error))?;
+    shown.stdout.hash(&mut hasher);
+    mpicc.hash(&mut hasher);
+    for source in sources {
+        std::fs::read(source).with_context(|| format!("cannot read {}", source.display()))?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// Returns the folder for compiled layers of this user.
+fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let Some(folder) = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache"))) else {
+        bail!("no folder for the compiled recording layer\n  help: set HOME or XDG_CACHE_HOME");
+    };
+    Ok(folder.join("softband"))
+}
+
+/// Returns `LD_PRELOAD` with the layer before the user's own libraries. Softband's library stays
+/// first, because the engine puts it there.
+pub(super) fn preload(layer: &Path) -> (String, String) {
+    let others = std::env::var("LD_PRELOAD").unwrap_or_default();
+    ("LD_PRELOAD".into(), format!("{} {others}", layer.display()).trim_end().to_owned())
+}

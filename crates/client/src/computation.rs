@@ -1,0 +1,68 @@
+//! Time for computation: the processor time of a thread between two calls, times a factor.
+
+use crate::execution_token::{advance_ps, sync};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Unit of the factor: a million is 1.
+const MILLION: u128 = 1_000_000;
+
+/// Factor in millionths, for both ways.
+static FACTOR: AtomicU64 = AtomicU64::new(MILLION as u64);
+static IS_MEASURED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Processor time of the thread at the end of its last call, in nanoseconds.
+    static STARTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Sets the factor, in millionths, of times that [`advance_by_computation`] gets. `measured` makes
+/// each thread's own processor time count too. The shim calls it once, before the program runs.
+pub fn set_computation(factor_millionths: u64, measured: bool) {
+    FACTOR.store(factor_millionths, Ordering::Relaxed);
+    IS_MEASURED.store(measured, Ordering::Relaxed);
+    restart();
+}
+
+/// Returns the processor time of the calling thread by the machine's clock, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn scaled(picos: u64) -> u64 {
+    (u128::from(picos) * u128::from(FACTOR.load(Ordering::Relaxed)) / MILLION) as u64
+}
+
+/// Advances the calling thread's clock by a stretch of computation, times the factor. The thread
+/// then sees the state at its new clock.
+pub fn advance_by_computation(picos: u64) {
+    let picos = scaled(picos);
+    if picos > 0 {
+        advance_ps(picos);
+        sync();
+    }
+}
+
+/// Advances the clock by the processor time since the last call, if computation is measured.
+#[inline]
+pub(crate) fn count() {
+    if IS_MEASURED.load(Ordering::Relaxed) {
+        count_measured();
+    }
+}
+
+fn count_measured() {
+    let now = thread_cpu_ns();
+    let nanos = now.saturating_sub(STARTED.replace(now));
+    advance_ps(scaled(nanos.saturating_mul(1_000)));
+}
+
+/// Begins a stretch at the end of a call.
+#[inline]
+pub(crate) fn restart() {
+    if IS_MEASURED.load(Ordering::Relaxed) {
+        STARTED.set(thread_cpu_ns());
+    }
+}

@@ -1,0 +1,143 @@
+use super::trace::collectives::Collective;
+use super::trace::{Options, goal};
+use super::*;
+use crate::goal as reader;
+
+const OPTIONS: Options = Options { eager_bytes: 1024, factor: 1.0 };
+
+fn record(rank: u32, ranks: u32, calls: &str) -> RankRecord {
+    let members: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
+    let text = format!(
+        "{{\"format\":\"softband-mpi-rank\",\"version\":1,\"rank\":{rank},\"ranks\":{ranks},\"library\":\"X\"}}\n\
+         {{\"comm\":0,\"inter\":0,\"members\":[{}]}}\n{}{{\"end\":1}}\n",
+        members.join(","),
+        calls
+    );
+    RankRecord::parse("rank", &text).unwrap()
+}
+
+fn pair(bytes: u64, nanos: u64) -> Vec<RankRecord> {
+    let send = format!("{{\"c\":\"MPI_Send\",\"t\":{nanos},\"comm\":0,\"to\":1,\"tag\":5,\"b\":{bytes}}}\n");
+    let receive = format!(
+        "{{\"c\":\"MPI_Irecv\",\"t\":0,\"comm\":0,\"from\":-1,\"rtag\":-1,\"rb\":4096,\"rq\":0}}\n\
+         {{\"c\":\"MPI_Wait\",\"t\":30,\"done\":[[0,0,5,{bytes}]]}}\n"
+    );
+    vec![record(0, 2, &send), record(1, 2, &receive)]
+}
+
+#[test]
+fn repetitions_merge_to_the_median_of_each_stretch() {
+    let merged = merge(&[pair(8, 100), pair(8, 900), pair(8, 200)]).unwrap();
+    assert_eq!((merged.nanos(0), merged.nanos(1), merged.repetitions), (200, 30, 3));
+    assert_eq!(Recording::parse("x", &merged.text()).unwrap(), merged);
+    assert_eq!(merged.times(0, 2.0), "400000 MPI_Send comm 0 to 1 tag 5 b 8\n");
+}
+
+#[test]
+fn repetitions_with_other_calls_are_refused_by_rank_and_call() {
+    let error = merge(&[pair(8, 1), pair(16, 1)]).unwrap_err();
+    assert_eq!(
+        error.message,
+        "rank 0, call 0: `MPI_Send comm 0 to 1 tag 5 b 8` in repetition 0, and `MPI_Send comm 0 to 1 tag 5 b 16` in repetition 1"
+    );
+}
+
+#[test]
+fn successful_looks_keep_their_share_and_replays_do_not_count_them() {
+    let look = |nanos: u64| {
+        let calls =
+            format!("{{\"c\":\"MPI_Test\",\"poll\":1,\"t\":{nanos},\"done\":[]}}\n{{\"c\":\"MPI_Barrier\",\"t\":{nanos},\"comm\":0,\"b\":0}}\n");
+        vec![record(0, 1, &calls)]
+    };
+    let merged = merge(&[look(100), look(300), look(200)]).unwrap();
+    let times: Vec<u64> = merged.ranks[0].iter().filter_map(Line::call).map(|call| call.nanos).collect();
+    assert_eq!((times, merged.calls(0)), (vec![200, 200], 1));
+    assert_eq!(merged.times(0, 1.0), "400000 MPI_Barrier comm 0 b 0\n");
+}
+
+#[test]
+fn an_eager_message_is_one_send_with_the_received_tag() {
+    let text = goal(&merge(&[pair(8, 100)]).unwrap(), &OPTIONS).unwrap();
+    assert_eq!(
+        text,
+        "num_ranks 2\nrank 0 {\nl0: calc 100\nl1: send 8b to 1 tag 0\nl1 requires l0\n}\nrank 1 {\nl0: recv 8b from 0 tag 0\nl1: calc 30\n}\n"
+    );
+    reader::parse(&text).unwrap();
+}
+
+#[test]
+fn a_long_message_is_a_rendezvous_that_a_run_can_complete() {
+    let text = goal(&merge(&[pair(4096, 0)]).unwrap(), &OPTIONS).unwrap();
+    let schedule = reader::parse(&text).unwrap();
+    let bytes: Vec<u64> = schedule.steps.iter().map(crate::schedule::Step::bytes).filter(|bytes| *bytes > 0).collect();
+    assert_eq!(bytes, [64, 4096, 64]);
+}
+
+#[test]
+fn calls_that_no_trace_can_express_are_named_with_rank_and_number() {
+    let calls = "{\"c\":\"MPI_Barrier\",\"t\":1,\"comm\":0,\"b\":0}\n{\"c\":\"MPI_Win_fence\",\"t\":1}\n";
+    let error = goal(&merge(&[vec![record(0, 1, calls)]]).unwrap(), &OPTIONS).unwrap_err();
+    assert_eq!(error.message, "rank 0, call 1: a trace cannot express MPI_Win_fence");
+}
+
+#[test]
+fn records_without_an_end_or_of_another_version_are_refused() {
+    let merged = merge(&[pair(8, 1)]).unwrap();
+    let text = merged.text();
+    let cut = &text[..text.len() - "{\"end\":1}\n".len()];
+    assert!(Recording::parse("x", cut).unwrap_err().message.contains("rank 1 has no end"));
+    let newer = text.replace("\"version\":1", "\"version\":9");
+    assert_eq!(Recording::parse("x", &newer).unwrap_err().message, "x:1: version 9 of the format is unknown");
+    assert_eq!(Recording::parse("x", "").unwrap_err().message, "x:1: this is no softband-mpi-record file");
+}
+
+/// Plays the rounds of all ranks as a program of blocking rounds, and checks each message at both
+/// ends.
+fn check_rounds(of: impl Fn(u32) -> Collective, root: u32, ranks: u32) {
+    let mut sent = std::collections::BTreeMap::<(u32, u32), Vec<u64>>::new();
+    let mut received = sent.clone();
+    for own in 0..ranks {
+        for round in of(own).rounds(own, root, ranks) {
+            round.sends.iter().for_each(|(to, bytes)| sent.entry((own, *to)).or_default().push(*bytes));
+            round.receives.iter().for_each(|(from, bytes)| received.entry((*from, own)).or_default().push(*bytes));
+        }
+    }
+    assert_eq!(sent, received, "{:?} of {ranks} ranks", of(0));
+    assert!(sent.keys().all(|(from, to)| from != to && *to < ranks));
+}
+
+#[test]
+fn both_ends_of_each_message_of_a_collective_agree() {
+    for ranks in [2, 3, 4, 5, 7, 8, 12, 16] {
+        for bytes in [8, 3000, 20_000, 1_000_000] {
+            let root = ranks - 1;
+            let uneven: Vec<u64> = (1..=u64::from(ranks)).map(|rank| rank * bytes).collect();
+            check_rounds(|_| Collective::Barrier, root, ranks);
+            check_rounds(|_| Collective::Bcast(bytes), root, ranks);
+            check_rounds(|_| Collective::Reduce(bytes), root, ranks);
+            check_rounds(|_| Collective::Allreduce(bytes), root, ranks);
+            check_rounds(|_| Collective::Allgather(bytes), root, ranks);
+            check_rounds(|_| Collective::Allgatherv(uneven.clone()), root, ranks);
+            check_rounds(|_| Collective::Alltoall(bytes), root, ranks);
+            check_rounds(|_| Collective::Gather(bytes), root, ranks);
+            check_rounds(|_| Collective::Scatter(bytes), root, ranks);
+            check_rounds(|own| Collective::Gatherv(uneven[own as usize], uneven.clone()), root, ranks);
+            check_rounds(|own| Collective::Scatterv(uneven[own as usize], uneven.clone()), root, ranks);
+            check_rounds(|_| Collective::ReduceScatter(uneven.clone()), root, ranks);
+            check_rounds(|_| Collective::ReduceScatterBlock(bytes), root, ranks);
+            check_rounds(|_| Collective::Scan(bytes), root, ranks);
+        }
+    }
+}
+
+#[test]
+fn a_collective_of_all_kinds_completes_on_a_power_of_two_and_beside_it() {
+    for ranks in [4, 6] {
+        let names = ["Barrier", "Bcast", "Reduce", "Allreduce", "Allgather", "Alltoall", "Gather", "Scatter", "Reduce_scatter_block", "Scan"];
+        let line = |name: &str| format!("{{\"c\":\"MPI_{name}\",\"t\":5,\"comm\":0,\"b\":3000,\"root\":1}}\n");
+        let calls: String = names.iter().map(|name| line(name)).collect();
+        let records = (0..ranks).map(|rank| record(rank, ranks, &calls)).collect();
+        let text = goal(&merge(&[records]).unwrap(), &OPTIONS).unwrap();
+        reader::parse(&text).unwrap();
+    }
+}
