@@ -188,7 +188,9 @@ mod tests {
         let mut rounds = |looks: &mut Looks, count: u32, polls: u32| {
             for _ in 0..count {
                 write += 1;
-                (0..polls).for_each(|_| drop(looks.look(sight(write, 0, false))));
+                for _ in 0..polls {
+                    looks.look(sight(write, 0, false));
+                }
                 looks.posted(0);
             }
         };
