@@ -59,12 +59,6 @@ pub(crate) enum Command {
     Parts(parts::PartsCommand),
     /// Print shell completions, or write the man pages
     Completions(completions::CompletionsArguments),
-    /// Serve the ranks of an MPI job; `mpirun` starts this on its first host
-    #[command(hide = true)]
-    PmiServer(mpirun::server::ServerArguments),
-    /// Wait for the server of an MPI job, then become the program of a rank
-    #[command(hide = true)]
-    PmiRank(mpirun::server::RankArguments),
     #[command(external_subcommand)]
     External(Vec<OsString>),
 }

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
     signals::take_file_limit_as_error();
     failures::abort_on_panic();
     let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(outcome) = mpirun::server::run_part_of_job(&words) {
+        return end(outcome);
+    }
     if let Some(words) = external::help_wanted(&words) {
         return end(external::run(&words));
     }
@@ -52,8 +55,6 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
         Command::Mpirun(arguments) => mpirun::run(&arguments),
-        Command::PmiServer(arguments) => mpirun::server::serve(&arguments),
-        Command::PmiRank(arguments) => mpirun::server::become_rank(&arguments),
         Command::Record(command) => recording::run(&command),
         Command::Up(up) => up::run(&up),
         Command::Exec(exec) => exec::run(&exec),

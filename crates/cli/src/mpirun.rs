@@ -164,7 +164,7 @@ impl Plan {
             bail!("no {}\n  help: run `make build`", library.display());
         }
         let placement: Vec<String> = self.hosts.iter().map(usize::to_string).collect();
-        let words = ["pmi-server", "--port", &PORT.to_string(), "--placement", &placement.join(",")].map(String::from);
+        let words = [server::SERVER_WORD, &PORT.to_string(), &placement.join(",")].map(String::from);
         let server = Program {
             host: self.hosts[0],
             command: SERVER.into(),
@@ -178,7 +178,7 @@ impl Plan {
         Ok([server].into_iter().chain((0..self.hosts.len()).map(rank)).collect())
     }
 
-    fn rank(&self, rank: usize, pace: PaceName, binary: &str, (server, library): (&str, &str), scratch: &Path) -> Program {
+    fn rank(&self, rank: usize, pace: PaceName, binary: &str, (address, library): (&str, &str), scratch: &Path) -> Program {
         let host = self.hosts[rank];
         let local = self.hosts[..rank].iter().filter(|other| **other == host).count();
         let locals = self.hosts.iter().filter(|other| **other == host).count();
@@ -188,9 +188,9 @@ impl Plan {
         environment.push(("SOFTBAND_LOCAL_RANK".into(), local.to_string()));
         let settings = self.stack.settings().iter().filter(|(name, _)| std::env::var_os(name).is_none());
         environment.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        environment.extend(self.stack.identity(&place, server, library, scratch));
+        environment.extend(self.stack.identity(&place, address, library, scratch));
         // In simulated time a connection waits for its listener. At the machine's clock it fails.
-        let waits = [binary, "pmi-rank", server, "--"].map(String::from);
+        let waits = [binary, server::RANK_WORD, address].map(String::from);
         let before = if Pace::from(pace) == Pace::Wall { waits.to_vec() } else { Vec::new() };
         Program {
             host,

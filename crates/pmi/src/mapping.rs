@@ -20,7 +20,7 @@ pub fn text(hosts: &[usize]) -> Option<String> {
     let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
     for (host, ranks) in runs {
         match blocks.last_mut() {
-            Some((first, count, each)) if *first + *count == host && *each == ranks => *count += 1,
+            Some((first, count, each)) if first.checked_add(*count) == Some(host) && *each == ranks => *count += 1,
             _ => blocks.push((host, 1, ranks)),
         }
     }
@@ -65,6 +65,7 @@ mod tests {
     #[test]
     fn blocks_of_equal_hosts_become_one() {
         assert_eq!(text(&[0, 0, 1, 1, 2, 2]).as_deref(), Some("(vector,(0,3,2))"));
+        assert!(text(&[usize::MAX, 0]).is_some());
         assert_eq!(text(&[0, 1, 0]).as_deref(), Some("(vector,(0,2,1),(0,1,1))"));
         assert_eq!(text(&(0..2000).rev().collect::<Vec<_>>()), None);
     }

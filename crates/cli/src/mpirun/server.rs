@@ -2,10 +2,10 @@
 
 use crate::output::say;
 use anyhow::{Context, bail};
-use clap::Args;
 use softband_pmi::job::{Action, Job};
 use softband_pmi::lines::Lines;
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,29 +15,29 @@ use std::time::{Duration, Instant};
 /// Longest wait of a rank for its server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-#[derive(Args)]
-pub(crate) struct ServerArguments {
-    /// TCP port
-    #[arg(long)]
-    port: u16,
-    /// Host of each rank, by number
-    #[arg(long, value_delimiter = ',')]
-    placement: Vec<usize>,
-}
+/// Words after the binary's name by which `mpirun` starts these programs. Users have no use for them,
+/// so the help does not list them.
+pub(crate) const SERVER_WORD: &str = "pmi-server";
+pub(crate) const RANK_WORD: &str = "pmi-rank";
 
-#[derive(Args)]
-pub(crate) struct RankArguments {
-    /// Address of the server
-    server: String,
-    /// The rank's program
-    #[arg(required = true, last = true)]
-    program: Vec<String>,
+/// Runs a part of a job if the words ask for it: `pmi-server PORT HOST,HOST,...` with the host of each
+/// rank by number, or `pmi-rank SERVER PROGRAM ARGUMENTS`.
+pub(crate) fn run_part_of_job(words: &[OsString]) -> Option<anyhow::Result<i32>> {
+    let text = |at: usize| words.get(at).and_then(|word| word.to_str());
+    match text(1)? {
+        SERVER_WORD => {
+            let hosts: Vec<usize> = text(3)?.split(',').map(|host| host.parse().ok()).collect::<Option<_>>()?;
+            Some(serve(text(2)?.parse().ok()?, &hosts))
+        }
+        RANK_WORD => Some(become_rank(text(2)?, words.get(3)?, &words[4..])),
+        _ => None,
+    }
 }
 
 /// Serves until each rank has left. Prints the events of the job.
-pub(crate) fn serve(arguments: &ServerArguments) -> anyhow::Result<i32> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, arguments.port)).with_context(|| format!("cannot listen on port {}", arguments.port))?;
-    let mut server = Server { job: Job::new(&arguments.placement), peers: BTreeMap::new(), next: 0 };
+fn serve(port: u16, hosts: &[usize]) -> anyhow::Result<i32> {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).with_context(|| format!("cannot listen on port {port}"))?;
+    let mut server = Server { job: Job::new(hosts), peers: BTreeMap::new(), next: 0 };
     while !server.job.is_over() {
         let mut watched = vec![listener.as_raw_fd()];
         watched.extend(server.peers.values().map(|(stream, _)| stream.as_raw_fd()));
@@ -128,14 +128,14 @@ fn readable(watched: &[RawFd]) -> anyhow::Result<Vec<bool>> {
 }
 
 /// Waits until the server listens, at the machine's clock, and becomes the rank's program.
-pub(crate) fn become_rank(arguments: &RankArguments) -> anyhow::Result<i32> {
+fn become_rank(server: &str, program: &OsStr, arguments: &[OsString]) -> anyhow::Result<i32> {
     let started = Instant::now();
-    while let Err(error) = TcpStream::connect(&arguments.server) {
+    while let Err(error) = TcpStream::connect(server) {
         if started.elapsed() > PATIENCE {
-            bail!("the server of the ranks at {} does not answer: {error}\n  help: end other programs, and start the job again", arguments.server);
+            bail!("the server of the ranks at {server} does not answer: {error}\n  help: end other programs, and start the job again");
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    let error = std::process::Command::new(&arguments.program[0]).args(&arguments.program[1..]).exec();
-    bail!("cannot run '{}': {error}", arguments.program[0])
+    let error = std::process::Command::new(program).args(arguments).exec();
+    bail!("cannot run '{}': {error}", program.display())
 }

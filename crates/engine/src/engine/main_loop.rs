@@ -250,6 +250,7 @@ impl Engine {
 
     /// Kills all remaining processes. After a failure, also waits for the programs to end.
     fn end_everything(&mut self, failed: bool) {
+        self.programs.end_watch();
         if failed {
             // No program may see and report the end of another.
             self.programs.signal_all(libc::SIGSTOP);

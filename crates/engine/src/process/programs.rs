@@ -100,6 +100,11 @@ impl Programs {
         self.watcher = Some(watcher);
     }
 
+    /// Stops the watch. From now on, the engine itself ends the programs.
+    pub(crate) fn end_watch(&mut self) {
+        self.watcher = None;
+    }
+
     pub(crate) fn has_watcher(&self) -> bool {
         self.watcher.is_some()
     }

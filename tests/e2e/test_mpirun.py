@@ -1,0 +1,155 @@
+"""MPI jobs by `softband mpirun`: MPICH 4 and Open MPI 4, in both paces."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Softband, left_behind, until
+
+SOURCES = ROOT / "conformance" / "mpi"
+COMPILERS = {"mpich": "mpicc.mpich", "openmpi4": "mpicc.openmpi"}
+STACKS = [pytest.param(name, marks=pytest.mark.skipif(shutil.which(compiler) is None, reason=f"no {compiler}")) for name, compiler in COMPILERS.items()]
+PACES = ["virtual", "wall"]
+# Ends a job that hangs before the test does.
+LIMIT = ("--timeout", "120")
+
+
+@pytest.fixture(scope="session")
+def mpi_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiles the programs of conformance/mpi with each MPI library, as NAME-LIBRARY."""
+    folder = tmp_path_factory.mktemp("mpi")
+    for library, compiler in COMPILERS.items():
+        if shutil.which(compiler):
+            for source in SOURCES.glob("*.c"):
+                subprocess.run([compiler, "-O1", "-Wall", "-o", str(folder / f"{source.stem}-{library}"), str(source)], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setenv("SOFTBAND_TEST_MARK", str(tmp_path))
+    before = set(Path("/dev/shm").iterdir())
+    yield
+    assert until(lambda: not left_behind(tmp_path), 10), left_behind(tmp_path)
+    assert [path for path in scratch.iterdir() if "softband" in path.name or "ompi" in path.name] == []
+    mine = [path for path in set(Path("/dev/shm").iterdir()) - before if "mpi" in path.name]
+    assert mine == []
+
+
+def own_lines(output: str) -> list[str]:
+    return sorted(line for line in output.splitlines() if " of " in line)
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("library", STACKS)
+def test_ranks_on_hosts_of_their_own(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
+    done = softband.command("mpirun", "-n", "3", "--pace", pace, *LIMIT, str(mpi_programs / f"ring-{library}"))
+    assert done.returncode == 0, done.stderr
+    assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 3 on {host}: sum 3" for rank, host in enumerate("abc")]
+
+
+@pytest.mark.parametrize("library", STACKS)
+def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path, library: str) -> None:
+    command = ("mpirun", "-n", "2", *LIMIT, str(mpi_programs / f"ring-{library}"))
+    first, second = (softband.command(*command) for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("] time 0.0") == 2
+    assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
+
+
+@pytest.mark.parametrize("library", STACKS)
+def test_ranks_share_hosts_in_blocks(softband: Softband, mpi_programs: Path, library: str) -> None:
+    words = ("-n", "3", "--hosts", "b:2,a", "--pace", "wall", "--verbose", *LIMIT, "two-hosts", str(mpi_programs / f"ring-{library}"))
+    done = softband.command("mpirun", *words)
+    assert done.returncode == 0, done.stderr
+    assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 3 on {host}: sum 3" for rank, host in enumerate("bba")]
+    assert "softband: rank 2 runs on a\n" in done.stderr
+    assert "softband: UCX_TLS=" in done.stderr
+
+
+ENDS = {
+    "early": (1, "ended without MPI_Init, and other ranks wait for it there"),
+    "early-failure": (3, "ended with status 3 before MPI_Finalize"),
+    "abort": (7, "called MPI_Abort with code 7"),
+    "signal": (137, "was ended by signal 9 (SIGKILL"),
+    "exit": (5, "ended with status 5 before MPI_Finalize"),
+    "leave": (1, "ended without MPI_Finalize"),
+}
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("way", ENDS)
+@pytest.mark.parametrize("library", STACKS)
+def test_a_rank_that_leaves_ends_the_job(softband: Softband, mpi_programs: Path, library: str, way: str, pace: str) -> None:
+    status, reason = ENDS[way]
+    done = softband.command("mpirun", "-n", "2", "--pace", pace, *LIMIT, str(mpi_programs / f"misbehaves-{library}"), way)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("softband: error:")]
+    assert len(errors) == 1, done.stderr
+    assert errors[0].startswith("softband: error: rank 1 on b ('")
+    assert reason in errors[0]
+    assert "timeout" not in done.stderr
+    assert done.returncode == status
+
+
+@pytest.mark.parametrize("library", STACKS)
+def test_a_status_after_finalize_is_the_status_of_the_job(softband: Softband, mpi_programs: Path, library: str) -> None:
+    done = softband.command("mpirun", "-n", "2", "--pace", "wall", *LIMIT, str(mpi_programs / f"misbehaves-{library}"), "late")
+    assert (done.returncode, "error" in done.stderr) == (2, False), done.stderr
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("library", STACKS)
+def test_a_job_that_hangs_names_its_ranks(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
+    program = mpi_programs / f"misbehaves-{library}"
+    done = softband.command("mpirun", "-n", "2", "--pace", pace, "--timeout", "8", str(program), "hang")
+    assert done.returncode == 124, done.stderr
+    assert "softband: the run was ended after 8 s of wall-clock time:" in done.stderr
+    for rank, host in enumerate("ab"):
+        assert f"{host}: 'rank {rank}: {program} hang'" in done.stderr
+    assert "server of the ranks" not in done.stderr
+
+
+def test_programs_without_a_supported_library_are_refused(softband: Softband) -> None:
+    def refused(*words: str) -> str:
+        done = softband.command("mpirun", "-n", "2", *words)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert done.stderr.startswith("softband: error: ")
+        assert "\n  help: " in done.stderr
+        return done.stderr
+
+    assert "'/bin/true' loads no MPI library" in refused("/bin/true")
+    script = softband.folder / "script.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    script.chmod(0o755)
+    assert "is a script of /bin/sh" in refused("./script.sh")
+    assert "no program is named after the fabric" in refused("two-hosts.toml")
+    assert "there is no program './absent'" in refused("./absent")
+    library = softband.folder / "libmpi.so.1"
+    subprocess.run(["cc", "-shared", "-o", str(library), "-Wl,-soname,libmpi.so.1", "-x", "c", "/dev/null"], check=True)
+    source = ["-x", "c", "-", "-x", "none", str(library), "-Wl,--no-as-needed", f"-Wl,-rpath,{softband.folder}"]
+    subprocess.run(["cc", "-Wl,--no-as-needed", "-o", str(softband.folder / "other"), *source], input=b"int main(void) { return 0; }", check=True)
+    assert "uses libmpi.so.1, an MPI library without support" in refused("./other")
+
+
+def test_hosts_that_do_not_fit_are_refused(softband: Softband) -> None:
+    def refused(*words: str) -> str:
+        return softband.command("mpirun", "--mpi", "mpich", *words, "two-hosts", "/bin/true").stderr
+
+    assert "5 ranks are more than the 4 slots of 2 hosts" in refused("-n", "5", "--ppn", "2")
+    assert "--hosts x: the fabric has no host of this name" in refused("--hosts", "x")
+    assert "--hosts names a twice" in refused("--hosts", "a,a")
+
+
+@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="no python3-mpi4py")
+def test_the_library_of_mpi4py_is_recognized(softband: Softband) -> None:
+    script = softband.folder / "gather.py"
+    script.write_text("from mpi4py import MPI\nworld = MPI.COMM_WORLD\nprint(world.rank, world.allgather(world.rank * 2))\n")
+    done = softband.command("mpirun", "-n", "2", *LIMIT, "/usr/bin/python3", "gather.py")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] 0 [0, 2]", "[1] 1 [0, 2]"]
