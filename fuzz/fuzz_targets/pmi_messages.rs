@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        Event::parse(text);
+        let _ = Event::parse(text);
         if let Some(hosts) = mapping::hosts_of(text, RANKS) {
             assert_eq!(mapping::hosts_of(&mapping::text(&hosts).unwrap(), RANKS), Some(hosts));
         }
