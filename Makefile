@@ -101,6 +101,7 @@ bench: build
 	@python3 benches/post_poll.py
 	@python3 benches/wall.py
 	@python3 benches/queue_pairs.py
+	@python3 benches/busy.py
 
 # scripts/bench-peers.sh installs the peers. The bench skips missing peers.
 # ENGINE: options, such as `--jobs a,c` or `--growth`.

@@ -36,6 +36,7 @@ use crate::realtime::room::{DataPlane, Realtime};
 use crate::report::Report;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::room::Verbs;
+use crate::scheduler::busy_machine;
 use crate::scheduler::context_switch::Processors;
 use crate::scheduler::room::Scheduler;
 use anyhow::Context;
@@ -78,6 +79,7 @@ impl Engine {
         socket::serve(&name, (mailbox.clone(), admission.clone()), options.pace == Pace::Virtual).context("cannot open the control socket")?;
         if options.pace == Pace::Virtual {
             processors.settle();
+            busy_machine::shorten_time_slice();
         }
         let files = Files::new(&name)?;
         let directory = files.way_to(libraries)?;

@@ -5,6 +5,7 @@ use crate::process::record::ProcessState;
 use crate::process::system_process::{is_asleep, is_stopped, is_zombie};
 use crate::protocol::{END, request};
 use crate::scheduler::agenda::Event;
+use crate::scheduler::busy_machine::cpu_time_of;
 use softband_ipc::calls::{Op, Ticket};
 use softband_ipc::layout::token;
 use softband_sim::SimTime;
@@ -13,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// A thread that keeps the token this long may spin on memory.
 const SPIN_SUSPECT: Duration = Duration::from_millis(2);
+/// CPU time of its process between two suspicions. On a busy machine a thread may have computed
+/// little in the meantime, because other tasks had the processor.
+const SPIN_SUSPECT_CPU: Duration = Duration::from_millis(1);
 /// The same limit for a process without memory that peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// A thread that keeps the token this long may not know that it has it.
@@ -115,6 +119,7 @@ impl Engine {
         // `shared` only when this loop ends.
         let asleep = unsafe { &*asleep };
         let mut started = None;
+        let mut computed = None;
         let mut next_suspicion = SPIN_SUSPECT;
         let mut next_reminder = REMINDER;
         loop {
@@ -138,6 +143,7 @@ impl Engine {
             }
             // The engine reads the clock only here. Most turns end before the first check.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
+            computed = computed.or_else(|| cpu_time_of(self.processes[process].pid()));
             if elapsed >= FIRST_TURN_LIMIT && self.is_absent(process, slot) {
                 return self.end_absent(process);
             }
@@ -148,7 +154,7 @@ impl Engine {
             }
             if elapsed >= next_suspicion {
                 next_suspicion = elapsed + (elapsed / 2).min(Duration::from_millis(50));
-                self.suspect_spin(process, slot, elapsed);
+                self.suspect_spin(process, slot, elapsed, &mut computed);
             }
         }
     }
@@ -225,12 +231,20 @@ impl Engine {
         TurnEnd::Gone
     }
 
-    fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration) {
+    /// Sends the signal of a suspected spin, unless the thread has hardly run since the last
+    /// suspicion. Its process then had `computed` CPU time.
+    fn suspect_spin(&self, process: usize, slot: u32, elapsed: Duration, computed: &mut Option<Duration>) {
         let record = &self.processes[process];
         let tid = record.shared().slot(slot).tid.load(Ordering::Relaxed) as i32;
-        // A process without memory that peers may write more likely computes, unless it is asleep.
-        // A closer check would only slow it down.
-        if record.remotely_writable() == 0 && elapsed < COMPUTE_SUSPECT && !is_asleep(record.pid(), tid) {
+        let now = cpu_time_of(record.pid());
+        let has_run = computed.zip(now).is_none_or(|(before, now)| now.saturating_sub(before) >= SPIN_SUSPECT_CPU);
+        if has_run {
+            *computed = now;
+        }
+        // A process without memory that peers may write more likely computes. A closer check would
+        // only slow it down.
+        let is_suspect = has_run && (record.remotely_writable() != 0 || elapsed >= COMPUTE_SUSPECT);
+        if !is_suspect && !is_asleep(record.pid(), tid) {
             return;
         }
         // SAFETY: sends a signal to a thread. The kernel checks that the thread belongs to the

@@ -8,9 +8,10 @@
 //! A second processor, if idle, is faster still. The engine moves there. Engine and program then
 //! see each other's words at once, without a system call. Only a token that moves between program
 //! threads needs a switch, which the thread that stands down makes itself. On a busy machine two
-//! processors would be far slower. The engine therefore tries them, and gives up when one side
-//! often waits for the other to be scheduled.
+//! processors would be far slower. The engine therefore tries them only while the machine has an
+//! idle processor, and gives up when one side often waits for the other to be scheduled.
 
+use crate::scheduler::busy_machine;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::{CpuSet, futex};
@@ -108,6 +109,7 @@ impl ContextSwitch {
         self.misses = 0;
         let was_on_two = self.on_two;
         match self.processors.second {
+            Some(_) if !was_on_two && busy_machine::is_crowded() => self.turns_left = PATIENCE_FIRST,
             Some(second) if !was_on_two => {
                 self.on_two = rustix::thread::sched_setaffinity(None, &second).is_ok();
                 self.turns_left = TRIAL_TURNS;

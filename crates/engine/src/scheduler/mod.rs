@@ -2,6 +2,7 @@
 
 pub(crate) mod agenda;
 pub(crate) mod alarms;
+pub(crate) mod busy_machine;
 pub(crate) mod context_switch;
 pub(crate) mod room;
 pub(crate) mod threads;
