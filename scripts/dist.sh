@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/.
+# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/.
 set -euo pipefail
 dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +22,12 @@ install -m 755 "$target/release/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.s
 step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 
-step "copying the catalog, the fabrics, the studies and the recording layer"
+step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"
+# Users compile the MPI benchmarks with their own mpicc.
+rm -rf "$dist/mpibench"
+mkdir -p "$dist/mpibench"
+cp tools/mpibench/*.c tools/mpibench/*.h tools/mpibench/Makefile "$dist/mpibench/"
+install -m 755 tools/mpibench/softband-mpibench "$dist/bin/softband-mpibench"
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"
     cp -r "$folder" "$dist/$folder"

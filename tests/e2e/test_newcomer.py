@@ -12,7 +12,7 @@ import pytest
 from conftest import DIST, FABRICS, ROOT, Softband
 
 COMMANDS = ("run", "up", "exec", "status", "fault", "down", "model", "fabric", "parts", "completions")
-COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail")
+COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail", "mpibench")
 
 
 def listed(text: str) -> dict[str, str]:

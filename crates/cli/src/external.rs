@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The commands of the installation that are programs of their own. Most belong to the lab.
-const COMPANIONS: [(&str, &str); 6] = [
+const COMPANIONS: [(&str, &str); 7] = [
     ("study", "Run a study: each figure and claim of a paper, on one page"),
     ("what-if", "Vary cable length, lanes and rate, and find the longest cable at full bandwidth"),
     ("compare", "Compare two folders of results, such as those of hardware and of the model"),
     ("model-sweep", "Run `model` for each combination of values; `model --sweep` starts it"),
     ("dask", "Start a scheduler or workers, for campaigns on several machines"),
     ("multirail", "Measure both ports of an HCA together; runs in `run` and `exec`, and on hardware"),
+    ("mpibench", "Benchmark MPI: messages, message rates and collectives; compiled with your mpicc"),
 ];
 
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<i32> {

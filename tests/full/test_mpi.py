@@ -1,0 +1,115 @@
+"""MPI on 2 to 16 ranks over four hosts: conformance of both MPIs, hpcc, NetPIPE and mpi4py."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import mpi_jobs
+from mpi_jobs import KNOWN, MPIS, PACES
+
+RANKS = (2, 4, 8, 16)
+# Debian's interpreter has Debian's mpi4py, over Open MPI.
+PYTHON = "/usr/bin/python3"
+MPI4PY = "3.1.4"
+# A process manager must start further ranks for these.
+WITHOUT = ("test_spawn", "test_dynproc")
+EXAMPLE = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
+
+
+def needs(*commands: str) -> None:
+    for command in commands:
+        if not shutil.which(command):
+            pytest.skip(f"no {command}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mpi")
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("mpi", MPIS)
+def test_every_check_of_mpi_holds(mpi: str, pace: str, ranks: int, folder: Path) -> None:
+    job = mpi_jobs.run(mpi, ranks, [str(mpi_jobs.conformance(mpi, folder))], folder, pace, timeout=500)
+    failed = [line for line in job.lines() if line.startswith("FAILED")]
+    assert failed == KNOWN[mpi], job.text[-3000:]
+    checks = [line for line in job.lines() if re.match("ok    |FAILED", line)]
+    assert len(checks) == 82
+    assert (job.status == 0) == (not failed)
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_all_benchmarks_print_the_same_times_in_each_run(mpi: str, folder: Path) -> None:
+    command = [str(mpi_jobs.benchmarks(mpi, folder)), "--sizes", "0,8,1024,65536", "--iterations", "10", "--warmup", "3"]
+    first, second = (mpi_jobs.run(mpi, 4, command, folder, timeout=250) for _ in range(2))
+    assert first.status == 0, first.text[-3000:]
+    assert sum(line.startswith("# ") for line in first.lines()) == 20
+    assert first.lines() == second.lines()
+
+
+@pytest.mark.parametrize(("mpi", "program"), [("openmpi", "NPopenmpi"), ("mpich", "NPmpich2")])
+def test_netpipe_gives_the_same_table_in_each_run(mpi: str, program: str, folder: Path) -> None:
+    needs(program)
+    command = [program, "-l", "1", "-u", "65536", "-n", "20"]
+    first, second = (mpi_jobs.run(mpi, 2, command, folder) for _ in range(2))
+    assert first.status == 0, first.text[-3000:]
+    table = [line for line in first.text.splitlines() if "Mbps" in line]
+    assert table == [line for line in second.text.splitlines() if "Mbps" in line]
+    assert len(table) > 60
+    # One way takes less than 20 us for all these sizes.
+    assert all(0.3 < float(line.split()[-2]) < 20 for line in table)
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_hpcc_verifies_its_own_results(pace: str, tmp_path: Path) -> None:
+    needs("hpcc")
+    example = EXAMPLE.read_text().replace("1000         Ns", "400          Ns").replace("80           NBs", "40           NBs")
+    (tmp_path / "hpccinf.txt").write_text(example)
+    job = mpi_jobs.run("openmpi", 4, ["hpcc"], tmp_path, pace, timeout=500)
+    assert job.status == 0, job.text[-3000:]
+    report = (tmp_path / "hpccoutf.txt").read_text()
+    assert "Success=1" in report
+    assert re.search(r"\b1 tests completed and passed residual checks", report)
+    assert re.search(r"\b0 tests completed and failed residual checks", report)
+
+
+@pytest.mark.parametrize("command", [["helloworld"], ["ringtest", "-q", "-n", "1000"]])
+def test_the_benchmarks_of_mpi4py_run(command: list[str], folder: Path) -> None:
+    needs(PYTHON)
+    job = mpi_jobs.run("openmpi", 4, [PYTHON, "-m", "mpi4py.bench", *command], folder)
+    assert job.status == 0, job.text[-3000:]
+    if command[0] == "helloworld":
+        hosts = sorted(re.findall(r"I am process (\d) of 4 on (\w)", job.text))
+        assert hosts == [("0", "a"), ("1", "b"), ("2", "c"), ("3", "d")]
+
+
+@pytest.fixture(scope="module")
+def mpi4py_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of the source distribution that belongs to Debian's mpi4py."""
+    folder = tmp_path_factory.mktemp("mpi4py")
+    words = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", f"mpi4py=={MPI4PY}"]
+    subprocess.run([sys.executable, "-m", "pip", *words], cwd=folder, check=True, timeout=300)
+    with tarfile.open(folder / f"mpi4py-{MPI4PY}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / f"mpi4py-{MPI4PY}"
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_the_tests_of_mpi4py_pass_on_four_ranks(pace: str, mpi4py_tests: Path) -> None:
+    words = [PYTHON, "test/runtests.py", "--no-builddir", "--verbose"]
+    for name in WITHOUT:
+        words += ["--exclude", name]
+    job = mpi_jobs.run("openmpi", 4, words, mpi4py_tests, pace, timeout=550)
+    assert job.status == 0, job.text[-3000:]
+    # Each rank prints its own summary.
+    assert len(re.findall(r"^[a-d]: Ran \d{4} tests", job.text, re.MULTILINE)) == 4

@@ -1,0 +1,89 @@
+"""MPI jobs over Softband: the one place that knows how ranks start.
+
+The test programs need MPICH's and Open MPI's compilers (Debian: libmpich-dev, libopenmpi-dev).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
+START = ROOT / "tests" / "mpi"
+CONFORMANCE = ROOT / "conformance" / "mpi"
+BENCHMARKS = ROOT / "tools" / "mpibench"
+MPIS = ("mpich", "openmpi")
+PACES = ("virtual", "wall")
+FABRIC = START / "four-hosts.toml"
+# GCC takes MPI_STATUSES_IGNORE and MPI_UNWEIGHTED for buffers that are too small.
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-stringop-overflow", "-Wno-stringop-overread")
+
+
+@dataclass
+class Job:
+    """The outcome of a job: its exit status, and what each rank's host printed, without prefixes."""
+
+    status: int
+    text: str
+
+    def lines(self) -> list[str]:
+        """Returns the lines of rank 0. It is the only one of host a, or its first."""
+        return [line.split(": ", 1)[1] for line in self.text.splitlines() if re.match(r"a(-0)?: ", line)]
+
+
+def compiled(mpi: str, sources: list[Path], program: Path) -> Path:
+    """Compiles a program once with the mpicc of an MPI. Skips the test if there is none."""
+    if not shutil.which(f"mpicc.{mpi}"):
+        pytest.skip(f"no mpicc.{mpi}")
+    if not program.exists():
+        subprocess.run([f"mpicc.{mpi}", "-O1", *WARNINGS, "-o", str(program), *map(str, sources)], check=True, timeout=120)
+    return program
+
+
+def process_manager(folder: Path) -> Path:
+    """Compiles the library by which Open MPI's ranks find each other."""
+    library = folder / "libpmi.so"
+    if not library.exists():
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(START / "pmi.c")], check=True, timeout=120)
+    return library
+
+
+def command_of(mpi: str, ranks: int, program: list[str], folder: Path, pace: str = "virtual", fabric: Path = FABRIC,
+               timeout: int = 120) -> list[str]:
+    """Returns the command that runs a program on the hosts of a fabric in turns, with one rank or more each."""
+    softband = [str(SOFTBAND), "run", "--quiet", "--pace", pace, "--timeout", str(timeout), "-n", str(ranks), str(fabric)]
+    return [*softband, "--", sys.executable, str(START / "rank.py"), mpi, str(process_manager(folder)), *program]
+
+
+def run(mpi: str, ranks: int, program: list[str], folder: Path, pace: str = "virtual", fabric: Path = FABRIC, timeout: int = 120,
+        environment: dict[str, str] | None = None) -> Job:
+    """Runs an MPI program. A job that takes longer than `timeout` wall-clock seconds ends with status 124."""
+    command = command_of(mpi, ranks, program, folder, pace, fabric, timeout)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout + 30, check=False,
+                          env={**os.environ, **(environment or {})})
+    return Job(done.returncode, done.stdout + re.sub(r"^.*(librdmacm finds no device|datagram sockets go by).*\n", "", done.stderr, flags=re.MULTILINE))
+
+
+def conformance(mpi: str, folder: Path) -> Path:
+    return compiled(mpi, sorted(CONFORMANCE.glob("*.c")), folder / f"mpi_all.{mpi}")
+
+
+def benchmarks(mpi: str, folder: Path) -> Path:
+    return compiled(mpi, sorted(BENCHMARKS.glob("*.c")), folder / f"mpibench.{mpi}")
+
+
+def alone(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command on this machine, outside of any fabric."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment})
+
+
+# A check that fails with an MPI over rc_verbs. docs/mpi-benchmarks.md describes it.
+KNOWN = {"mpich": [], "openmpi": ["FAILED windows: rput, rget and raccumulate"]}
