@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -33,7 +34,7 @@ PLATFORM = """<?xml version='1.0'?>
 </platform>
 """
 SIZES = (8, 1024, 65536, 1 << 20)
-TRANSPORTS = {"rc_verbs over Softband": "rc_verbs,self", "shared memory": "posix,cma,self", "TCP loopback": "tcp,self"}
+TRANSPORTS = {"rc_verbs over Softband": "rc_verbs,ud_verbs,self", "shared memory": "posix,cma,self", "TCP loopback": "tcp,self"}
 # (benchmark, bytes, iterations of the long run, messages in an iteration on 8 ranks)
 JOBS = (("MessageRate", 8, 1000, 4 * 65), ("Exchange", 8, 2000, 2 * RANKS), ("Alltoall", 1024, 300, RANKS * (RANKS - 1)))
 
@@ -82,6 +83,20 @@ def smpi(folder: Path, words: list[str]) -> tuple[float, str]:
     return timed([*start, str(program), *words], folder)
 
 
+def figures(run: Callable[[list[str]], tuple[float, str]], job: tuple[str, int, int, int]) -> str:
+    """Describes the speed of a job: medians of the start, and of what a long run takes beyond it."""
+    name, size, iterations, messages = job
+    starts, rests = [], []
+    for _ in range(ROUNDS):
+        idle, _ = run(options(name, size, 1))
+        whole, output = run(options(name, size, iterations))
+        starts.append(idle)
+        rests.append(whole - idle)
+    rest, count = statistics.median(rests), iterations * messages
+    pace = f"{rest / count * 1e6:.1f} wall s per million messages (extrapolated from {count:,})" if rest > 0 else "less time than the start varies by"
+    return f"start {statistics.median(starts):.2f} s, then {pace}; it predicts {predicted(output, name):.2f} us an iteration"
+
+
 def compare_simulators(folder: Path) -> None:
     candidates = {f"{mpi} over Softband": lambda words, mpi=mpi: softband(mpi, folder, words) for mpi in mpi_jobs.MPIS}
     candidates["SMPI"] = lambda words: smpi(folder, words)
@@ -89,18 +104,13 @@ def compare_simulators(folder: Path) -> None:
         print(f"{name}, {size} bytes, {RANKS} ranks on {HOSTS} hosts, {iterations} iterations of {messages} messages:")
         for candidate, run in candidates.items():
             try:
-                idle, _ = run(options(name, size, 1))
-                whole, output = run(options(name, size, iterations))
+                print(f"  {candidate}: {figures(run, (name, size, iterations, messages))}")
             except (Skipped, subprocess.CalledProcessError) as reason:
                 print(f"  {candidate}: left out: {reason}")
-                continue
-            million = (whole - idle) / (iterations * messages) * 1e6
-            print(f"  {candidate}: start {idle:.2f} s, then {million:.1f} wall s per million messages (extrapolated from "
-                  f"{iterations * messages:,}); it predicts {predicted(output, name):.2f} us an iteration")
 
 
 def ping_pong(transport: str, size: int, folder: Path) -> float:
-    """Returns half a round trip of UCX, in microseconds."""
+    """Returns half a round trip of UCX, in microseconds: the median, which a busy machine changes least."""
     command = f"ucx_perftest -t tag_lat -s {size} -n {2000 if size > 65535 else 10000} -w 500 -f"
     environment = {"UCX_TLS": transport, "UCX_LOG_LEVEL": "error"}
     if transport.startswith("rc"):
@@ -116,10 +126,10 @@ def ping_pong(transport: str, size: int, folder: Path) -> float:
             server.wait(timeout=10)
         output, errors = done.stdout, done.stderr
     rows = [line.removeprefix("b: ").split() for line in output.splitlines()]
-    figures = [row for row in rows if len(row) >= 8 and row[0].isdigit()]
-    if not figures:
+    found = [row for row in rows if len(row) >= 8 and row[0].isdigit()]
+    if not found:
         raise Skipped(f"no figure: {(output + errors).strip()[-300:]}")
-    return float(figures[-1][2])
+    return float(found[-1][1])
 
 
 def compare_transports(folder: Path) -> None:
@@ -136,8 +146,8 @@ def compare_transports(folder: Path) -> None:
                     print(f"  {name}: left out: {reason}")
         middle = {name: statistics.median(values) for name, values in found.items() if values}
         own = middle.get("rc_verbs over Softband")
-        ratios = "".join(f", {own / value:.2f} of {name}" for name, value in middle.items() if own and value != own)
-        print(f"UCX tag_lat, {size} bytes: " + ", ".join(f"{name} {value:.2f} us" for name, value in middle.items()) + f" (ratio{ratios})")
+        ratios = ", ".join(f"{own / value:.2f} of {name}" for name, value in middle.items() if own and value != own)
+        print(f"UCX tag_lat, {size} bytes: " + ", ".join(f"{name} {value:.2f} us" for name, value in middle.items()) + f" (ratios: {ratios})")
 
 
 def main() -> int:
