@@ -43,7 +43,7 @@ def test_a_failed_check_ends_the_program_with_status_1_and_its_place(folder: Pat
     assert job.status != 0
     assert "a: FAILED windows: a check\n" in job.text
     assert "not true: rank == 1" in job.text
-    assert job.lines()[-1].endswith("not true: rank == 1") or "1 checks failed on 2 ranks" in job.lines()
+    assert "1 checks failed on 2 ranks" in job.lines()
 
 
 NAMES = ("POINT_TO_POINT", "REQUESTS", "COLLECTIVES", "VECTORS", "NONBLOCKING", "DATATYPES", "COMMUNICATORS", "WINDOWS", "SYNCHRONIZATION")

@@ -22,6 +22,8 @@ PYTHON = "/usr/bin/python3"
 MPI4PY = "3.1.4"
 # A process manager must start further ranks for these.
 WITHOUT = ("test_spawn", "test_dynproc")
+# Open MPI reads and writes files by POSIX AIO, which ends programs in simulated time.
+ASYNCHRONOUS_FILES = ("test_io",)
 EXAMPLE = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
 
 
@@ -107,9 +109,9 @@ def mpi4py_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("pace", PACES)
 def test_the_tests_of_mpi4py_pass_on_four_ranks(pace: str, mpi4py_tests: Path) -> None:
     words = [PYTHON, "test/runtests.py", "--no-builddir", "--verbose"]
-    for name in WITHOUT:
+    for name in WITHOUT + (ASYNCHRONOUS_FILES if pace == "virtual" else ()):
         words += ["--exclude", name]
-    job = mpi_jobs.run("openmpi", 4, words, mpi4py_tests, pace, timeout=550)
+    job = mpi_jobs.run("openmpi", 4, words, mpi4py_tests, pace, timeout=1500)
     assert job.status == 0, job.text[-3000:]
     # Each rank prints its own summary.
     assert len(re.findall(r"^[a-d]: Ran \d{4} tests", job.text, re.MULTILINE)) == 4

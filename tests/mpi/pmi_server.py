@@ -20,7 +20,7 @@ class Job:
         rounds = "".join(f",(0,{min(hosts, size - first)},1)" for first in range(0, size, hosts))
         self.keys = {"PMI_process_mapping": f"(vector{rounds})"}
         self.waiting: list[socket.socket] = []
-        self.left = 0
+        self.finished: set[socket.socket] = set()
 
     def answers(self, peer: socket.socket, words: dict[str, str]) -> Iterator[tuple[socket.socket, str]]:
         """Yields the answers to a command, with their receivers."""
@@ -40,7 +40,7 @@ class Job:
             rank = words["pmiid"]
             yield peer, f"cmd=initack rc=0\ncmd=set size={self.size}\ncmd=set rank={rank}\ncmd=set debug=0"
         elif command == "finalize":
-            self.left += 1
+            self.finished.add(peer)
             yield peer, "cmd=finalize_ack"
         else:
             yield peer, self.constant(command)
@@ -68,7 +68,7 @@ def serve(listener: socket.socket, size: int, hosts: int) -> int:
     rest: dict[socket.socket, bytes] = {}
     with selectors.DefaultSelector() as ready:
         ready.register(listener, selectors.EVENT_READ)
-        while job.left < size:
+        while len(job.finished) < size:
             for key, _ in ready.select():
                 peer = key.fileobj
                 assert isinstance(peer, socket.socket)
@@ -78,10 +78,10 @@ def serve(listener: socket.socket, size: int, hosts: int) -> int:
                     ready.register(accepted, selectors.EVENT_READ)
                     continue
                 data = peer.recv(65536)
+                if not data and peer not in job.finished:
+                    return 1
                 if not data:
                     ready.unregister(peer)
-                    if len(rest) - job.left > 0 and job.left == 0:
-                        return 1
                     continue
                 *lines, rest[peer] = (rest[peer] + data).split(b"\n")
                 for line in lines:
