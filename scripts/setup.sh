@@ -16,8 +16,10 @@ need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need iperf3 iperf3
 need libfabric-bin fi_pingpong
 need gcc cc
-need libmpich-dev mpicc.mpich
-need libopenmpi-dev mpicc.openmpi
+need mpich /usr/bin/mpiexec.mpich
+need libmpich-dev /usr/bin/mpicc.mpich
+need openmpi-bin /usr/bin/mpiexec.openmpi
+need libopenmpi-dev /usr/bin/mpicc.openmpi
 need python3-mpi4py /usr/lib/python3/dist-packages/mpi4py
 need libc6-dev /usr/include/stdio.h
 need make make

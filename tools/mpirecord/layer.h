@@ -7,6 +7,20 @@
 #include <mpi.h>
 #include <stddef.h>
 
+/* The layer is not linked with the MPI, because other programs of a run load the layer too. The
+ * constants of Open MPI are addresses in its library, which find_mpi looks up. */
+#if defined(OPEN_MPI)
+extern void *known_comm_world, *known_comm_null, *known_request_null, *known_byte;
+#undef MPI_COMM_WORLD
+#undef MPI_COMM_NULL
+#undef MPI_REQUEST_NULL
+#undef MPI_BYTE
+#define MPI_COMM_WORLD ((MPI_Comm)known_comm_world)
+#define MPI_COMM_NULL ((MPI_Comm)known_comm_null)
+#define MPI_REQUEST_NULL ((MPI_Request)known_request_null)
+#define MPI_BYTE ((MPI_Datatype)known_byte)
+#endif
+
 /* Peers that are no rank. */
 enum { ANY_RANK = -1, NO_RANK = -2, NO_FIELD = -9 };
 
@@ -45,6 +59,10 @@ long long bytes_of(long long count, MPI_Datatype type);
 void start_layer(const char *name);
 void finish_layer(void);
 _Noreturn void refuse(const char *what, const char *help);
+
+/* library.c */
+void find_mpi(void);
+int is_initialized(void);
 
 /* communicators.c */
 int comm_number(MPI_Comm comm);

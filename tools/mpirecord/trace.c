@@ -297,10 +297,8 @@ void finish_layer(void) {
 
 /* Reports a program whose calls bypassed this layer. */
 __attribute__((destructor)) static void report_bypass(void) {
-    int initialized = 0;
     if (owner == 0 && (getenv("SOFTBAND_MPI_RECORD") || getenv("SOFTBAND_MPI_REPLAY"))) {
-        PMPI_Initialized(&initialized);
-        if (initialized) {
+        if (is_initialized()) {
             fprintf(stderr, "softband: MPI calls of this program bypass the profiling interface, as Fortran calls of Open MPI do; nothing was recorded\n"
                             "  help: build the program with MPICH\n");
         }

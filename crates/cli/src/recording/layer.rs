@@ -8,7 +8,10 @@ use std::process::Command;
 
 const NAME: &str = "libsoftband-mpirecord.so";
 /// Options beside those of the MPI's own compiler.
-const OPTIONS: [&str; 6] = ["-std=gnu11", "-O2", "-fPIC", "-shared", "-w", "-pthread"];
+const OPTIONS: [&str; 5] = ["-std=gnu11", "-O2", "-fPIC", "-w", "-c"];
+/// Options of the linker. Each function of the MPI is found at its first call, since programs
+/// without MPI load the layer too.
+const LINK_OPTIONS: [&str; 4] = ["-shared", "-Wl,-z,lazy", "-pthread", "-ldl"];
 
 /// Compiles the layer with `mpicc`, unless the same sources and the same MPI did it before. Returns
 /// its path.
@@ -21,14 +24,28 @@ pub(crate) fn build(mpicc: &str) -> anyhow::Result<PathBuf> {
     }
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     // Another command may compile at the same time.
-    let part = folder.join(format!("{NAME}.{}", std::process::id()));
-    let output = words(mpicc)?.args(OPTIONS).arg("-o").arg(&part).args(&sources).output().map_err(|error| missing(mpicc, &error))?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        bail!("{mpicc} cannot compile the recording layer:\n{}\n  help: name the compiler of the program's MPI with --mpicc", text.trim_end());
+    let place = |name: &str| folder.join(format!("{name}.{}", std::process::id()));
+    let mut objects = Vec::new();
+    for source in sources.iter().filter(|path| path.extension().is_some_and(|ending| ending == "c")) {
+        let object = place(&format!("{}.o", source.file_stem().unwrap_or_default().to_string_lossy()));
+        compile(mpicc, words(mpicc)?.args(OPTIONS).arg("-o").arg(&object).arg(source))?;
+        objects.push(object);
     }
+    let part = place(NAME);
+    let linked = compile("cc", Command::new("cc").arg("-o").arg(&part).args(&objects).args(LINK_OPTIONS));
+    objects.iter().for_each(|object| drop(std::fs::remove_file(object)));
+    linked?;
     std::fs::rename(&part, &library).with_context(|| format!("cannot write {}", library.display()))?;
     Ok(library)
+}
+
+fn compile(name: &str, command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output().map_err(|error| missing(name, &error))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{name} cannot compile the recording layer:\n{}\n  help: name the compiler of the program's MPI with --mpicc", text.trim_end());
+    }
+    Ok(())
 }
 
 fn words(mpicc: &str) -> anyhow::Result<Command> {
@@ -58,7 +75,7 @@ fn sources() -> anyhow::Result<Vec<PathBuf>> {
     if found.is_empty() {
         bail!("no sources of the recording layer in {}\n  help: run `make build`", folder.display());
     }
-    Ok(found.into_iter().collect())
+    Ok(found)
 }
 
 /// Returns a digest of the sources and of the command that the MPI's compiler stands for.

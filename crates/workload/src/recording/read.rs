@@ -10,6 +10,9 @@ const FORMAT: &str = "softband-mpi-record";
 /// Most ranks. A larger number is a damaged file.
 const RANKS_MAX: u32 = 1 << 20;
 
+/// Longest stretch of computation, a day. A longer one is a damaged file.
+const STRETCH_MAX_NANOS: u64 = 24 * 3_600_000_000_000;
+
 /// First line of either file.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Head {
@@ -96,6 +99,9 @@ fn check(line: &Line, ranks: u32, communicators: &mut u32) -> Result<(), String>
         Line::Call(call) => {
             if call.comm.is_some_and(|comm| comm >= *communicators) {
                 return Err(format!("{} on an unknown communicator", call.name));
+            }
+            if call.nanos > STRETCH_MAX_NANOS {
+                return Err(format!("{} ns of computation are more than a day", call.nanos));
             }
             if call.name.is_empty() || call.name.contains(char::is_whitespace) {
                 return Err("a call without a name".into());

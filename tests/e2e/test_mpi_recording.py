@@ -1,0 +1,148 @@
+"""Recordings of MPI programs: native runs, traces, and time for computation in simulated time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Outcome, Softband
+
+PMI_SERVER = Path(__file__).with_name("pmi_server.py")
+SOURCE = ROOT / "conformance" / "mpi" / "patterns.c"
+STACKS = ("mpich", "openmpi")
+# What MPICH needs on a fabric: no look for displays, and verbs only.
+SETTINGS = "HWLOC_COMPONENTS=-gl UCX_TLS=rc_verbs,ud_verbs,sm,self PMI_PORT=a:5000 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1"
+
+
+@pytest.fixture(params=STACKS)
+def stack(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if not shutil.which(f"mpicc.{name}"):
+        pytest.skip(f"mpicc.{name} is not installed")
+    return name
+
+
+def compiled(folder: Path, stack: str) -> Path:
+    program = folder / f"patterns-{stack}"
+    subprocess.run([f"mpicc.{stack}", "-O2", "-w", "-o", str(program), str(SOURCE)], check=True)
+    return program
+
+
+def record(softband: Softband, stack: str, *arguments: str, ranks: int = 2, repeat: int = 1) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    program, out = compiled(softband.folder, stack), softband.folder / "app.rec"
+    starter = [f"mpiexec.{stack}", *(["--oversubscribe", "--allow-run-as-root"] if stack == "openmpi" else []), "-n", str(ranks)]
+    words = ["record", "run", "--out", str(out), "--repeat", str(repeat), "--mpicc", f"mpicc.{stack}", "--", *starter, str(program), *arguments]
+    return out, softband.command(*words)
+
+
+def calls_of(recording: Path, rank: int) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in recording.read_text().splitlines()]
+    starts = [index for index, line in enumerate(lines) if line.keys() == {"rank"}] + [len(lines)]
+    return [line for line in lines[starts[rank] : starts[rank + 1]] if "c" in line]
+
+
+def completion(softband: Softband, trace: Path) -> float:
+    out = softband.folder / f"{trace.stem}-model"
+    done = softband.command("model", "default", str(trace), "--ranks-per-host", "2", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    return float(json.loads((out / "model.json").read_text())["completion_picos"])
+
+
+def test_a_native_run_becomes_a_recording_and_a_trace_that_plays(softband: Softband, stack: str) -> None:
+    recording, done = record(softband, stack, "cg", "3", "40000", ranks=4, repeat=2)
+    assert done.returncode == 0, done.stderr
+    assert "4 ranks" in done.stderr and "2 repetitions" in done.stderr
+    calls = calls_of(recording, 1)
+    names = [call["c"] for call in calls]
+    assert names[:3] == ["MPI_Init", "MPI_Barrier", "MPI_Wtime"] and names[-1] == "MPI_Finalize"
+    receive = next(call for call in calls if call["c"] == "MPI_Irecv")
+    wait = next(call for call in calls if call["c"] == "MPI_Wait")
+    # Rank 1 meets rank 3 in its row, and ranks are those of MPI_COMM_WORLD.
+    assert (receive["from"], receive["rb"]) == (3, 40000)
+    assert wait["done"] == [[receive["rq"], 3, receive["rtag"], 40000]]
+    with_time, without = softband.folder / "with.goal", softband.folder / "without.goal"
+    assert softband.command("record", "goal", str(recording), "--out", str(with_time)).returncode == 0
+    assert softband.command("record", "goal", str(recording), "--out", str(without), "--compute-factor", "0").returncode == 0
+    longest = max(sum(int(str(call["t"])) for call in calls_of(recording, rank)) for rank in range(4))
+    played = completion(softband, with_time)
+    assert longest * 1000 <= played <= longest * 1000 * 4 + completion(softband, without)
+
+
+@pytest.mark.parametrize("pattern", ["ring", "alltoall", "persistent", "collectives"])
+def test_each_pattern_becomes_a_trace_that_a_run_completes(softband: Softband, stack: str, pattern: str) -> None:
+    recording, done = record(softband, stack, pattern, "2", "20000", ranks=3)
+    assert done.returncode == 0, done.stderr
+    trace = softband.folder / "app.goal"
+    made = softband.command("record", "goal", str(recording), "--out", str(trace))
+    assert made.returncode == 0, made.stderr
+    assert completion(softband, trace) > 0
+
+
+def test_a_call_that_no_trace_can_express_is_named(softband: Softband, stack: str) -> None:
+    recording, done = record(softband, stack, "other")
+    assert done.returncode == 0, done.stderr
+    made = softband.command("record", "goal", str(recording), "--out", str(softband.folder / "app.goal"))
+    assert made.returncode == 2
+    assert "rank 0, call 3: a trace cannot express MPI_Ibarrier" in made.stderr
+
+
+def test_without_a_compiler_or_with_another_mpi_one_error_says_so(softband: Softband) -> None:
+    missing = softband.command("record", "run", "--out", "x", "--mpicc", "no-such-mpicc", "--", "true")
+    assert missing.returncode == 2 and "cannot run no-such-mpicc" in missing.stderr
+    if not all(shutil.which(f"mpicc.{stack}") for stack in STACKS):
+        pytest.skip("both MPIs are needed")
+    program = compiled(softband.folder, "mpich")
+    other = softband.command("record", "run", "--out", "x", "--mpicc", "mpicc.openmpi", "--", "mpiexec.mpich", "-n", "1", str(program))
+    assert other.returncode == 2 and "another MPI (MPICH Version) than the layer was compiled for (Open MPI)" in other.stderr
+
+
+def simulated(softband: Softband, program: Path, arguments: str, *options: str) -> Outcome:
+    """Runs two ranks of MPICH on two hosts, and a server that they meet at."""
+    ranks = [(host, f"env {SETTINGS} PMI_ID={rank} {program} {arguments}") for rank, host in enumerate("ab")]
+    return softband.run("default", ("a", f"python3 {PMI_SERVER} 2 5000"), *ranks, options=("--timeout", "100", *options))
+
+
+def test_a_replay_takes_the_recorded_time_in_each_run(softband: Softband) -> None:
+    if not shutil.which("mpicc.mpich"):
+        pytest.skip("mpicc.mpich is not installed")
+    recording, done = record(softband, "mpich", "alltoall", "4", "1024")
+    assert done.returncode == 0, done.stderr
+    program = softband.folder / "patterns-mpich"
+    # The factor makes computation the longest part.
+    options = ("--compute", f"recorded={recording}", "--compute-factor", "1000", "--mpicc", "mpicc.mpich")
+    one, two = (simulated(softband, program, "alltoall 4 1024", *options).assert_ok().program("a-1") for _ in range(2))
+    assert one == two
+    took = float(one.split(": ")[1].split()[0]) / 1e6
+    # Between both looks at the clock. Each alltoall waits for the later rank.
+    names = [call["c"] for call in calls_of(recording, 0)]
+    between = slice(names.index("MPI_Wtime") + 1, len(names) - names[::-1].index("MPI_Wtime"))
+    inner = [sum(int(str(call["t"])) for call in calls_of(recording, rank)[between]) for rank in range(2)]
+    assert max(inner) * 1e-6 <= took <= sum(inner) * 1e-6 + 0.01
+
+
+def test_a_replay_of_other_calls_names_rank_and_both_calls(softband: Softband) -> None:
+    if not shutil.which("mpicc.mpich"):
+        pytest.skip("mpicc.mpich is not installed")
+    recording, _ = record(softband, "mpich", "ring", "2", "64")
+    program = softband.folder / "patterns-mpich"
+    options = ("--compute", f"recorded={recording}", "--mpicc", "mpicc.mpich")
+    outcome = simulated(softband, program, "ring 2 128", *options)
+    assert outcome.status != 0
+    wanted = "rank 0: call 3 is `MPI_Irecv comm 0 from 1 rtag 7 rb 128`, and the record has `MPI_Irecv comm 0 from 1 rtag 7 rb 64`"
+    assert wanted in outcome.stderr
+
+
+def test_measured_computation_advances_the_clock_and_says_that_results_vary(softband: Softband) -> None:
+    script = "import time; start = time.monotonic(); sum(range(3000000)); print(time.monotonic() - start)"
+    took = {}
+    for way in ("free", "measured"):
+        done = softband.command("run", "-n", "1", "--compute", way, "--", "python3", "-c", script)
+        assert done.returncode == 0, done.stderr
+        took[way] = float(done.stdout.split()[-1])
+        assert ("results vary" in done.stderr) == (way == "measured")
+    assert took["free"] < 0.001 < 0.005 < took["measured"]
+    wall = softband.command("run", "-n", "1", "--pace", "wall", "--compute", "measured", "--", "true")
+    assert wall.returncode == 2 and "--compute has no effect with --pace wall" in wall.stderr
