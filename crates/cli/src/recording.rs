@@ -89,7 +89,7 @@ pub(crate) fn run(command: &RecordCommand) -> anyhow::Result<i32> {
         }
         RecordCommand::Layer(arguments) => {
             let path = layer::build(&arguments.mpicc)?;
-            crate::output::say(&format!("{}\n", path.display()))?;
+            crate::output::say(format!("{}\n", path.display()))?;
             Ok(0)
         }
     }

@@ -75,7 +75,7 @@ pub enum Line {
     /// Communicator, before its first use.
     Communicator(Communicator),
     /// Call of MPI.
-    Call(Call),
+    Call(Box<Call>),
 }
 
 impl Call {
@@ -108,7 +108,7 @@ impl Line {
     /// Returns the call, if the line is one.
     pub fn call(&self) -> Option<&Call> {
         match self {
-            Self::Call(call) => Some(call),
+            Self::Call(call) => Some(&**call),
             Self::Communicator(_) => None,
         }
     }

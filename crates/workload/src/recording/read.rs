@@ -70,7 +70,7 @@ fn rank_lines(name: &str, rank: u32, ranks: u32, lines: &mut Lines<'_>) -> Resul
             return Ok(found);
         }
         let line = if value.get("c").is_some() {
-            Line::Call(serde_json::from_value::<Call>(value).map_err(|error| damaged(&error))?)
+            Line::Call(Box::new(serde_json::from_value::<Call>(value).map_err(|error| damaged(&error))?))
         } else {
             Line::Communicator(serde_json::from_value::<Communicator>(value).map_err(|error| damaged(&error))?)
         };
