@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,43 @@ def test_redis_serves_another_host(softband: Softband) -> None:
     client = "sh -c 'redis-cli -h a set k v; redis-cli -h a get k; redis-cli -h a shutdown nosave'"
     outcome = twice(softband, ("a", server), ("b", client))
     assert outcome.program("b-0").split() == ["OK", "v"]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every account can read: xrootd does not run as root."""
+    with tempfile.TemporaryDirectory(prefix="softband-test-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_folder: Path) -> None:
+    """The copy uses POSIX AIO with functions of the program, and cancels its threads at the end."""
+    need("xrootd", "xrdfs", "xrdcp")
+    store, admin, copy = (open_folder / name for name in ("store", "admin", "copy"))
+    for folder in (store, admin):
+        folder.mkdir()
+        folder.chmod(0o777)
+    data = bytes(range(256)) * 5000
+    (store / "data").write_bytes(data)
+    configuration = open_folder / "configuration"
+    configuration.write_text(f"all.export {store}\nall.adminpath {admin}\nall.pidpath {admin}\n")
+    account = "-R nobody" if os.getuid() == 0 else ""
+    server = f"timeout 6 xrootd -n test -p 1094 {account} -c {configuration}"
+    url = f"root://a:1094/{store}/data"
+    client = f"sh -c 'sleep 2; xrdfs a:1094 ls {store}; xrdcp -f {url} {copy}; date +%s.%N'"
+    first, again = (softband.run(FABRIC, ("a", server), ("b", client)) for _ in range(2))
+    lines = first.program("b-0").splitlines()
+    assert lines[0] == str(store / "data"), first.stderr[-3000:]
+    assert len(lines) == 2
+    assert again.program("b-0").splitlines() == lines
+    assert copy.read_bytes() == data
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_opensm_ends_without_management_datagrams(softband: Softband, pace: str) -> None:
+    """OpenSM cancels the threads of its dispatcher at its end."""
+    need("opensm")
+    outcome = softband.run(FABRIC, ("a", "opensm -o"), options=("--pace", pace))
+    assert "Exiting SM" in outcome.program("a-0")
+    assert "stands still" not in outcome.stderr

@@ -13,7 +13,7 @@ use crate::spin;
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::time::pace::Patience;
-use crate::time::sleep::{clock_nanosleep, nanosleep, sched_yield};
+use crate::time::sleep::{sched_yield, sleep_for, sleep_on_clock};
 use libc::{c_char, c_int, c_long, c_uint, clockid_t, timespec};
 use softband_client as client;
 use softband_ipc::calls::reason;
@@ -62,9 +62,9 @@ unsafe fn in_simulated_time(number: c_long, a: c_long, b: c_long, c: c_long, d: 
         // SAFETY: the first argument of a futex call is a word, the fourth its time limit.
         libc::SYS_futex => return unsafe { futex(a as *const AtomicU32, b as c_int, c as u32, d) },
         // SAFETY: `nanosleep` takes a duration, and room for the rest.
-        libc::SYS_nanosleep => unsafe { nanosleep(time(a), room(b)).into() },
+        libc::SYS_nanosleep => unsafe { sleep_for(time(a), room(b)).into() },
         // SAFETY: the third argument is a time, the fourth room for the rest.
-        libc::SYS_clock_nanosleep => match unsafe { clock_nanosleep(a as clockid_t, b as c_int, time(c), room(d)) } {
+        libc::SYS_clock_nanosleep => match unsafe { sleep_on_clock(a as clockid_t, b as c_int, time(c), room(d)) } {
             0 => 0,
             error => fail(error),
         },

@@ -207,6 +207,9 @@ originals! {
     fn getsockname(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getpeername(fd: c_int, address: *mut sockaddr, len: InOut<socklen_t>) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int;
+    fn aio_read(request: *mut aiocb) -> c_int;
+    fn aio_write(request: *mut aiocb) -> c_int;
+    fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int;
     fn aio_suspend(list: *const *const aiocb, count: c_int, timeout: In<timespec>) -> c_int;
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int;
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
@@ -237,6 +240,7 @@ originals! {
     fn pthread_join(thread: pthread_t, result: Out<*mut c_void>) -> c_int;
     fn pthread_tryjoin_np(thread: pthread_t, result: Out<*mut c_void>) -> c_int;
     fn pthread_timedjoin_np(thread: pthread_t, result: Out<*mut c_void>, deadline: In<timespec>) -> c_int;
+    fn pthread_cancel(thread: pthread_t) -> c_int;
     fn pthread_detach(thread: pthread_t) -> c_int;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;

@@ -1,14 +1,152 @@
-//! POSIX asynchronous I/O. The C library carries it out in threads of its own, outside simulated
-//! time, so that a transfer costs no simulated time.
+//! POSIX asynchronous I/O. A transfer from or to a file costs no simulated time, so it is complete
+//! when the call returns. The C library would use threads of its own, outside simulated time, and
+//! would run functions of the program in them. Other descriptors are left to the C library.
 
-use crate::clib::args::{In, slice};
+use crate::clib::args::{In, InOut, Managed, slice};
 use crate::clib::real;
 use crate::fd::descriptors::kind_of;
-use crate::runtime::world::{active, away, deadline_after, fail, timespec_picos};
+use crate::runtime::world::{active, away, deadline_after, errno, fail, keeping_errno, timespec_picos};
+use crate::sync::threads;
 use crate::time::pace::Patience;
-use libc::{aiocb, c_int, timespec};
+use libc::{aiocb, c_int, c_void, ssize_t, timespec};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::reason;
+
+/// Offsets of fields that the C library keeps for itself (bits/types of aio.h, x86-64), and of the
+/// function and the attributes of a notification by a thread.
+const ERROR_AT: usize = 112;
+const RESULT_AT: usize = 120;
+const NOTIFY_FUNCTION_AT: usize = 16;
+const SIGEV_SIGNAL: c_int = 0;
+const SIGEV_THREAD: c_int = 2;
+
+/// Returns whether the engine's side carries out requests for this descriptor.
+fn is_file(fd: c_int) -> bool {
+    matches!(kind_of(fd), libc::S_IFREG | libc::S_IFBLK)
+}
+
+/// A function of the program and its argument, for a notification by a thread.
+struct Notification {
+    function: extern "C" fn(usize),
+    value: usize,
+}
+
+extern "C" fn notify(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: the creator of the thread passed a boxed notification.
+    let given = unsafe { Box::from_raw(argument.cast::<Notification>()) };
+    (given.function)(given.value);
+    std::ptr::null_mut()
+}
+
+/// Carries out a request by `transfer`, and notifies the program.
+///
+/// # Safety
+/// The request is initialised and belongs to the caller.
+unsafe fn complete(request: *mut aiocb, transfer: impl FnOnce(&aiocb) -> ssize_t) -> c_int {
+    // SAFETY: the request is initialised.
+    let (result, event) = unsafe { (keeping_errno(|| (transfer(&*request), errno())), &(*request).aio_sigevent) };
+    let (result, error) = result;
+    let bytes = request.cast::<u8>();
+    // SAFETY: the fields lie within the request.
+    unsafe {
+        bytes.add(RESULT_AT).cast::<ssize_t>().write(result);
+        bytes.add(ERROR_AT).cast::<c_int>().write(if result < 0 { error } else { 0 });
+    }
+    match event.sigev_notify {
+        SIGEV_SIGNAL => {
+            crate::process::pid::sigqueue(crate::process::pid::own_number(), event.sigev_signo, event.sigev_value);
+        }
+        SIGEV_THREAD => {
+            // SAFETY: the function follows the kind of the notification.
+            let function = unsafe { std::ptr::from_ref(event).cast::<u8>().add(NOTIFY_FUNCTION_AT).cast::<extern "C" fn(usize)>().read() };
+            let given = Box::into_raw(Box::new(Notification { function, value: event.sigev_value.sival_ptr as usize }));
+            let mut thread = 0;
+            // SAFETY: the new thread owns the notification, and nothing else joins it.
+            unsafe {
+                if threads::pthread_create(InOut::of(&mut thread), Managed::NULL, notify, given.cast()) == 0 {
+                    threads::pthread_detach(thread);
+                }
+            }
+        }
+        _ => {}
+    }
+    0
+}
+
+/// Implements `aio_read`.
+///
+/// # Safety
+/// The request and its room belong to the call until it is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_read(request: *mut aiocb) -> c_int {
+    // SAFETY: the request is initialised.
+    if !active() || !is_file(unsafe { (*request).aio_fildes }) {
+        // SAFETY: the C library gets the caller's request.
+        return unsafe { real::aio_read(request) };
+    }
+    // SAFETY: the request states its room.
+    unsafe { complete(request, |of| libc::pread(of.aio_fildes, of.aio_buf, of.aio_nbytes, of.aio_offset)) }
+}
+
+/// Implements `aio_write`.
+///
+/// # Safety
+/// The request and its bytes belong to the call until it is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_write(request: *mut aiocb) -> c_int {
+    // SAFETY: the request is initialised.
+    if !active() || !is_file(unsafe { (*request).aio_fildes }) {
+        // SAFETY: the request is the caller's.
+        return unsafe { real::aio_write(request) };
+    }
+    // SAFETY: the request states its bytes.
+    unsafe { complete(request, |of| libc::pwrite(of.aio_fildes, of.aio_buf, of.aio_nbytes, of.aio_offset)) }
+}
+
+/// Implements `aio_fsync`.
+///
+/// # Safety
+/// The request belongs to the call until it is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_fsync(operation: c_int, request: *mut aiocb) -> c_int {
+    // SAFETY: the request is initialised.
+    if !active() || !is_file(unsafe { (*request).aio_fildes }) {
+        // SAFETY: the C library judges the operation.
+        return unsafe { real::aio_fsync(operation, request) };
+    }
+    // SAFETY: `fsync` takes a number.
+    unsafe { complete(request, |of| libc::fsync(of.aio_fildes) as ssize_t) }
+}
+
+/// Implements the name of `aio_read` for large files.
+///
+/// # Safety
+/// As for [`aio_read`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_read64(request: *mut aiocb) -> c_int {
+    // SAFETY: both names have one contract on this machine.
+    unsafe { aio_read(request) }
+}
+
+/// Implements the name of `aio_write` for large files.
+///
+/// # Safety
+/// As for [`aio_write`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_write64(request: *mut aiocb) -> c_int {
+    // SAFETY: the contract of both names is the same here.
+    unsafe { aio_write(request) }
+}
+
+/// Implements the name of `aio_fsync` for large files.
+///
+/// # Safety
+/// As for [`aio_fsync`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c_int {
+    // SAFETY: the structures of both names are equal here.
+    unsafe { aio_fsync(operation, request) }
+}
 
 /// Implements `aio_suspend`. The C library would compare the kernel's clock with the simulated one.
 ///
@@ -23,11 +161,9 @@ pub unsafe extern "C" fn aio_suspend(list: *const *const aiocb, count: c_int, ti
     }
     // SAFETY: the caller's list has `count` elements.
     let requests = unsafe { slice(list, count.max(0) as usize) };
-    // SAFETY: a request lives until it is complete.
-    let is_file = |request: &&aiocb| matches!(kind_of(request.aio_fildes), libc::S_IFREG | libc::S_IFBLK);
     // SAFETY: as above.
     let given = || requests.iter().filter_map(|request| unsafe { request.as_ref() });
-    if given().all(|request| is_file(&request)) {
+    if given().all(|request| is_file(request.aio_fildes)) {
         // A transfer from or to a file ends by itself.
         return natively(In::NULL);
     }

@@ -10,13 +10,14 @@ use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native};
 use crate::fd::poll::{millis_deadline, with_mask};
-use crate::runtime::world::{active, deadline_after, fail, timespec_picos};
+use crate::runtime::world::{active, deadline_after, fail, keeping_errno, timespec_picos};
+use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use softband_client::{Errno, fds};
+use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -168,7 +169,10 @@ pub extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In
     let given = event.get();
     if let Some(entry) = fds::lookup(fd) {
         return match with_table(|table| table.control(epoll, operation, fd, Some(entry.object), given)) {
-            Ok(()) => 0,
+            Ok(()) => {
+                note_change(epoll);
+                0
+            }
             Err(errno) => fail(errno),
         };
     }
@@ -179,15 +183,60 @@ pub extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In
     status
 }
 
+/// Number of changes of interest lists.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+/// Threads that block in the kernel on an epoll descriptor without objects of the engine.
+static BLOCKED: AtomicUsize = AtomicUsize::new(0);
+/// A descriptor that is always readable, or -1. It ends the wait of a blocked thread.
+static KICK: AtomicI32 = AtomicI32::new(-1);
+
+/// Address at which the threads wait that wait for this epoll descriptor.
+fn place_of(epoll: c_int) -> usize {
+    static PLACES: u8 = 0;
+    (&raw const PLACES as usize).wrapping_add(epoll.cast_unsigned() as usize * size_of::<u64>())
+}
+
+/// Lets other threads that wait for this epoll descriptor look at its new interest list.
+fn note_change(epoll: c_int) {
+    CHANGES.fetch_add(1, Ordering::AcqRel);
+    let place = place_of(epoll);
+    if doorbell::is_awaited(place) {
+        keeping_errno(|| doorbell::wake(place, usize::MAX));
+    }
+    if BLOCKED.load(Ordering::Acquire) != 0 {
+        let readable = epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        keeping_errno(|| real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, kick(), In::of(&readable)));
+    }
+}
+
+fn kick() -> c_int {
+    let known = KICK.load(Ordering::Acquire);
+    if known >= 0 {
+        return known;
+    }
+    // SAFETY: the call takes two numbers.
+    let new = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    KICK.store(new, Ordering::Release);
+    new
+}
+
+/// Fails a wait whose interest list has changed. No call of the kernel has this number.
+const CHANGED: c_int = c_int::MAX;
+
 /// The kernel's side of a wait.
 struct Kernel<'a> {
     epoll: c_int,
     room: &'a mut [MaybeUninit<epoll_event>],
     found: usize,
+    /// [`CHANGES`] at the time of the list.
+    changes: usize,
 }
 
 impl Native for Kernel<'_> {
     fn poll(&mut self) -> Result<usize, Errno> {
+        if CHANGES.load(Ordering::Acquire) != self.changes {
+            return Err(Errno(CHANGED));
+        }
         // SAFETY: the pointer and the length are those of the slice.
         let count = unsafe { real::epoll_wait(self.epoll, self.room.as_mut_ptr().cast(), self.room.len() as c_int, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(crate::runtime::world::errno()))?;
@@ -195,7 +244,12 @@ impl Native for Kernel<'_> {
     }
     fn block(&mut self) {
         // This call only waits; the next poll takes the events.
+        BLOCKED.fetch_add(1, Ordering::AcqRel);
         poll_natively(&mut [libc::pollfd { fd: self.epoll, events: libc::POLLIN, revents: 0 }], -1);
+        BLOCKED.fetch_sub(1, Ordering::AcqRel);
+        if KICK.load(Ordering::Acquire) >= 0 {
+            keeping_errno(|| real::epoll_ctl(self.epoll, libc::EPOLL_CTL_DEL, kick(), In::NULL));
+        }
     }
 }
 
@@ -212,15 +266,33 @@ fn wait_for(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64) 
     if room.is_empty() {
         return fail(libc::EINVAL);
     }
+    // Another thread may change the list meanwhile.
+    let place = if client::is_single_threaded() { None } else { Place::take(place_of(epoll)) };
+    loop {
+        match wait_for_list(epoll, room, deadline, place.as_ref()) {
+            Err(Errno(CHANGED)) => {}
+            Err(Errno(errno)) => return fail(errno),
+            Ok(count) => return count,
+        }
+    }
+}
+
+/// Waits for the present interest list. Fails with [`CHANGED`] if another thread changes it.
+fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64, place: Option<&Place>) -> Result<c_int, Errno> {
+    let changes = CHANGES.load(Ordering::Acquire);
     let items = with_table(|table| table.watched(epoll));
     let only_engine = !items.is_empty() && with_table(|table| table.items.iter().all(|item| item.epoll != epoll || item.object.is_some()));
     let mut entries: Vec<_> = items.iter().filter_map(|item| Some(interest::entry(item.object?, item.interest()))).collect();
-    let mut kernel = Kernel { epoll, room, found: 0 };
+    let bell = place.filter(|_| !items.is_empty());
+    entries.extend(bell.map(|place| interest::entry(place.bell(), READABLE)));
+    let mut kernel = Kernel { epoll, room, found: 0, changes };
     let native: Option<&mut dyn Native> = if only_engine { None } else { Some(&mut kernel) };
-    if let Err(Errno(errno)) = interest::wait(&mut entries, native, deadline) {
-        return fail(errno);
-    }
+    interest::wait(&mut entries, native, deadline)?;
     let mut count = kernel.found;
+    let has_rung = bell.is_some() && entries.last().is_some_and(|entry| entry.ready != 0);
+    if let Some(bell) = bell.filter(|_| has_rung) {
+        bell.hear();
+    }
     for (item, entry) in items.iter().zip(&entries).filter(|(_, entry)| entry.ready != 0) {
         if count >= kernel.room.len() {
             break;
@@ -231,7 +303,7 @@ fn wait_for(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64) 
             count += 1;
         }
     }
-    count as c_int
+    if has_rung && count == 0 { Err(Errno(CHANGED)) } else { Ok(count as c_int) }
 }
 
 /// Implements `epoll_wait`.

@@ -19,12 +19,20 @@ struct Waiter {
     /// The address at which it waits; 0 for none.
     address: AtomicUsize,
     order: AtomicU64,
+    /// The waiting thread.
+    thread: AtomicUsize,
     woken: AtomicBool,
 }
 
-static WAITERS: [Waiter; THREADS_MAX] =
-    [const { Waiter { bell: AtomicU32::new(0), address: AtomicUsize::new(0), order: AtomicU64::new(0), woken: AtomicBool::new(false) } };
-        THREADS_MAX];
+static WAITERS: [Waiter; THREADS_MAX] = [const {
+    Waiter {
+        bell: AtomicU32::new(0),
+        address: AtomicUsize::new(0),
+        order: AtomicU64::new(0),
+        thread: AtomicUsize::new(0),
+        woken: AtomicBool::new(false),
+    }
+}; THREADS_MAX];
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Highest slot that ever waited, plus one. Few processes have many threads.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
@@ -52,6 +60,8 @@ impl Place {
         let waiter = WAITERS.get(slot)?;
         waiter.woken.store(false, Ordering::Relaxed);
         waiter.order.store(ORDER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        // SAFETY: the call always succeeds (pthread_self(3)).
+        waiter.thread.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         SLOTS.fetch_max(slot + 1, Ordering::Relaxed);
         waiter.address.store(address, Ordering::Release);
         WAITING.fetch_add(1, Ordering::AcqRel);
@@ -63,6 +73,18 @@ impl Place {
             waiter.bell.store(bell.object, Ordering::Relaxed);
         }
         Some(place)
+    }
+
+    /// Returns the object that becomes readable when the thread is woken, for a wait for several
+    /// objects. [`Place::hear`] follows it.
+    pub fn bell(&self) -> u32 {
+        WAITERS[self.slot].bell.load(Ordering::Relaxed)
+    }
+
+    /// Silences the bell after it rang, so that the thread can be woken again.
+    pub fn hear(&self) {
+        let _ = client::call::<op::TimerRead>(&Object { object: self.bell(), reserved: 0 });
+        WAITERS[self.slot].woken.store(false, Ordering::Release);
     }
 
     /// Waits until woken (true) or the deadline (false). Signal handlers run meanwhile and do not
@@ -108,15 +130,27 @@ pub fn wake(address: usize, count: usize) -> usize {
     let mut woken = 0;
     while woken < count && WAITING.load(Ordering::Acquire) != 0 {
         let Some(first) = first_at(address, end) else { break };
-        first.woken.store(true, Ordering::Release);
+        ring(first);
         woken += 1;
-        let bell = first.bell.load(Ordering::Relaxed);
-        if bell != 0 {
-            let ring = TimerSet { object: bell, reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
-            let _ = client::call::<op::TimerSet>(&ring);
-        }
     }
     woken
+}
+
+fn ring(waiter: &Waiter) {
+    waiter.woken.store(true, Ordering::Release);
+    let bell = waiter.bell.load(Ordering::Relaxed);
+    if bell != 0 {
+        let ring = TimerSet { object: bell, reserved: 0, at_ps: client::now_ps().max(1), interval_ps: 0 };
+        let _ = client::call::<op::TimerSet>(&ring);
+    }
+}
+
+/// Wakes a thread wherever it waits. Its wait ends without a reason.
+pub fn wake_thread(thread: usize) {
+    let waits = |waiter: &&Waiter| waiter.address.load(Ordering::Acquire) != 0 && waiter.thread.load(Ordering::Relaxed) == thread;
+    if let Some(waiter) = WAITERS.iter().take(SLOTS.load(Ordering::Relaxed)).find(waits) {
+        ring(waiter);
+    }
 }
 
 /// Returns the first thread at `address` that arrived before `end`.

@@ -6,6 +6,7 @@ use crate::clib::args::{In, Managed};
 use crate::clib::real;
 use crate::runtime::world::{active, is_valid, keeping_errno};
 use crate::sync::doorbell::{self, Place};
+use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
 use crate::time::pace::Patience;
 use libc::{
@@ -105,6 +106,7 @@ fn is_shared(cond: Managed<pthread_cond_t>) -> bool {
 }
 
 fn wait_cond(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, deadline: u64) -> Option<c_int> {
+    pthread_testcancel();
     let place = Place::take(cond.address())?;
     let status = pthread_mutex_unlock(mutex);
     if status != 0 {
@@ -113,11 +115,13 @@ fn wait_cond(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, dea
     let woken = keeping_errno(|| place.wait(deadline));
     drop(place);
     let status = lock_mutex(mutex, u64::MAX);
+    // A cancelled thread ends with the mutex, which its clean-up functions expect.
+    pthread_testcancel();
     Some(if status == 0 && !woken { libc::ETIMEDOUT } else { status })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_cond_wait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>) -> c_int {
+pub extern "C-unwind" fn pthread_cond_wait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>) -> c_int {
     if !active() {
         return real::pthread_cond_wait(cond, mutex);
     }
@@ -128,7 +132,7 @@ pub extern "C" fn pthread_cond_wait(cond: Managed<pthread_cond_t>, mutex: Manage
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_cond_timedwait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, until: In<timespec>) -> c_int {
+pub extern "C-unwind" fn pthread_cond_timedwait(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::pthread_cond_timedwait(cond, mutex, until);
     }
@@ -137,7 +141,7 @@ pub extern "C" fn pthread_cond_timedwait(cond: Managed<pthread_cond_t>, mutex: M
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_cond_clockwait(
+pub extern "C-unwind" fn pthread_cond_clockwait(
     cond: Managed<pthread_cond_t>,
     mutex: Managed<pthread_mutex_t>,
     clock: clockid_t,

@@ -5,6 +5,7 @@ use crate::clib::args::{In, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{active, errno, fail, keeping_errno};
 use crate::sync::doorbell::{self, Place};
+use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
 use crate::time::pace::Patience;
 use libc::{c_int, clockid_t, sem_t, timespec};
@@ -31,6 +32,7 @@ fn wait_until(semaphore: Managed<sem_t>, deadline: u64) -> c_int {
         if deadline <= client::now_ps() {
             return fail(libc::ETIMEDOUT);
         }
+        pthread_testcancel();
         let place = if is_shared(semaphore) { None } else { Place::take(semaphore.address()) };
         match place {
             Some(place) => {
@@ -46,12 +48,12 @@ fn wait_until(semaphore: Managed<sem_t>, deadline: u64) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn sem_wait(semaphore: Managed<sem_t>) -> c_int {
+pub extern "C-unwind" fn sem_wait(semaphore: Managed<sem_t>) -> c_int {
     if active() { wait_until(semaphore, u64::MAX) } else { real::sem_wait(semaphore) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn sem_timedwait(semaphore: Managed<sem_t>, until: In<timespec>) -> c_int {
+pub extern "C-unwind" fn sem_timedwait(semaphore: Managed<sem_t>, until: In<timespec>) -> c_int {
     if !active() {
         return real::sem_timedwait(semaphore, until);
     }
@@ -60,7 +62,7 @@ pub extern "C" fn sem_timedwait(semaphore: Managed<sem_t>, until: In<timespec>) 
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn sem_clockwait(semaphore: Managed<sem_t>, clock: clockid_t, until: In<timespec>) -> c_int {
+pub extern "C-unwind" fn sem_clockwait(semaphore: Managed<sem_t>, clock: clockid_t, until: In<timespec>) -> c_int {
     let Some(limit) = until.get() else { return fail(libc::EINVAL) };
     if active() {
         return wait_until(semaphore, from_clock(clock, &limit));

@@ -206,6 +206,26 @@ fn own_thread() -> pthread_t {
     unsafe { libc::pthread_self() }
 }
 
+unsafe extern "C-unwind" {
+    /// Ends the calling thread if the program has cancelled it. Unwinds its stack.
+    pub safe fn pthread_testcancel();
+}
+
+/// Implements `pthread_cancel`. A thread that waits in simulated time wakes, and ends if its wait is
+/// a cancellation point.
+///
+/// # Safety
+/// The thread is joinable or still runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
+    // SAFETY: the thread exists, as the caller promises.
+    let status = unsafe { real::pthread_cancel(thread) };
+    if status == 0 && active() && thread != own_thread() {
+        doorbell::wake_thread(thread as usize);
+    }
+    status
+}
+
 /// Implements `pthread_join`.
 ///
 /// # Safety

@@ -7,6 +7,7 @@ use crate::runtime::world::{
     PICOS_PER_MICRO, PICOS_PER_SECOND, active, deadline_after, errno, fail, is_valid, keeping_errno, timespec_picos, to_timespec,
 };
 use crate::signal::handlers;
+use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
 use crate::time::pace::{Patience, sleep_until};
 use libc::{c_int, c_uint, clockid_t, timespec, useconds_t};
@@ -14,8 +15,24 @@ use softband_client as client;
 use softband_ipc::calls::reason;
 use std::sync::atomic::Ordering;
 
+/// Implements `clock_nanosleep`, a cancellation point.
 #[unsafe(no_mangle)]
-pub extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: In<timespec>, remain: Out<timespec>) -> c_int {
+pub extern "C-unwind" fn clock_nanosleep(id: clockid_t, flags: c_int, request: In<timespec>, remain: Out<timespec>) -> c_int {
+    let result = sleep_on_clock(id, flags, request, remain);
+    pthread_testcancel();
+    result
+}
+
+/// Implements `nanosleep`, a cancellation point.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn nanosleep(request: In<timespec>, remain: Out<timespec>) -> c_int {
+    let result = sleep_for(request, remain);
+    pthread_testcancel();
+    result
+}
+
+/// `clock_nanosleep`, which cancellation does not end.
+pub fn sleep_on_clock(id: clockid_t, flags: c_int, request: In<timespec>, remain: Out<timespec>) -> c_int {
     if !active() {
         return real::clock_nanosleep(id, flags, request, remain);
     }
@@ -37,36 +54,40 @@ pub extern "C" fn clock_nanosleep(id: clockid_t, flags: c_int, request: In<times
     }
 }
 
-#[unsafe(no_mangle)]
-pub extern "C" fn nanosleep(request: In<timespec>, remain: Out<timespec>) -> c_int {
+/// `nanosleep`, which cancellation does not end.
+pub fn sleep_for(request: In<timespec>, remain: Out<timespec>) -> c_int {
     if !active() {
         return real::nanosleep(request, remain);
     }
-    match clock_nanosleep(libc::CLOCK_MONOTONIC, 0, request, remain) {
+    match sleep_on_clock(libc::CLOCK_MONOTONIC, 0, request, remain) {
         0 => 0,
         error => fail(error),
     }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn usleep(micros: useconds_t) -> c_int {
+pub extern "C-unwind" fn usleep(micros: useconds_t) -> c_int {
     if !active() {
         return real::usleep(micros);
     }
-    match sleep_until(deadline_after(u64::from(micros) * PICOS_PER_MICRO)) {
+    let slept = sleep_until(deadline_after(u64::from(micros) * PICOS_PER_MICRO));
+    pthread_testcancel();
+    match slept {
         Ok(()) => 0,
         Err(error) => fail(error.0),
     }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn sleep(seconds: c_uint) -> c_uint {
+pub extern "C-unwind" fn sleep(seconds: c_uint) -> c_uint {
     if !active() {
         return real::sleep(seconds);
     }
     let until = deadline_after(u64::from(seconds) * PICOS_PER_SECOND);
     let saved = errno();
-    if sleep_until(until).is_ok() {
+    let slept = sleep_until(until);
+    pthread_testcancel();
+    if slept.is_ok() {
         crate::runtime::world::set_errno(saved);
         return 0;
     }
@@ -75,7 +96,7 @@ pub extern "C" fn sleep(seconds: c_uint) -> c_uint {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn thrd_sleep(request: In<timespec>, remain: Out<timespec>) -> c_int {
-    match clock_nanosleep(libc::CLOCK_REALTIME, 0, request, remain) {
+    match sleep_on_clock(libc::CLOCK_REALTIME, 0, request, remain) {
         0 => 0,
         libc::EINTR => -1,
         _ => -2,

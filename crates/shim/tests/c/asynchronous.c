@@ -3,6 +3,8 @@
 #include "check.h"
 #include <aio.h>
 #include <fcntl.h>
+#include <semaphore.h>
+#include <signal.h>
 
 enum { REQUESTS = 8, BYTES = 4096 };
 
@@ -31,6 +33,26 @@ static void files(void) {
     CHECK(close(fd) == 0);
 }
 
+static sem_t done;
+
+static void note_end(union sigval value) {
+    *(int *)value.sival_ptr += 1;
+    sem_post(&done);
+}
+
+/* A function of the program runs in a thread at the end of a request. */
+static void notifications(void) {
+    char name[] = "/tmp/asynchronous-XXXXXX", bytes[BYTES] = "";
+    int fd = mkstemp(name), ends = 0;
+    CHECK(fd >= 0 && unlink(name) == 0 && sem_init(&done, 0, 0) == 0);
+    struct aiocb request = {.aio_fildes = fd, .aio_buf = bytes, .aio_nbytes = BYTES};
+    request.aio_sigevent = (struct sigevent){.sigev_notify = SIGEV_THREAD, .sigev_notify_function = note_end, .sigev_value.sival_ptr = &ends};
+    CHECK(aio_write(&request) == 0 && sem_wait(&done) == 0 && ends == 1);
+    CHECK(aio_error(&request) == 0 && aio_return(&request) == BYTES);
+    CHECK(aio_fsync(O_SYNC, &request) == 0 && sem_wait(&done) == 0 && ends == 2);
+    CHECK(aio_error(&request) == 0 && aio_return(&request) == 0 && close(fd) == 0);
+}
+
 /* A pipe that stays empty. */
 static void limits(void) {
     char byte;
@@ -48,6 +70,7 @@ static void limits(void) {
 
 int main(void) {
     files();
+    notifications();
     limits();
     puts("asynchronous: ok");
     return 0;
