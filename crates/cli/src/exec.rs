@@ -1,8 +1,10 @@
-//! `softband exec`: a program on a host of a fabric that is up, in place of this one.
+//! `softband exec`: a program on a host of a fabric, in place of this one. The fabric is up, or the
+//! caller is a program of it.
 
 use crate::programs::why_not_to_run;
-use crate::record;
-use clap::Args;
+use crate::{inside, record};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use softband_engine::Remote;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -20,20 +22,42 @@ pub(crate) struct ExecArguments {
     name: String,
 }
 
-pub(crate) fn run(arguments: &ExecArguments) -> anyhow::Result<i32> {
+/// `matches` knows whether the user has named a fabric.
+pub(crate) fn run(arguments: &ExecArguments, matches: Option<&ArgMatches>) -> anyhow::Result<i32> {
+    let is_named = matches.and_then(|matches| matches.value_source("name")).is_some_and(|source| source != ValueSource::DefaultValue);
+    let own = inside::engine();
+    let is_own = own.is_some() && (!is_named || record::wanted(&arguments.name).is_ok_and(|record| Some(record.engine) == own));
+    if is_own {
+        if let Some(status) = refused(arguments) {
+            return Ok(status);
+        }
+        inside::move_to(&arguments.host)?;
+        return become_program(arguments, Command::new(&arguments.command[0]));
+    }
+    inside::leave();
     let record = record::wanted(&arguments.name)?;
     let Some(remote) = Remote::connect(&record.engine)? else {
         anyhow::bail!("the fabric '{}' has just ended\n  help: softband up --name {0} brings it up again", arguments.name)
     };
     let pass = remote.pass(&arguments.host)?;
-    let program = &arguments.command[0];
-    if let Some((why, status)) = why_not_to_run(&program.to_string_lossy()) {
-        eprintln!("{}", crate::output::error_text(&why));
+    if let Some(status) = refused(arguments) {
         return Ok(status);
     }
-    let mut command = Command::new(program);
-    command.args(&arguments.command[1..]).env(record::NAME_VARIABLE, &arguments.name).envs(pass.merged());
-    // From here on, the program owns the terminal, signals, process number and exit status.
-    let error = command.exec();
+    let mut command = Command::new(&arguments.command[0]);
+    command.env(record::NAME_VARIABLE, &arguments.name).envs(pass.merged());
+    become_program(arguments, command)
+}
+
+/// Prints why the program cannot run, and returns the exit status for that.
+fn refused(arguments: &ExecArguments) -> Option<i32> {
+    let (why, status) = why_not_to_run(&arguments.command[0].to_string_lossy())?;
+    eprintln!("{}", crate::output::error_text(&why));
+    Some(status)
+}
+
+/// Becomes the program, which then owns the terminal, signals, process number and exit status.
+fn become_program(arguments: &ExecArguments, mut command: Command) -> anyhow::Result<i32> {
+    let program = &arguments.command[0];
+    let error = command.args(&arguments.command[1..]).exec();
     Err(error).map_err(|error| anyhow::anyhow!("cannot run '{}': {error}", program.to_string_lossy()))
 }

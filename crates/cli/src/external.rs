@@ -16,6 +16,7 @@ const COMPANIONS: [(&str, &str); 7] = [
     ("compare", "Compare two folders of results, such as those of hardware and of the model"),
     ("model-sweep", "Run `model` for each combination of values; `model --sweep` starts it"),
     ("dask", "Start a scheduler or workers, for campaigns on several machines"),
+    ("rsh", "Run a command on a host of a fabric, as rsh and ssh do; for the launchers of MPI"),
     ("multirail", "Measure both ports of an HCA together; runs in `run` and `exec`, and on hardware"),
     ("mpibench", "Benchmark MPI: messages, message rates and collectives; compiled with your mpicc"),
 ];

@@ -17,6 +17,7 @@ mod fault;
 mod files;
 mod generate;
 mod home;
+mod inside;
 mod limits;
 mod model;
 mod mpirun;
@@ -52,12 +53,15 @@ fn main() -> ExitCode {
     let matches = definition::matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| definition::refuse(&error));
     own_parts::name(arguments.catalog);
+    if !matches!(arguments.command, Command::Exec(_)) {
+        inside::leave();
+    }
     let outcome = match arguments.command {
         Command::Run(run) => run::check_pace(&run, matches.subcommand_matches("run")).and_then(|()| run::run(&run)),
         Command::Mpirun(arguments) => mpirun::run(&arguments),
         Command::Record(command) => recording::run(&command),
         Command::Up(up) => up::run(&up),
-        Command::Exec(exec) => exec::run(&exec),
+        Command::Exec(exec) => exec::run(&exec, matches.subcommand_matches("exec")),
         Command::Status(arguments) => status::status(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
         Command::Down(arguments) => status::down(&arguments),

@@ -27,6 +27,9 @@ pod! {
     pub struct ThreadReply { pub slot: u32, pub reserved: u32, }
     pub struct Ticket { pub ticket: u64, }
     pub struct ForkReply { pub ticket: u64, pub process: u32, pub virtual_pid: u32, }
+    /// Ticket of an image on another host, and the host's folder ([`crate::environment::FILES`]). The
+    /// length is 0 if the host has no folder.
+    pub struct Placement { pub ticket: u64, pub len: u32, pub reserved: u32, pub files: [u8; 1024], }
     pub struct ProcessNumber { pub number: u32, pub reserved: u32, }
     pub struct Exit { pub status: i32, pub reserved: u32, }
     /// Raises `signal` at `at_ps` (0: never) and then every `interval_ps` (0: once). Each process

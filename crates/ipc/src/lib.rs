@@ -36,6 +36,8 @@ pub mod environment {
     pub const TICKET_DIGITS: usize = 16;
     /// Folder that stands for `/sys/class/infiniband*` and `/dev/infiniband` of the program's host.
     pub const FILES: &str = "SOFTBAND_FILES";
+    /// Name of the fabric that commands use. The user sets it, or `softband exec`.
+    pub const FABRIC: &str = "SOFTBAND_FABRIC";
     /// The program's host, and all hosts with commas between them. For scripts.
     pub const HOST: &str = "SOFTBAND_HOST";
     pub const HOSTS: &str = "SOFTBAND_HOSTS";

@@ -15,11 +15,23 @@ pub(crate) enum Grant {
     Process(usize),
     /// To be the new image of this process, which an exec replaces.
     Image(usize),
-    /// To be a new process on this host. `pid` is the process of the command line, which becomes
-    /// the program.
-    Host { host: usize, pid: i32 },
+    /// To be the new image of this process, on another host.
+    Moved { process: usize, host: usize },
+    /// To be a new process of `program` on this host. `pid` is the process of the command line, which
+    /// becomes the program.
+    Host { host: usize, program: usize, pid: i32 },
     /// To be a new child of this process, any number of times.
     Offspring(usize),
+}
+
+impl Grant {
+    /// Returns the process whose next image comes by this ticket.
+    fn image_of(self) -> Option<usize> {
+        match self {
+            Self::Image(process) | Self::Moved { process, .. } => Some(process),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +72,7 @@ impl Tickets {
             // The value 0 is never a ticket: a program without a ticket presents it.
             if ticket != 0 && !self.issued.contains_key(&ticket) {
                 self.issued.insert(ticket, Issued { grant, is_used: false });
-                if let Grant::Image(process) = grant {
+                if let Some(process) = grant.image_of() {
                     self.images.entry(process).or_default().push(ticket);
                 }
                 return Ok(ticket);
@@ -80,7 +92,7 @@ impl Tickets {
 
     /// Returns whether this unused ticket admits a new image of a process.
     pub(crate) fn is_for_image(&self, ticket: u64) -> bool {
-        matches!(self.issued.get(&ticket), Some(Issued { grant: Grant::Image(_), is_used: false }))
+        self.issued.get(&ticket).is_some_and(|issued| !issued.is_used && issued.grant.image_of().is_some())
     }
 
     /// Returns whether the engine expects a new image of this process.
@@ -103,7 +115,7 @@ impl Tickets {
                 self.issued.remove(&ticket);
                 Some(process)
             }
-            Grant::Image(_) => {
+            Grant::Image(_) | Grant::Moved { .. } => {
                 self.issued.remove(&ticket);
                 self.is_awaited_no_more(ticket, grant);
                 None
@@ -113,7 +125,7 @@ impl Tickets {
     }
 
     fn is_awaited_no_more(&mut self, ticket: u64, grant: Grant) {
-        if let Grant::Image(process) = grant
+        if let Some(process) = grant.image_of()
             && let Some(awaited) = self.images.get_mut(&process)
         {
             awaited.retain(|of| *of != ticket);
@@ -185,6 +197,10 @@ mod tests {
         assert!(!tickets.announces_image_of(4));
         assert_eq!(tickets.present(images[2]), None);
         assert_eq!(tickets.present(images[0]), Some((Grant::Image(4), true)));
+        let moved = tickets.issue(Grant::Moved { process: 4, host: 1 }).unwrap();
+        assert!(tickets.announces_image_of(4) && tickets.is_for_image(moved));
+        tickets.withdraw(moved);
+        assert!(!tickets.announces_image_of(4));
     }
 
     #[test]
@@ -197,7 +213,7 @@ mod tests {
             tickets.present(used[process]);
             secrets.push(tickets.issue(Grant::Offspring(process)).unwrap());
         }
-        let fresh = tickets.issue(Grant::Host { host: 0, pid: 1 }).unwrap();
+        let fresh = tickets.issue(Grant::Host { host: 0, program: 0, pid: 1 }).unwrap();
         assert!(tickets.is_sweep_due());
         tickets.sweep(|grant| grant == Grant::Process(7));
         assert!(!tickets.is_sweep_due());

@@ -75,9 +75,13 @@ impl Engine {
         match grant {
             Grant::Process(process) if !was_used && self.processes[process].is_awaited() => Ok(process),
             Grant::Image(process) if !was_used => self.replace_image(process).map(|()| process),
-            Grant::Host { host, .. } if !was_used => self.adopt(host, host, None),
+            Grant::Moved { process, host } if !was_used => {
+                self.processes[process].move_to(host);
+                self.replace_image(process).map(|()| process)
+            }
+            Grant::Host { host, program, .. } if !was_used => self.adopt(host, program, None),
             Grant::Offspring(parent) => self.adopt_child_of(parent),
-            Grant::Process(parent) | Grant::Image(parent) => {
+            Grant::Process(parent) | Grant::Image(parent) | Grant::Moved { process: parent, .. } => {
                 // The intended holder of a ticket may be statically linked. The first of its
                 // children has then attached in its place. Another child only descends from the
                 // process that the engine has started.
@@ -85,11 +89,14 @@ impl Engine {
                 if was_used && !is_below_line() {
                     return Err(libc::EACCES);
                 }
-                self.adopt_child_of(parent)
+                match grant {
+                    Grant::Moved { host, .. } => self.adopt(host, self.processes[parent].program(), Some(parent)),
+                    _ => self.adopt_child_of(parent),
+                }
             }
-            Grant::Host { host, pid: holder } => {
+            Grant::Host { host, program, pid: holder } => {
                 if is_or_descends_from(pid, holder) {
-                    self.adopt(host, host, None)
+                    self.adopt(host, program, None)
                 } else {
                     Err(libc::EACCES)
                 }

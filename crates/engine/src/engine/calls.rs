@@ -25,6 +25,7 @@ macro_rules! rooms_of {
     ($engine:ident fork_child) => { $engine };
     ($engine:ident fork_cancel) => { $engine };
     ($engine:ident exec) => { $engine };
+    ($engine:ident exec_on) => { $engine };
     ($engine:ident process_exit) => { $engine };
     ($engine:ident away) => { $engine };
     // Threads and their waits.

@@ -7,11 +7,13 @@ use crate::engine::Engine;
 use crate::host::network;
 use crate::host::ports::abi_lid;
 use crate::process::launch::Program;
+use crate::protocol::Caller;
 use crate::realtime::fallbacks;
 use crate::report::RunReport;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::{Value, json};
+use softband_ipc::calls::{Name, Placement};
 use softband_ipc::command::{Command, CommandReply, kind};
 use softband_ipc::environment;
 use softband_spec::HcaSpec;
@@ -71,7 +73,7 @@ impl Engine {
             return (libc::EOPNOTSUPP, 0, Value::Null);
         }
         let hosts = hosts.join(",");
-        let Ok(ticket) = self.control.issue(Grant::Host { host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
+        let Ok(ticket) = self.control.issue(Grant::Host { host, program: host, pid }) else { return (libc::EAGAIN, 0, Value::Null) };
         self.control.admission().note_pid(pid);
         let mut variables = vec![
             (environment::ENGINE.to_owned(), self.control.name().to_owned()),
@@ -88,6 +90,29 @@ impl Engine {
         }
         variables.push(("LD_LIBRARY_PATH".to_owned(), library(&self.programs.libraries().directory)));
         (0, ticket, json!(Pass { variables }))
+    }
+
+    /// Places the next image of a process of the fabric on the host of this name.
+    pub(super) fn exec_on(&mut self, caller: Caller, name: &Name) -> Result<Placement, i32> {
+        let name = name.bytes.get(..name.len as usize).ok_or(libc::EINVAL)?;
+        let host = self.world.spec().hosts.iter().position(|host| host.name.as_bytes() == name).ok_or(libc::ENOENT)?;
+        if self.world.is_host_dead(host) {
+            return Err(libc::EHOSTDOWN);
+        }
+        let process = caller.process;
+        let grant = if self.scheduler.is_wall() {
+            // Here each image is a process of its own. The entry of a host in a persistent fabric
+            // has the number of the host.
+            let program = if self.control.gives_passes() { host } else { self.processes[process].program() };
+            Grant::Host { host, program, pid: self.processes[process].pid() }
+        } else {
+            Grant::Moved { process, host }
+        };
+        let folder = self.files_variable(host).map(|(_, folder)| folder).unwrap_or_default();
+        let mut files = [0; 1024];
+        files.get_mut(..folder.len()).ok_or(libc::ENAMETOOLONG)?.copy_from_slice(folder.as_bytes());
+        let ticket = self.control.issue(grant).map_err(|_| libc::EAGAIN)?;
+        Ok(Placement { ticket, len: folder.len() as u32, reserved: 0, files })
     }
 
     /// Returns the hosts with their HCAs and programs.

@@ -179,7 +179,7 @@ impl Engine {
     fn drop_tickets(&mut self) {
         let (processes, programs) = (&self.processes, &self.programs);
         self.control.drop_tickets(|grant| match grant {
-            Grant::Process(process) | Grant::Image(process) => processes.pids_above(programs, process).any(exists),
+            Grant::Process(process) | Grant::Image(process) | Grant::Moved { process, .. } => processes.pids_above(programs, process).any(exists),
             Grant::Host { pid, .. } => exists(pid),
             Grant::Offspring(_) => true,
         });

@@ -59,6 +59,8 @@ pub(crate) fn start(
 ) -> std::io::Result<Started> {
     let mut command = Command::new(&program.arguments[0]);
     command.args(&program.arguments[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A run is no fabric that other commands know by a name.
+    command.env_remove(environment::FABRIC);
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.env(environment::ENGINE, identity.engine).env(environment::TICKET, environment::ticket_text(identity.ticket));
     if libraries.by_preload {

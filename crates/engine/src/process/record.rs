@@ -216,6 +216,11 @@ impl Process {
         std::mem::replace(&mut self.shared, shared)
     }
 
+    /// Moves the process to another host, before its new image attaches.
+    pub(crate) fn move_to(&mut self, host: usize) {
+        self.host = host;
+    }
+
     /// Ends the process and its threads.
     pub(crate) fn end(&mut self) {
         self.state = ProcessState::Ended;

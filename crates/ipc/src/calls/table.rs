@@ -43,6 +43,9 @@ macro_rules! for_each_call {
             SpinWait = 13, spin_wait(WithTail<(), SpinTarget>) -> (), Free, Virtual;
             /// From the virtual id of a process to its number on the host, or 0.
             FindProcess = 14, find_process(ProcessNumber) -> ProcessNumber, Free, Any;
+            /// An exec is about to replace the image, and the new image belongs on the host of this
+            /// name.
+            ExecOn = 15, exec_on(Name) -> Placement, Free, Any;
 
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;

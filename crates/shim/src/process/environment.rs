@@ -103,6 +103,24 @@ pub struct ForImage {
     pub parent: Option<(i32, i32)>,
 }
 
+/// Another host, for the next image.
+#[derive(Debug)]
+pub struct Place {
+    pub host: String,
+    /// Value of [`FILES`]; empty if the host has no files.
+    pub files: String,
+}
+
+impl Place {
+    /// Returns the variables of the present place with those of the other host.
+    fn variables(&self, present: &[CString]) -> Vec<CString> {
+        let stays = |variable: &&CString| [HOST, FILES].iter().all(|name| value_of(variable, name).is_none());
+        let new = [(HOST, &self.host), (FILES, &self.files)].into_iter().filter(|(_, value)| !value.is_empty());
+        let new = new.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok());
+        present.iter().filter(stays).cloned().chain(new).collect()
+    }
+}
+
 impl ForImage {
     /// Returns the values of an image that attaches as a new child of this process.
     pub fn unexpected() -> Self {
@@ -110,11 +128,13 @@ impl ForImage {
     }
 }
 
-/// Returns the program's `environment` with the variables that its new image needs.
-pub fn for_image(environment: Texts, image: ForImage) -> NewEnvironment {
+/// Returns the program's `environment` with the variables that its new image needs. With `place`, the
+/// image belongs on another host.
+pub fn for_image(environment: Texts, image: ForImage, place: Option<&Place>) -> NewEnvironment {
     let theirs = environment.iter().map(CStr::to_owned).collect();
     let remembered = REMEMBERED.get();
-    let mut owned = remembered.map_or(Vec::new(), |ours| merge(theirs, ours));
+    let variables = |ours: &Remembered| place.map_or_else(|| ours.variables.clone(), |place| place.variables(&ours.variables));
+    let mut owned = remembered.map_or(Vec::new(), |ours| merge(theirs, ours, variables(ours)));
     let mut add = |name: &str, value: String| owned.extend(CString::new(format!("{name}={value}")));
     add(TICKET, ticket_text(image.ticket));
     if let Some((real, simulated)) = image.parent {
@@ -128,9 +148,9 @@ pub fn for_image(environment: Texts, image: ForImage) -> NewEnvironment {
     NewEnvironment { _owned: owned, pointers }
 }
 
-/// Returns their variables without outdated variables of ours, then our current variables. Puts our
-/// library first in the preload list, and our folder first in the library path.
-fn merge(theirs: Vec<CString>, ours: &Remembered) -> Vec<CString> {
+/// Returns their variables without outdated variables of ours, then `variables`. Puts our library
+/// first in the preload list, and our folder first in the library path.
+fn merge(theirs: Vec<CString>, ours: &Remembered, variables: Vec<CString>) -> Vec<CString> {
     let (mut preload, mut path) = (Vec::new(), Vec::new());
     let mut merged = Vec::new();
     for variable in theirs {
@@ -144,7 +164,7 @@ fn merge(theirs: Vec<CString>, ours: &Remembered) -> Vec<CString> {
     }
     merged.extend(listed(PRELOAD, ours.library.as_deref(), &preload, b": "));
     merged.extend(listed(LIBRARY_PATH, ours.libraries.as_deref(), &path, b":;"));
-    merged.extend(ours.variables.iter().cloned());
+    merged.extend(variables);
     merged
 }
 
@@ -190,13 +210,13 @@ mod tests {
         list.iter().map(|text| CString::new(*text).unwrap()).collect()
     }
 
-    fn ours(variables: &[&str], library: &str, libraries: &str) -> Remembered {
-        Remembered { variables: strings(variables), library: Some(library.into()), libraries: Some(libraries.into()) }
+    fn ours(library: &str, libraries: &str) -> Remembered {
+        Remembered { variables: Vec::new(), library: Some(library.into()), libraries: Some(libraries.into()) }
     }
 
     #[test]
     fn an_emptied_environment_still_leads_to_the_engine() {
-        let merged = merge(Vec::new(), &ours(&["SOFTBAND_ENGINE=x"], "/lib/libsoftband.so", "/lib"));
+        let merged = merge(Vec::new(), &ours("/lib/libsoftband.so", "/lib"), strings(&["SOFTBAND_ENGINE=x"]));
         assert_eq!(merged, strings(&["LD_PRELOAD=/lib/libsoftband.so", "LD_LIBRARY_PATH=/lib", "SOFTBAND_ENGINE=x"]));
     }
 
@@ -211,8 +231,15 @@ mod tests {
             "LD_LIBRARY_PATH=/z:/l",
             "B=2",
         ]);
-        let merged = merge(theirs, &ours(&[], "/s.so", "/l"));
+        let merged = merge(theirs, &ours("/s.so", "/l"), Vec::new());
         assert_eq!(merged, strings(&["A=1", "SOFTBAND_FABRIC=f", "B=2", "LD_PRELOAD=/s.so:/x.so:/y.so", "LD_LIBRARY_PATH=/l:/z"]));
+    }
+
+    #[test]
+    fn an_image_on_another_host_gets_the_variables_of_that_host() {
+        let present = strings(&["SOFTBAND_ENGINE=x", "SOFTBAND_FILES=/a", "SOFTBAND_HOST=a"]);
+        let place = Place { host: "b".into(), files: "/b".into() };
+        assert_eq!(place.variables(&present), strings(&["SOFTBAND_ENGINE=x", "SOFTBAND_HOST=b", "SOFTBAND_FILES=/b"]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::clib::real;
 use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::fork;
+use crate::process::moving;
 use crate::process::pid;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -21,13 +22,17 @@ fn replace(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
     if !active() {
         return replace_unseen(envp, exec);
     }
-    let ticket = match client::call::<op::Exec>(&()) {
-        Ok(reply) => reply.ticket,
-        Err(Errno(errno)) => return fail(errno),
+    let moved = moving::take();
+    let ticket = match &moved {
+        Some((ticket, _)) => *ticket,
+        None => match client::call::<op::Exec>(&()) {
+            Ok(reply) => reply.ticket,
+            Err(Errno(errno)) => return fail(errno),
+        },
     };
     let lifeline = children::own_lifeline();
     let parent = Some((real::getppid(), children::parent_number(real::getppid())));
-    let new = environment::for_image(envp, ForImage { ticket, lifeline, parent });
+    let new = environment::for_image(envp, ForImage { ticket, lifeline, parent }, moved.as_ref().map(|(_, place)| place));
     if let Some(fd) = lifeline {
         children::set_cloexec(fd, false);
     }
@@ -47,7 +52,13 @@ fn replace(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
 /// Runs `exec` where the engine does not order it: in wall pace, and in threads that the engine does
 /// not know. The new image attaches as a child of this process, on the same host.
 fn replace_unseen(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
-    if attached() { exec(environment::for_image(envp, ForImage::unexpected()).texts()) } else { exec(envp) }
+    if !attached() || moving::leaves() {
+        return exec(envp);
+    }
+    match moving::take() {
+        Some((ticket, place)) => exec(environment::for_image(envp, ForImage { ticket, ..ForImage::unexpected() }, Some(&place)).texts()),
+        None => exec(environment::for_image(envp, ForImage::unexpected(), None).texts()),
+    }
 }
 
 /// Implements the variadic functions. `search` selects a search along PATH.

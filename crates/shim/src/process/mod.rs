@@ -5,6 +5,7 @@ pub mod environment;
 pub mod exec;
 pub mod fork;
 pub mod machine;
+pub mod moving;
 pub mod pid;
 pub mod shell;
 pub mod spawn;

@@ -6,6 +6,7 @@ use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::exec::as_parent;
 use crate::process::fork::announce_child;
+use crate::process::moving;
 use crate::runtime::attach::attached;
 use crate::runtime::world::active;
 use crate::spin;
@@ -23,7 +24,7 @@ fn spawn(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c
     };
     let envp = if envp.is_null() { environment::current() } else { envp };
     let image = ForImage { ticket: announced.reply.ticket, lifeline: Some(announced.write), parent: Some(as_parent()) };
-    let new = environment::for_image(envp, image);
+    let new = environment::for_image(envp, image, None);
     children::set_cloexec(announced.write, false);
     spin::before_native();
     let mut real_pid: pid_t = 0;
@@ -39,11 +40,11 @@ fn spawn(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c
 /// Creates a child where the engine does not order it. The child attaches by itself, on the same
 /// host.
 fn spawn_unseen(pid: Out<pid_t>, envp: Texts, call: impl FnOnce(Out<pid_t>, Texts) -> c_int) -> c_int {
-    if !attached() {
+    if !attached() || moving::leaves() {
         return call(pid, envp);
     }
     let envp = if envp.is_null() { environment::current() } else { envp };
-    call(pid, environment::for_image(envp, ForImage::unexpected()).texts())
+    call(pid, environment::for_image(envp, ForImage::unexpected(), None).texts())
 }
 
 #[unsafe(no_mangle)]
