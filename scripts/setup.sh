@@ -27,6 +27,10 @@ need curl curl
 need ca-certificates /etc/ssl/certs/ca-certificates.crt
 need python3 python3
 need iproute2 ip
+need mpich mpiexec.hydra
+need libmpich-dev mpicc.mpich
+need openmpi-bin mpirun.openmpi
+need libopenmpi-dev mpicc.openmpi
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 

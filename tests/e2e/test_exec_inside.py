@@ -74,3 +74,9 @@ def test_a_run_inside_a_fabric_has_its_own_hosts(fabrics: Fabrics) -> None:
     fabrics.up()
     words = ["run", "three-hosts", "--pace", "wall", "--on", "c", f"hostname; {fabrics.binary} exec a -- hostname"]
     assert [line.split()[-1] for line in fabrics.say("a", str(fabrics.binary), *words).splitlines()] == ["c", "a"]
+
+
+def test_a_read_of_nothing_takes_no_time(softband: Softband) -> None:
+    program = "import os, time; start = time.time(); os.read(0, 0); print(time.time() - start < 0.001)"
+    outcome = softband.run("two-hosts", ("a", f"sleep 1 | python3 -c '{program}'")).assert_ok()
+    assert outcome.program("a-0") == "True\n"

@@ -115,7 +115,9 @@ pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssiz
         return count;
     }
     // SAFETY: the kernel writes at most `len` bytes to `data`.
-    let count = native(fd, libc::POLLIN, || unsafe { real::read(fd, data, len) });
+    let read = || unsafe { real::read(fd, data, len) };
+    // A read of nothing only checks the descriptor, and returns at once.
+    let count = if len == 0 { read() } else { native(fd, libc::POLLIN, read) };
     // SAFETY: the kernel filled `count` bytes of the room; the rest is free.
     unsafe { random_files::read_on(fd, data, len, count) }
 }
