@@ -14,7 +14,7 @@ fn function(name: &CStr) -> Option<*mut c_void> {
 /// Returns the address of the engine to whose fabric this process belongs.
 pub(crate) fn engine() -> Option<String> {
     function(c"softband_shim_move")?;
-    std::env::var(softband_ipc::environment::ENGINE).ok()
+    std::env::var(softband_engine::ENGINE_VARIABLE).ok()
 }
 
 /// Places the next image of this process on `host` of its own fabric.

@@ -38,4 +38,6 @@ pub use options::{Failure, Interrupt, Limits, Options, Pace};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use process::programs::EndWatcher;
 pub use report::{ProgramReport, RunReport};
+/// Variable by which a program finds its engine.
+pub use softband_ipc::environment::ENGINE as ENGINE_VARIABLE;
 pub use softband_shm_transport::fallback::FallbackReason;
