@@ -68,8 +68,11 @@ impl Image<'_> {
     }
 }
 
+/// The name of a function, and the address of the function in its place.
+type Replacement = (&'static str, fn() -> usize);
+
 /// The functions of the vDSO that depend on the clock or the processor, and those in their place.
-static REPLACEMENTS: [(&str, fn() -> usize); 4] = [
+static REPLACEMENTS: [Replacement; 4] = [
     ("__vdso_clock_gettime", || vdso_clock_gettime as *const () as usize),
     ("__vdso_gettimeofday", || vdso_gettimeofday as *const () as usize),
     ("__vdso_time", || vdso_time as *const () as usize),
