@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The commands of the installation that are programs of their own. Most belong to the lab.
-const COMPANIONS: [(&str, &str); 7] = [
+const COMPANIONS: [(&str, &str); 8] = [
     ("study", "Run a study: each figure and claim of a paper, on one page"),
     ("what-if", "Vary cable length, lanes and rate, and find the longest cable at full bandwidth"),
     ("compare", "Compare two folders of results, such as those of hardware and of the model"),

@@ -1,5 +1,6 @@
 //! Processes of programs: start, attachment, memory, output, end.
 
+mod alarms;
 pub(crate) mod announced;
 pub(crate) mod awaited;
 pub(crate) mod event_sender;

@@ -1,5 +1,6 @@
 //! A process of a program: its state, threads, signals and objects.
 
+use crate::process::alarms::Alarms;
 use crate::process::awaited::Awaited;
 use crate::process::event_sender::EventSender;
 use crate::process::image::Shared;
@@ -41,13 +42,6 @@ pub(crate) enum Raised {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct AlarmState {
-    at: SimTime,
-    interval_picos: u64,
-    generation: u64,
-}
-
 /// A process of a program.
 pub(crate) struct Process {
     number: ProcessId,
@@ -84,7 +78,7 @@ pub(crate) struct Process {
     /// In wall pace: the transfers that the process has announced, as last seen by the engine.
     announced: Cell<Announced>,
     signals_pending: u64,
-    alarms: BTreeMap<u32, AlarmState>,
+    alarms: Alarms,
     /// Objects that the process holds, each with its number of references.
     objects: BTreeMap<u32, u32>,
     /// Number of registrations so far that let peers write. The process may spin on this memory.
@@ -118,7 +112,7 @@ impl Process {
             event_sender: None,
             announced: Cell::new(Announced::nothing()),
             signals_pending: 0,
-            alarms: BTreeMap::new(),
+            alarms: Alarms::default(),
             objects: BTreeMap::new(),
             remotely_writable: 0,
             leaves: false,
@@ -443,34 +437,24 @@ impl Process {
 
     /// Returns the times at which the alarms of the process ring.
     pub(crate) fn alarms(&self) -> impl Iterator<Item = SimTime> {
-        self.alarms.values().map(|alarm| alarm.at)
+        self.alarms.times()
     }
     /// Sets an alarm, or clears it without a time. Returns the former time and interval in
     /// picoseconds.
-    pub(crate) fn set_alarm(&mut self, signal: u32, (at, interval_picos): (Option<SimTime>, u64), generation: u64) -> (u64, u64) {
-        let former = self.alarms.remove(&signal).map_or((0, 0), |alarm| (alarm.at.as_picos(), alarm.interval_picos));
-        if let Some(at) = at {
-            self.alarms.insert(signal, AlarmState { at, interval_picos, generation });
-        }
+    pub(crate) fn set_alarm(&mut self, signal: u32, setting: (Option<SimTime>, u64), generation: u64) -> (u64, u64) {
+        let former = self.alarms.set(signal, setting, generation);
         self.publish_deadline();
         former
     }
     /// Takes an alarm that rings. Returns `None` if it is stale, else the time of its next ring, if
     /// it has any.
     pub(crate) fn ring(&mut self, signal: u32, generation: u64) -> Option<Option<SimTime>> {
-        if self.state != ProcessState::Attached || self.alarms.get(&signal).is_none_or(|alarm| alarm.generation != generation) {
-            return None;
-        }
-        let alarm = self.alarms.remove(&signal)?;
-        let next = program_time(alarm.at.as_picos().saturating_add(alarm.interval_picos)).filter(|_| alarm.interval_picos > 0);
-        if let Some(next) = next {
-            self.alarms.insert(signal, AlarmState { at: next, ..alarm });
-        }
+        let next = self.is_attached().then(|| self.alarms.ring(signal, generation))??;
         self.publish_deadline();
         Some(next)
     }
     fn publish_deadline(&self) {
-        let earliest = self.alarms.values().map(|alarm| alarm.at.as_picos()).min().unwrap_or(u64::MAX);
+        let earliest = self.alarms.times().min().map_or(u64::MAX, SimTime::as_picos);
         self.shared.header().deadline_ps.store(earliest, Ordering::Relaxed);
     }
 
