@@ -143,6 +143,7 @@ def test_measured_computation_advances_the_clock_and_says_that_results_vary(soft
         assert done.returncode == 0, done.stderr
         took[way] = float(done.stdout.split()[-1])
         assert ("results vary" in done.stderr) == (way == "measured")
-    assert took["free"] < 0.001 < 0.005 < took["measured"]
+    assert took["free"] < 0.001
+    assert took["measured"] > 0.005
     wall = softband.command("run", "-n", "1", "--pace", "wall", "--compute", "measured", "--", "true")
     assert wall.returncode == 2 and "--compute has no effect with --pace wall" in wall.stderr

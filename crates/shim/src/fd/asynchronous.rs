@@ -161,7 +161,7 @@ pub unsafe extern "C" fn aio_suspend(list: *const *const aiocb, count: c_int, ti
     }
     // SAFETY: the caller's list has `count` elements.
     let requests = unsafe { slice(list, count.max(0) as usize) };
-    // SAFETY: as above.
+    // SAFETY: each element is null or points to a request.
     let given = || requests.iter().filter_map(|request| unsafe { request.as_ref() });
     if given().all(|request| is_file(request.aio_fildes)) {
         // A transfer from or to a file ends by itself.
