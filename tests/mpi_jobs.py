@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 START = ROOT / "tests" / "mpi"
-CONFORMANCE = ROOT / "conformance" / "mpi"
+CONFORMANCE = ROOT / "conformance" / "mpi" / "suite"
 BENCHMARKS = ROOT / "tools" / "mpibench"
 MPIS = ("mpich", "openmpi")
 PACES = ("virtual", "wall")

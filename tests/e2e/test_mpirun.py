@@ -153,3 +153,19 @@ def test_the_library_of_mpi4py_is_recognized(softband: Softband) -> None:
     done = softband.command("mpirun", "-n", "2", *LIMIT, "/usr/bin/python3", "gather.py")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0] 0 [0, 2]", "[1] 1 [0, 2]"]
+
+
+@pytest.mark.parametrize("library", STACKS)
+def test_a_recorded_job_replays_alike(softband: Softband, mpi_programs: Path, library: str, tmp_path: Path) -> None:
+    recording = tmp_path / "ring.rec"
+    ring = (str(mpi_programs / f"patterns-{library}"), "ring", "3")
+    done = softband.command("mpirun", "-n", "2", "--pace", "wall", "--record", str(recording), "--repeat", "2", *LIMIT, *ring, "1024")
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks of" in done.stderr and "2 repetitions" in done.stderr
+    replay = ("mpirun", "-n", "2", "--compute", f"recorded={recording}", "--compute-factor", "1000", *LIMIT, *ring)
+    first, second = (softband.command(*replay, "1024") for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
+    other = softband.command(*replay, "2048")
+    assert other.returncode == 2
+    assert "and the record has `MPI_Irecv" in other.stderr

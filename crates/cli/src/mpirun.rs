@@ -2,6 +2,7 @@
 
 mod place;
 mod recognize;
+mod record;
 pub(crate) mod server;
 mod stacks;
 mod watch;
@@ -13,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use place::Wish;
 use softband_catalog::LoadedFabric;
-use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
+use softband_engine::{Engine, Failure, Interrupt, Limits, Options, Pace, Program, RunReport};
 use stacks::{Rank, Stack};
 use std::path::{Path, PathBuf};
 use watch::{Events, Watch};
@@ -44,6 +45,10 @@ pub(crate) struct MpirunArguments {
     pace: PaceName,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
+    #[command(flatten)]
+    compute: crate::recording::compute::ComputeArguments,
+    #[command(flatten)]
+    record: record::RecordArguments,
     /// Print the MPI library, the host of each rank and the variables that the library gets
     #[arg(short, long)]
     verbose: bool,
@@ -66,18 +71,14 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let plan = plan(arguments)?;
-    let libraries = home::libraries()?;
-    let watch = Watch::new(plan.hosts.len(), interrupt.clone());
-    let scratch = Scratch::make()?;
-    let programs = plan.programs(arguments.pace, &libraries, &scratch.0, &watch)?;
-    let epoch_seconds = plan.loaded.start_date.unix_seconds();
-    let options = Options { by_preload: true, processors: None, pace: arguments.pace.into(), epoch_seconds, limits };
-    let mut engine = Engine::new(&plan.loaded.spec, plan.loaded.seed, &libraries, options, interrupt)?;
-    let at_end = watch.clone();
-    engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
-    let report = engine.run(programs);
-    drop(scratch);
-    let status = plan.conclude(report, &watch);
+    let mut compute = arguments.compute.clone();
+    compute.mpicc = plan.stack.compiler(&compute.mpicc);
+    let prepared = compute.prepare(arguments.pace == PaceName::Virtual)?;
+    let play = |environment: &[(String, String)]| plan.play(arguments.pace, limits, environment, &interrupt);
+    let status = match &arguments.record.record {
+        Some(file) => arguments.record.record(file, &compute.mpicc, play)?,
+        None => play(prepared.environment())?,
+    };
     if let Some(loss) = crate::output::take_loss() {
         bail!(loss);
     }
@@ -135,6 +136,29 @@ fn is_fabric(word: &str) -> bool {
 }
 
 impl Plan {
+    /// Runs the job with these variables in each rank. Returns its exit status.
+    fn play(&self, pace: PaceName, limits: Limits, environment: &[(String, String)], interrupt: &Interrupt) -> anyhow::Result<i32> {
+        let libraries = home::libraries()?;
+        let watch = Watch::new(self.hosts.len(), interrupt.clone());
+        let scratch = Scratch::make()?;
+        let mut programs = self.programs(pace, &libraries, &scratch.0, &watch)?;
+        // The first program is the server.
+        programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
+        let epoch_seconds = self.loaded.start_date.unix_seconds();
+        let options = Options { by_preload: true, processors: None, pace: pace.into(), epoch_seconds, limits };
+        let mut engine = Engine::new(&self.loaded.spec, self.loaded.seed, &libraries, options, interrupt.clone())?;
+        let at_end = watch.clone();
+        engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
+        let report = engine.run(programs);
+        drop(scratch);
+        let status = self.conclude(report, &watch);
+        if status == 0 {
+            // The watch has ended the server by the interrupt.
+            interrupt.lower();
+        }
+        Ok(status)
+    }
+
     fn name_of_host(&self, rank: usize) -> &str {
         &self.loaded.spec.hosts[self.hosts[rank]].name
     }

@@ -1,8 +1,8 @@
 //! `softband record`: recordings of MPI programs, and traces of them.
 
 pub(crate) mod compute;
-mod folder;
-mod layer;
+pub(crate) mod folder;
+pub(crate) mod layer;
 
 use crate::files::Staged;
 use anyhow::{Context, bail};
@@ -122,7 +122,8 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Recording> {
     Ok(Recording::parse(&path.display().to_string(), &text)?)
 }
 
-fn leave(path: &Path, recording: &Recording) -> anyhow::Result<i32> {
+/// Writes a recording, and prints its size.
+pub(crate) fn leave(path: &Path, recording: &Recording) -> anyhow::Result<i32> {
     write(path, &recording.text())?;
     let calls: usize = (0..recording.ranks.len()).map(|rank| recording.calls(rank)).sum();
     let nanos: u64 = (0..recording.ranks.len()).map(|rank| recording.nanos(rank)).sum();

@@ -17,6 +17,10 @@ impl Interrupt {
     pub fn raise(&self) {
         self.0.store(RAISED, Ordering::SeqCst);
     }
+    /// Lowers the flag after a run that its own caller has ended, so that another run can begin.
+    pub fn lower(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
     /// Raises the flag because the run has reached its time limit.
     pub(crate) fn expire(&self) {
         let _ = self.0.compare_exchange(0, EXPIRED, Ordering::SeqCst, Ordering::SeqCst);

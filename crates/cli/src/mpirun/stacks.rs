@@ -1,5 +1,6 @@
 //! The MPI libraries, and the variables that each needs on a fabric.
 
+use crate::recording::compute::DEFAULT_COMPILER;
 use std::fmt;
 use std::path::Path;
 
@@ -30,6 +31,16 @@ pub(crate) struct Rank {
 }
 
 impl Stack {
+    /// Returns the compiler of the library: `wanted`, or Debian's for this library if the user named
+    /// none and it is installed.
+    pub(crate) fn compiler(self, wanted: &str) -> String {
+        let own = match self {
+            Self::Mpich => "mpicc.mpich",
+            Self::Openmpi4 => "mpicc.openmpi",
+        };
+        if wanted == DEFAULT_COMPILER && crate::programs::why_not_to_run(own).is_none() { own.to_owned() } else { wanted.to_owned() }
+    }
+
     /// Returns the variables by which the library runs on a fabric. The user's own values win.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {

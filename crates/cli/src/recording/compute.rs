@@ -9,6 +9,8 @@ use std::path::PathBuf;
 /// Variable by which a process learns how its computation takes time (`ipc::environment::COMPUTE`).
 const COMPUTE: &str = "SOFTBAND_COMPUTE";
 const FACTOR_MAX: f64 = 1e6;
+/// Compiler of the program's MPI, unless the user names another.
+pub(crate) const DEFAULT_COMPILER: &str = "mpicc";
 
 /// Way in which computation takes time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub(crate) struct ComputeArguments {
     /// Factor from this or the recording machine's time of computation to the modelled host's
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) compute_factor: f64,
-    /// Compiler of the program's MPI, for --compute recorded
-    #[arg(long, value_name = "COMMAND", env = "MPICC", default_value = "mpicc")]
+    /// Compiler of the program's MPI, for recordings
+    #[arg(long, value_name = "COMMAND", env = "MPICC", default_value = DEFAULT_COMPILER)]
     pub(crate) mpicc: String,
 }
 

@@ -11,10 +11,10 @@ pub(super) const RECORD: &str = "SOFTBAND_MPI_RECORD";
 pub(super) const REPLAY: &str = "SOFTBAND_MPI_REPLAY";
 
 /// A folder that lives as long as this value.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         for number in 0.. {
             let path = std::env::temp_dir().join(format!("softband-mpi-{:010}-{number:04}", std::process::id()));
             match std::fs::create_dir(&path) {
@@ -30,11 +30,11 @@ impl Folder {
     }
 
     /// Returns the variables by which a program leaves its records here.
-    pub(super) fn record_environment(&self, layer: &Path) -> Vec<(String, String)> {
+    pub(crate) fn record_environment(&self, layer: &Path) -> Vec<(String, String)> {
         vec![layer::preload(layer), (RECORD.into(), self.0.display().to_string())]
     }
 
-    pub(super) fn read(&self) -> anyhow::Result<Vec<RankRecord>> {
+    pub(crate) fn read(&self) -> anyhow::Result<Vec<RankRecord>> {
         read_run(&self.0)
     }
 }

@@ -34,11 +34,12 @@ impl InFlight {
         self.qp == qp
     }
 
-    /// Withdraws the effects that a request's payload has beyond memory, because a request before
-    /// it has failed. Returns its completion, if it has any.
+    /// Withdraws a request with its payload, because a request before it has failed. Returns its
+    /// completion, if it has any.
     fn withdraw(&mut self) -> Option<Box<Completion>> {
         match &mut self.dma_write.end {
             DmaWriteEnd::Request { completion, acknowledge } => {
+                self.dma_write.payload = None;
                 *acknowledge = None;
                 completion.take()
             }
