@@ -67,6 +67,7 @@ impl<'a> Driver<'a> {
         let record = ProcessRecord {
             send_cq: self.world.create_cq(id, hca, entries)?,
             receive_cq: self.world.create_cq(id, hca, entries)?,
+            has_deregistered: false,
             shared: BTreeMap::new(),
         };
         self.oracle.processes.push(record);

@@ -42,6 +42,7 @@ impl Driver<'_> {
             }
         }
         self.memory.deregister(process, region);
+        self.oracle.processes[process].has_deregistered = true;
         Ok(())
     }
 

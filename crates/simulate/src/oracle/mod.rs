@@ -96,6 +96,8 @@ pub(crate) struct EndRecord {
 pub(crate) struct ProcessRecord {
     pub send_cq: CqHandle,
     pub receive_cq: CqHandle,
+    /// Whether it has deregistered a region.
+    pub has_deregistered: bool,
     /// Requests of its shared receive queue.
     pub shared: BTreeMap<u64, SlotId>,
 }
