@@ -107,7 +107,7 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     let hosts = wish.place(&names)?;
     let plan = Plan { loaded, hosts, stack, program };
     if arguments.verbose {
-        plan.describe(&reason);
+        plan.describe(&reason, arguments.pace.into());
     }
     Ok(plan)
 }
@@ -167,12 +167,12 @@ impl Plan {
         format!("rank {rank} on {} ('{}')", self.name_of_host(rank), self.program.join(" "))
     }
 
-    fn describe(&self, reason: &str) {
+    fn describe(&self, reason: &str, pace: Pace) {
         eprintln!("softband: {}: {reason}", self.stack);
         for rank in 0..self.hosts.len() {
             eprintln!("softband: rank {rank} runs on {}", self.name_of_host(rank));
         }
-        for (name, value) in self.stack.settings() {
+        for (name, value) in self.stack.settings(pace) {
             match std::env::var(name) {
                 Ok(own) => eprintln!("softband: {name}={own} (from your environment, instead of {value})"),
                 Err(_) => eprintln!("softband: {name}={value}"),
@@ -210,8 +210,8 @@ impl Plan {
         let hosts: Vec<&str> = (0..self.hosts.len()).map(|rank| self.name_of_host(rank)).collect();
         let mut environment = programs::environment(&hosts, rank);
         environment.push(("SOFTBAND_LOCAL_RANK".into(), local.to_string()));
-        let settings = self.stack.settings().iter().filter(|(name, _)| std::env::var_os(name).is_none());
-        environment.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let settings = self.stack.settings(pace.into()).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        environment.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
         environment.extend(self.stack.identity(&place, address, library, scratch));
         // In simulated time a connection waits for its listener. At the machine's clock it fails.
         let waits = [binary, server::RANK_WORD, address].map(String::from);

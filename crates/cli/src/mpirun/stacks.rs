@@ -1,6 +1,7 @@
 //! The MPI libraries, and the variables that each needs on a fabric.
 
 use crate::recording::compute::DEFAULT_COMPILER;
+use softband_engine::Pace;
 use std::fmt;
 use std::path::Path;
 
@@ -42,27 +43,22 @@ impl Stack {
     }
 
     /// Returns the variables by which the library runs on a fabric. The user's own values win.
-    pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Mpich => &[
-                // hwloc looks for displays of X11 by TCP.
-                ("HWLOC_COMPONENTS", "-gl"),
-                // Without the connection manager and TCP, which UCX also finds.
-                ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
-                ("UCX_MODULES", "^rdmacm"),
-            ],
-            Self::Openmpi4 => &[
-                ("HWLOC_COMPONENTS", "-gl"),
-                ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
-                ("UCX_MODULES", "^rdmacm"),
-                ("OMPI_MCA_pml", "ucx"),
-                ("OMPI_MCA_osc", "ucx"),
-                // The remaining transports serve pml/ob1 only.
-                ("OMPI_MCA_btl", "self"),
-                ("OMPI_MCA_pmix", "flux"),
-                ("OMPI_MCA_ess", "pmi"),
-            ],
+    pub(crate) fn settings(self, pace: Pace) -> Vec<(&'static str, &'static str)> {
+        // In simulated time a rank that polls shared memory notices another process late.
+        let transports = if pace == Pace::Wall { "rc_verbs,ud_verbs,sm,self" } else { "rc_verbs,ud_verbs,self" };
+        let mut settings = vec![
+            // hwloc looks for displays of X11 by TCP.
+            ("HWLOC_COMPONENTS", "-gl"),
+            // Without the connection manager and TCP, which UCX also finds.
+            ("UCX_TLS", transports),
+            ("UCX_MODULES", "^rdmacm"),
+        ];
+        if self == Self::Openmpi4 {
+            // The transports of `OMPI_MCA_btl` serve pml/ob1 only.
+            settings.extend([("OMPI_MCA_pml", "ucx"), ("OMPI_MCA_osc", "ucx"), ("OMPI_MCA_btl", "self")]);
+            settings.extend([("OMPI_MCA_pmix", "flux"), ("OMPI_MCA_ess", "pmi")]);
         }
+        settings
     }
 
     /// Returns the variables by which a rank finds its job. `library` is the C library of PMI-1,
