@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An iteration of PingPong is a round trip, of which half is printed. */
+/* An iteration of PingPong is a round trip. Half of it is printed. */
 const struct benchmark BENCHMARKS[] = {
 	{"PingPong", PAIR, 2, 1, 0.5, 0, 0, pingpong},
 	{"PingPing", PAIR, 2, 1, 1, 0, 0, pingping},

@@ -127,7 +127,7 @@ static void sendrecv(void)
 	free(in);
 }
 
-/* Rank 0 takes one message of each other rank, from whoever comes first. */
+/* Rank 0 takes one message of each other rank, in their order of arrival. */
 static void any_source_and_tag(void)
 {
 	int data[3], seen = 0;

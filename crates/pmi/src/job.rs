@@ -40,7 +40,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes a job of which rank `i` runs on host `hosts[i]`.
+    /// Makes a job. Its rank `i` runs on host `hosts[i]`.
     #[must_use]
     pub fn new(hosts: &[usize]) -> Self {
         let space = mapping::text(hosts).map(|text| (MAPPING_KEY.to_owned(), text)).into_iter().collect();

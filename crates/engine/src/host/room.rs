@@ -195,7 +195,7 @@ impl HostServices {
         self.outgoing.insert(thread, parts);
     }
 
-    /// Keeps a received datagram, of which the thread may ask for more.
+    /// Keeps a received datagram, because the thread may ask for more of it.
     pub(crate) fn keep_incoming(&mut self, thread: (usize, u32), datagram: Received) {
         self.incoming.insert(thread, datagram);
     }
