@@ -43,6 +43,8 @@ pub struct Requester {
     recovering: bool,
     /// Whether a WQE has failed; nothing more is sent.
     halted: bool,
+    /// A request has completed with an error. Later ones are flushed.
+    has_failed: bool,
     deadline: Option<SimTime>,
     ack_timer: AckTimer,
     /// Longest wait for an acknowledgement. It overrides a longer timeout of the queue pair.
@@ -225,9 +227,10 @@ impl Requester {
     }
 
     /// Takes out the oldest request in any state: the queue pair is in error. Local work that is
-    /// done is flushed as well, because no request succeeds behind one that failed.
+    /// done is flushed as well, because no request succeeds behind one that failed. Only the first
+    /// failure keeps its status.
     pub fn flush(&mut self, a: &QpSnapshot) -> Option<Retired> {
-        let outcome = self.queue.front()?.outcome.filter(|status| *status != WcStatus::Success);
+        let outcome = self.queue.front()?.outcome.filter(|status| *status != WcStatus::Success && !self.has_failed);
         self.deadline = None;
         Some(self.take_front(a, outcome.unwrap_or(WcStatus::FlushError)))
     }
@@ -235,11 +238,13 @@ impl Requester {
     /// Resumes work after the errors of an unreliable queue pair were flushed.
     pub fn resume(&mut self) {
         self.halted = false;
+        self.has_failed = false;
     }
 
     fn take_front(&mut self, a: &QpSnapshot, status: WcStatus) -> Retired {
         let wqe = self.queue.pop_front().expect("the caller looked at it");
         self.retired = self.retired.wrapping_add(1);
+        self.has_failed |= status != WcStatus::Success;
         self.settled = self.settled.saturating_sub(1);
         if self.cursor == 0 {
             self.cursor_packet = 0;
