@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import DIST, FABRICS, ROOT, Softband
 
-COMMANDS = ("run", "up", "exec", "status", "fault", "down", "model", "fabric", "parts", "completions")
-COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "multirail", "mpibench")
+COMMANDS = ("run", "mpirun", "record", "up", "exec", "status", "fault", "down", "model", "fabric", "parts", "completions")
+COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "mpibench")
 
 
 def listed(text: str) -> dict[str, str]:

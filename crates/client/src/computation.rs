@@ -1,7 +1,6 @@
 //! Time for computation: the processor time of a thread between two calls, times a factor.
 
 use crate::execution_token::{advance_ps, sync};
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,7 +26,20 @@ pub fn set_computation(factor_millionths: u64, measured: bool) {
 
 /// Returns the processor time of the calling thread by the machine's clock, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // The functions of the C library and of the vDSO lead to the simulated clocks.
+    // SAFETY: the kernel writes a time to `now`, and changes no registers but those named here.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_clock_gettime => _,
+            in("rdi") libc::CLOCK_THREAD_CPUTIME_ID,
+            in("rsi") &raw mut now,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack)
+        );
+    }
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 

@@ -7,7 +7,7 @@ use crate::qp::{self, QpInner, WorkQueue};
 use crate::unsupported::refuse;
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, advance_ps, header, is_wall};
+use softband_client::{Errno, header, is_wall};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, kind, opcode};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -252,7 +252,7 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
 #[inline(never)]
 fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
     let inline_bytes = if let Data::Here(list) = &data { total_bytes(list) } else { 0 };
-    advance_ps(header().cost_post_send + header().cost_inline_byte * inline_bytes);
+    qp.send.charge(header().cost_post_send + header().cost_inline_byte * inline_bytes);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
         // SAFETY: the creator of `data` promised that the memory is valid until the post returns.
@@ -307,7 +307,7 @@ pub(crate) fn post_receive(
         }
     }
     drop(posting);
-    advance_ps(header().cost_post_receive);
+    queue.charge(header().cost_post_receive);
     softband_client::post::post(record(), entries, &[]).inspect_err(|_| {
         let _posting = own.hold();
         queue.give_back();

@@ -13,7 +13,7 @@ use crate::unsupported::refuse;
 use crate::{events, poll, srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call};
+use softband_client::{Errno, advance_ps, call, is_wall, now_ps, set_clock_at_least};
 use softband_ipc::calls::{OpenQp, QpFields, QpName, op};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -85,12 +85,33 @@ pub(crate) struct WorkQueue {
     /// Requests given to the engine, and below, those of them known to be done.
     given: AtomicU32,
     given_done: AtomicU32,
+    /// In simulated time: clock of the last post.
+    posted_at_ps: AtomicU64,
 }
 
 impl WorkQueue {
     pub(crate) fn new(room: u32) -> Self {
         let zero = || AtomicU32::new(0);
-        Self { room: AtomicU32::new(room), posted: zero(), retired: zero(), carried_out: zero(), given: zero(), given_done: zero() }
+        Self {
+            room: AtomicU32::new(room),
+            posted: zero(),
+            retired: zero(),
+            carried_out: zero(),
+            given: zero(),
+            given_done: zero(),
+            posted_at_ps: AtomicU64::new(0),
+        }
+    }
+
+    /// Charges a post of `cost` picoseconds, in simulated time. The post follows the last post to
+    /// this queue: the thread that made it can be ahead by the cost of its own verbs.
+    pub(crate) fn charge(&self, cost: u64) {
+        if is_wall() {
+            return;
+        }
+        set_clock_at_least(self.posted_at_ps.load(Ordering::Relaxed));
+        advance_ps(cost);
+        self.posted_at_ps.store(now_ps(), Ordering::Relaxed);
     }
 
     /// Takes the place of one request. Returns false if the queue is full. One thread at a time.
