@@ -44,4 +44,5 @@ mod srq;
 mod strings;
 mod sysfs;
 mod unsupported;
+mod work_queue;
 mod xrc;

@@ -3,8 +3,9 @@
 use crate::ah;
 use crate::direct::{self, OwnQueue};
 use crate::guard::{guarded, not_null};
-use crate::qp::{self, QpInner, WorkQueue};
+use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
+use crate::work_queue::WorkQueue;
 use libc::c_int;
 use softband_abi::verbs::*;
 use softband_client::{Errno, header, is_wall};
