@@ -110,8 +110,10 @@ def test_a_job_that_hangs_names_its_ranks(softband: Softband, mpi_programs: Path
     done = softband.command("mpirun", "-n", "2", "--pace", pace, "--timeout", "8", str(program), "hang")
     assert done.returncode == 124, done.stderr
     assert "softband: the run was ended after 8 s of wall-clock time:" in done.stderr
-    for rank, host in enumerate("ab"):
-        assert f"{host}: 'rank {rank}: {program} hang'" in done.stderr
+    waits = done.stderr.splitlines()
+    for rank, (host, call) in enumerate((("a", "MPI_Barrier"), ("b", "MPI_Recv"))):
+        of_rank = [line for line in waits if f"{host}: 'rank {rank}: {program} hang'" in line]
+        assert [line for line in of_rank if line.endswith(f", in {call}")], done.stderr
     assert "server of the ranks" not in done.stderr
 
 

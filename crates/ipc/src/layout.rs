@@ -1,7 +1,7 @@
 //! Layout of the memory that one process shares with the engine.
 
 use bytemuck::{Pod, Zeroable};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 /// Mark of the file: "SOFTBAND".
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SOFTBAND");
@@ -21,7 +21,8 @@ pub const MEMORY_FILE_BYTES: u64 = QUEUES_OFFSET + (1 << 40);
 pub const QUEUES_OFFSET: u64 = 1 << 47;
 pub const MEMORY_FILE_NAME: &str = "softband-memory";
 
-/// Signal (SIGRTMAX-2) to a thread that keeps the token for long. The thread may spin on memory.
+/// Signal (SIGRTMAX-2) to a thread that keeps the token for long, because it may spin on memory.
+/// While [`SharedHeader::call_names_wanted`] is set, the signal asks the thread for its MPI call.
 pub const SPIN_SIGNAL: i32 = 62;
 
 /// Most threads of a process that can move data at the same time.
@@ -29,6 +30,26 @@ pub const EPOCH_SLOTS: usize = 32;
 
 /// Most reasons of [`SharedHeader::fallbacks`].
 pub const FALLBACKS_MAX: usize = 32;
+
+/// Most threads of a process that can name their MPI call.
+pub const CALL_NAMES_MAX: usize = 16;
+/// Longest name of an MPI call, in bytes. A longer name is cut.
+pub const CALL_NAME_BYTES: usize = 40;
+
+/// The MPI call of a thread, written by the thread itself.
+#[repr(C)]
+pub struct CallName {
+    /// Host thread id. Written last. 0 if the entry is free.
+    pub tid: AtomicU32,
+    pub len: AtomicU32,
+    pub name: [AtomicU8; CALL_NAME_BYTES],
+}
+
+impl Default for CallName {
+    fn default() -> Self {
+        Self { tid: AtomicU32::new(0), len: AtomicU32::new(0), name: [const { AtomicU8::new(0) }; CALL_NAME_BYTES] }
+    }
+}
 
 /// A value with its own cache line.
 #[derive(Default)]
@@ -105,6 +126,11 @@ pub struct SharedHeader {
     /// In wall pace: requests that the program gave to the engine instead of carrying them out, by
     /// reason (`softband_shm_transport::fallback`).
     pub fallbacks: [AtomicU64; FALLBACKS_MAX],
+    /// Nonzero once the engine asks threads for their MPI calls.
+    pub call_names_wanted: AtomicU32,
+    /// Number of entries of `call_names` that threads have claimed.
+    pub call_names_claimed: AtomicU32,
+    pub call_names: [CallName; CALL_NAMES_MAX],
 }
 
 /// One thread of the program.

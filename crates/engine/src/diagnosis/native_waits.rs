@@ -1,6 +1,7 @@
 //! Finds the wait of a thread in the kernel: its system call and the sockets behind its
 //! descriptors.
 
+use crate::diagnosis::call_names::CallNames;
 use crate::diagnosis::observer::Observer;
 use crate::diagnosis::waits::Detail;
 use crate::process::record::Process;
@@ -123,7 +124,7 @@ fn unix_socket(inode: &str) -> Option<String> {
 impl Observer<'_> {
     /// Adds a line for each thread and each queue pair of the process. In wall pace threads wait in
     /// the kernel.
-    pub(crate) fn describe_natively(&self, process: &Process, lines: &mut Vec<String>) {
+    pub(crate) fn describe_natively(&self, process: &Process, calls: &CallNames, lines: &mut Vec<String>) {
         let host = |address: Ipv4Addr| self.name_of_native_host(address);
         let event = |path: &str| self.name_of_event_socket(process, path);
         let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).into_iter().flatten().flatten();
@@ -134,7 +135,8 @@ impl Observer<'_> {
                 Some(call) => call.in_words(process.pid(), &host, &event),
                 None => "runs (it computes, or polls)".into(),
             };
-            lines.push(format!("{} (process {}, thread {tid}) {what}", self.command_of(process), process.pid()));
+            let call = calls.in_words(process, tid as u32);
+            lines.push(format!("{} (process {}, thread {tid}) {what}{call}", self.command_of(process), process.pid()));
         }
         lines.extend(self.queue_pair_lines(process, Detail::Process));
     }

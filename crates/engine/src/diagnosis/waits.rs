@@ -1,6 +1,7 @@
 //! Describes the waits of a run: a line for each waiting thread, and a line for each queue pair on
 //! which it depends.
 
+use crate::diagnosis::call_names::CallNames;
 use crate::diagnosis::observer::Observer;
 use crate::host::objects::Object;
 use crate::host::sockets::{Socket, SocketState};
@@ -33,10 +34,11 @@ impl Observer<'_> {
     /// Describes every waiting thread and its wait.
     pub(crate) fn describe_waits(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        let calls = CallNames::ask(self.processes);
         for process in self.processes.living() {
             match process.state() {
-                ProcessState::Attached if !self.scheduler.is_wall() => self.describe_process(process, &mut lines),
-                ProcessState::Attached => self.describe_natively(process, &mut lines),
+                ProcessState::Attached if !self.scheduler.is_wall() => self.describe_process(process, &calls, &mut lines),
+                ProcessState::Attached => self.describe_natively(process, &calls, &mut lines),
                 ProcessState::Foreign => {
                     lines.push(format!("{} runs outside simulated time (the library is not loaded)", self.command_of(process)));
                 }
@@ -49,11 +51,12 @@ impl Observer<'_> {
         lines
     }
 
-    fn describe_process(&self, process: &Process, lines: &mut Vec<String>) {
+    fn describe_process(&self, process: &Process, calls: &CallNames, lines: &mut Vec<String>) {
         let mut told = BTreeSet::new();
         for (slot, thread) in process.threads().iter().enumerate() {
             let Some((what, detail)) = self.describe_thread(process, slot as u32, thread) else { continue };
-            lines.push(format!("{} {what}", self.name_of_thread(process, slot)));
+            let tid = process.shared().slot(slot as u32).tid.load(Ordering::Relaxed);
+            lines.push(format!("{} {what}{}", self.name_of_thread(process, slot), calls.in_words(process, tid)));
             if detail != Detail::None && told.insert(detail) {
                 lines.extend(self.queue_pair_lines(process, detail));
             }

@@ -137,6 +137,9 @@ impl Processes {
             memory_file,
             is_welcomed: AtomicU32::new(0),
             fallbacks: Default::default(),
+            call_names_wanted: AtomicU32::new(0),
+            call_names_claimed: AtomicU32::new(0),
+            call_names: Default::default(),
         });
         shared.slot(0).clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         Ok(shared)

@@ -102,7 +102,7 @@ pub fn give_up(reason: &str) -> ! {
 /// Installs everything that needs an attached process. The thread already has the token.
 fn after_attach() {
     if client::is_wall() {
-        actions::hold_engine_back(libc::SIG_UNBLOCK);
+        actions::install_for_questions();
         // The host provides clocks, threads and signals; of sockets, only the addresses are ours.
         client::follow_forks();
         crate::time::clock::find();

@@ -4,10 +4,12 @@
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{fail, keeping_errno};
+use crate::signal::call_names;
 use crate::signal::handlers::{self, Table};
 use crate::spin;
 use crate::tsc;
 use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t};
+use softband_client as client;
 use softband_ipc::layout::SPIN_SIGNAL;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,6 +40,13 @@ pub fn install() {
         WANTED.set(signal, take(signal, 0));
     }
     INSTALLED.store(true, Ordering::Release);
+    hold_engine_back(libc::SIG_UNBLOCK);
+}
+
+/// Takes over the engine's signal alone. In wall pace it asks for MPI calls. Called once, at
+/// attach.
+pub fn install_for_questions() {
+    WANTED.set(SPIN_SIGNAL, take(SPIN_SIGNAL, 0));
     hold_engine_back(libc::SIG_UNBLOCK);
 }
 
@@ -169,7 +178,15 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
     let _ = info;
     // SAFETY: `take` set SA_SIGINFO for this signal, so the third argument is the context.
     let machine = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    in_handler(|| keeping_errno(|| spin::on_signal(machine)));
+    in_handler(|| {
+        keeping_errno(|| {
+            if call_names::are_wanted() {
+                call_names::answer();
+            } else if !client::is_wall() {
+                spin::on_signal(machine);
+            }
+        });
+    });
 }
 
 /// Applies the program's action to a signal that is not ours.

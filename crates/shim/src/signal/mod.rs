@@ -1,5 +1,6 @@
 //! Signals of the program and of this library.
 
 pub mod actions;
+pub mod call_names;
 pub mod handlers;
 pub mod sigwait;
