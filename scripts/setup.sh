@@ -15,6 +15,8 @@ need libibverbs-dev /usr/include/infiniband/verbs.h
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need iperf3 iperf3
 need libfabric-bin fi_pingpong
+need nuttcp nuttcp
+need infiniband-diags ibstatus
 need gcc cc
 need mpich /usr/bin/mpiexec.mpich
 need libmpich-dev /usr/bin/mpicc.mpich

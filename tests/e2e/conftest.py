@@ -269,6 +269,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The programs data_path and verbs_all consist of several files each.
     names = (
         "atomics",
+        "call_filter",
         "cancelled",
         "company",
         "completion_room",
@@ -284,6 +285,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "port_events",
         "protected_memory",
         "region_gone",
+        "folder_walks",
         "fresh_queue_pairs",
         "global_route",
         "group",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from conftest import Softband
+
+PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 LOOK = """
 import os, stat, sys
@@ -35,6 +39,47 @@ def test_a_program_finds_the_files_of_its_own_hosts_hcas(softband: Softband, pac
         folders.add(lines[3])
     assert len(folders) == 2
     assert not any(Path(folder).exists() for folder in folders), "the folders outlive the fabric"
+
+
+def test_shells_find_the_files_of_the_hosts_hcas(softband: Softband) -> None:
+    """ibstatus enters the folders and lists them by patterns."""
+    commands = {
+        "dash": "dash -c 'cd /sys/class/infiniband && echo * $PWD && cat mlx5_0/ports/1*/lid'",
+        "bash": "bash -c 'cd -P /sys/class/infiniband && pwd && echo /sys/class/infiniband/*/ports/[12] && cat */ports/1/lid'",
+        "find": "sh -c 'find /sys/class/infiniband/ -name mlx5_0; test -d /sys/class/infiniband/mlx5_0/ports && echo a folder'",
+    }
+    for host, lid in (("a", "0x1"), ("b", "0x2")):
+        text = {name: softband.run("modern-pair", (host, command)).assert_ok().program(f"{host}-0") for name, command in commands.items()}
+        assert text["dash"].splitlines() == ["mlx5_0 /sys/class/infiniband", lid]
+        assert text["bash"].splitlines() == ["/sys/class/infiniband", "/sys/class/infiniband/mlx5_0/ports/1 /sys/class/infiniband/mlx5_0/ports/2", lid]
+        assert text["find"].splitlines() == ["/sys/class/infiniband/mlx5_0", "a folder"]
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_ibstatus_shows_the_ports_of_each_host(softband: Softband, pace: str) -> None:
+    if shutil.which("ibstatus", path=PLACES) is None:
+        pytest.skip("ibstatus is not installed (Debian: infiniband-diags)")
+    outcome = softband.run("modern-pair", ("a", "ibstatus"), ("b", "ibstatus mlx5_0:1"), options=("--pace", pace)).assert_ok()
+    for host, lid in (("a", "0x1"), ("b", "0x2")):
+        lines = [re.sub(r"\s+", " ", line).strip() for line in outcome.program(f"{host}-0").splitlines()]
+        assert lines[0] == "Infiniband device 'mlx5_0' port 1 status:"
+        assert {f"base lid: {lid}", "state: 4: ACTIVE", "phys state: 5: LinkUp", "link_layer: InfiniBand"} <= set(lines)
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_functions_that_walk_through_folders_show_the_hosts_hcas(softband: Softband, c_programs: Path, pace: str) -> None:
+    outcome = softband.run("modern-pair", ("b", str(c_programs / "folder_walks")), options=("--pace", pace)).assert_ok()
+    assert outcome.program("b-0").splitlines() == [
+        "glob 0 /sys/class/infiniband/mlx5_0",
+        "glob 0 /sys/class/infiniband/mlx5_0/ports/1/lid /sys/class/infiniband/mlx5_0/ports/2/lid",
+        "glob 3",
+        "nftw /sys/class/infiniband/mlx5_0/ports/1/lid at level 1",
+        "ftw finds files",
+        "fts finds files",
+        "in /sys/class/infiniband, /sys/class/infiniband, not in four bytes",
+        "glob 0 mlx5_0",
+        "lid is there",
+    ]
 
 
 def test_what_a_killed_engine_left_is_removed_by_the_next_one(softband: Softband) -> None:

@@ -71,6 +71,33 @@ def test_redis_serves_another_host(softband: Softband) -> None:
     assert outcome.program("b-0").split() == ["OK", "v"]
 
 
+def test_nuttcp_talks_by_standard_streams_on_a_socket(softband: Softband) -> None:
+    """The server's control connection is its standard input and output. The C library reads and writes these."""
+    need("nuttcp")
+    outcome = twice(softband, ("a", "nuttcp -1"), ("b", "nuttcp -T1 -fparse a"))
+    found = re.search(r"rate_Mbps=(\S+)", outcome.program("b-0"))
+    assert found is not None, outcome.stderr
+    # The management network has 2.94 bytes in a nanosecond.
+    assert float(found[1]) == pytest.approx(2.94e3 * 8, rel=0.1)
+
+
+def test_nginx_serves_another_host(softband: Softband, open_folder: Path) -> None:
+    need("nginx", "curl")
+    data = bytes(range(256)) * 5000
+    (open_folder / "data").write_bytes(data)
+    places = " ".join(f"{name}_temp_path {open_folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    site = f"http {{ access_log off; {places} server {{ listen 8080; root {open_folder}; }} }}"
+    account = "user root;" if os.getuid() == 0 else ""
+    settings = f"daemon off; master_process off; {account} pid {open_folder}/pid; error_log stderr; events {{ worker_connections 64; }} {site}"
+    (open_folder / "settings").write_text(settings)
+    copy = open_folder / "copy"
+    client = f"sh -c 'sleep 1; curl -s -o {copy} -w \"%{{http_code}} %{{size_download}} %{{time_total}}\" http://a:8080/data'"
+    first, again = (softband.run(FABRIC, ("a", f"timeout -s KILL 3 nginx -c {open_folder}/settings"), ("b", client)) for _ in range(2))
+    assert first.program("b-0").split()[:2] == ["200", str(len(data))], first.stderr[-3000:]
+    assert first.program("b-0") == again.program("b-0")
+    assert copy.read_bytes() == data
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that every account can read: xrootd does not run as root."""

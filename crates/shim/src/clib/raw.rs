@@ -8,6 +8,7 @@ use crate::fd::descriptors::{close, close_range};
 use crate::fd::random::getrandom;
 use crate::process::exec::{execve, execveat};
 use crate::process::pid::{gettid, kill, own_number, system_thread, tgkill};
+use crate::process::seccomp::seccomp;
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
 use crate::spin;
 use crate::sync::doorbell::{self, Place};
@@ -35,6 +36,8 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
         libc::SYS_execve => return unsafe { execve(text(a), texts(b), texts(c)).into() },
         // SAFETY: `execveat` takes the path second and the lists behind it.
         libc::SYS_execveat => return unsafe { execveat(a as c_int, text(b), texts(c), texts(d), e as c_int).into() },
+        // SAFETY: `seccomp` takes an operation, flags and a filter.
+        libc::SYS_seccomp => return unsafe { seccomp(a, b, c) },
         _ => {}
     }
     // A thread that waits for the token may call this in a signal handler or in our own code.

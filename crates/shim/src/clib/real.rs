@@ -160,9 +160,11 @@ safe_originals! {
     fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int;
     fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int;
     fn fopen(path: Text, mode: Text) -> *mut FILE;
-    fn fdopen(fd: c_int, mode: Text) -> *mut FILE;
+    fn freopen(path: Text, mode: Text, stream: *mut FILE) -> *mut FILE;
     fn fopen64(path: Text, mode: Text) -> *mut FILE;
     fn opendir(path: Text) -> *mut DIR;
+    fn chdir(path: Text) -> c_int;
+    fn get_current_dir_name() -> *mut c_char;
     fn statx(folder: c_int, path: Text, flags: c_int, mask: c_uint, out: Out<statx>) -> c_int;
     fn access(path: Text, mode: c_int) -> c_int;
     fn faccessat(folder: c_int, path: Text, mode: c_int, flags: c_int) -> c_int;
@@ -180,6 +182,12 @@ safe_originals! {
 
 originals! {
     fn scandir(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int;
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+    fn getcwd(out: *mut c_char, len: size_t) -> *mut c_char;
+    fn glob(pattern: Text, flags: c_int, on_error: *mut c_void, result: *mut crate::fd::walk::Glob) -> c_int;
+    fn nftw(path: Text, function: crate::fd::walk::Visit, descriptors: c_int, flags: c_int) -> c_int;
+    fn ftw(path: Text, function: crate::fd::walk::VisitFile, descriptors: c_int) -> c_int;
+    fn fts_open(paths: Texts, options: c_int, compare: *mut c_void) -> *mut c_void;
     fn readlink(path: Text, out: *mut c_char, len: size_t) -> ssize_t;
     fn __readlink_chk(path: Text, out: *mut c_char, len: size_t, room: size_t) -> ssize_t;
     fn readlinkat(folder: c_int, path: Text, out: *mut c_char, len: size_t) -> ssize_t;

@@ -6,7 +6,7 @@ use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno};
 use crate::socket::{interfaces, netlink};
 use crate::time::pace::{Patience, empty_poll};
-use libc::{c_int, c_uint, c_ulong, pollfd};
+use libc::{c_int, c_long, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::{Object, SocketReceive, WaitEntry, WaitRequest, op, reason};
@@ -19,11 +19,12 @@ pub fn ours(fd: c_int) -> Option<Entry> {
     fds::lookup(fd).filter(|_| active())
 }
 
-/// Returns whether calls on `fd` must not wait. The placeholder keeps the flag.
+/// Returns whether calls on `fd` must not wait. The placeholder keeps the flag. The question is this
+/// library's own call, which a program's filter permits (`process::seccomp`).
 pub fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: F_GETFL has no argument.
-    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
-    flags >= 0 && flags & libc::O_NONBLOCK != 0
+    let flags = unsafe { kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    flags >= 0 && flags & c_long::from(libc::O_NONBLOCK) != 0
 }
 
 /// Waits until `object` is ready. Fails with `EAGAIN` at the deadline, and with `EINTR` after a
@@ -56,6 +57,10 @@ pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) ->
 
 /// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit.
 pub fn poll_natively(set: &mut [pollfd], millis: c_int) -> c_int {
+    if millis == 0 {
+        // SAFETY: a slice has its own length of elements.
+        return unsafe { kernel!(libc::SYS_poll, set.as_mut_ptr(), set.len(), 0) as c_int };
+    }
     // SAFETY: the pointer and the count are those of a slice.
     unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) }
 }

@@ -13,6 +13,7 @@ use libc::{DIR, FILE, c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Prefix that also covers `infiniband_verbs` and `infiniband_mad`.
@@ -26,6 +27,8 @@ const INTERFACE_TABLES: [&[u8]; 3] = [b"dev", b"route", b"if_inet6"];
 const BOOT_ID: &[u8] = b"/proc/sys/kernel/random/boot_id";
 
 static FOLDER: OnceLock<OsString> = OnceLock::new();
+/// The same folder without symbolic links, as the kernel names it.
+static KERNEL_NAME: OnceLock<Option<PathBuf>> = OnceLock::new();
 
 /// Stores the folder of the host's files, before the program can change its environment.
 pub fn remember() {
@@ -41,15 +44,21 @@ fn is_about_hcas(path: &[u8]) -> bool {
 }
 
 /// The replacement of `path`, and the owner of its text and file.
-struct Led<'a> {
+pub(super) struct Led<'a> {
     path: Text<'a>,
     held: Option<CString>,
     file: Option<OwnedFd>,
 }
 
 impl Led<'_> {
-    fn path(&self) -> Text<'_> {
+    pub(super) fn path(&self) -> Text<'_> {
         self.held.as_deref().map_or(self.path, Text::of)
+    }
+
+    /// Returns the length of the engine's folder in front of the program's path, if it is there.
+    pub(super) fn length_of_folder(&self) -> Option<usize> {
+        let folder = FOLDER.get()?.as_bytes();
+        self.held.as_deref()?.to_bytes().starts_with(folder).then_some(folder.len())
     }
 
     /// Returns the flags for `open`. Our random files open through a link, which the program may
@@ -66,7 +75,7 @@ fn led(path: Text<'_>) -> Led<'_> {
 
 /// Returns the replacement of a path that the program opens or lists. Warns about interfaces that
 /// Softband lacks.
-fn led_to_look_into(path: Text<'_>) -> Led<'_> {
+pub(super) fn led_to_look_into(path: Text<'_>) -> Led<'_> {
     if let Some(path) = path.bytes() {
         missing::note(path);
     }
@@ -78,6 +87,14 @@ fn led_to_look_into(path: Text<'_>) -> Led<'_> {
 fn led_to_open(path: Text<'_>, blocks: usize) -> Led<'_> {
     let Some(file) = path.bytes().and_then(|path| random_files::instead_of(path, blocks)) else { return led_to_look_into(path) };
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
+}
+
+/// Returns the program's name of a folder that the kernel names by `path`. Returns `None` for
+/// folders outside the engine's.
+pub(super) fn name_for_program(path: &[u8]) -> Option<CString> {
+    let kernel_name = KERNEL_NAME.get_or_init(|| std::fs::canonicalize(FOLDER.get()?).ok());
+    let rest = path.strip_prefix(kernel_name.as_ref()?.as_os_str().as_bytes())?;
+    if rest.first() == Some(&b'/') { CString::new(rest).ok() } else { None }
 }
 
 fn is_about_interfaces(path: &[u8]) -> bool {
@@ -205,6 +222,31 @@ pub extern "C" fn fopen(path: Text, mode: Text) -> *mut FILE {
 pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
     opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode))
+}
+
+/// Implements `freopen`. The stream's descriptor leaves its socket.
+///
+/// # Safety
+/// `stream` is an open stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn freopen(path: Text, mode: Text, stream: *mut FILE) -> *mut FILE {
+    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    // Without a path the stream keeps its file.
+    if !path.is_null() {
+        // SAFETY: the caller's stream is open.
+        unsafe { crate::fd::stdio::leave(stream) };
+    }
+    opening(libc::AT_FDCWD, &led, 0, || real::freopen(led.path(), mode, stream))
+}
+
+/// Implements the name of `freopen` for large files.
+///
+/// # Safety
+/// `stream` is an open stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn freopen64(path: Text, mode: Text, stream: *mut FILE) -> *mut FILE {
+    // SAFETY: all files are large on this machine, so both names have one contract.
+    unsafe { freopen(path, mode, stream) }
 }
 
 #[unsafe(no_mangle)]

@@ -11,3 +11,5 @@ pub mod random;
 pub mod random_files;
 pub mod select;
 pub mod stdio;
+pub mod walk;
+pub mod working_folder;

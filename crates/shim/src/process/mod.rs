@@ -7,6 +7,7 @@ pub mod fork;
 pub mod machine;
 pub mod moving;
 pub mod pid;
+pub mod seccomp;
 pub mod shell;
 pub mod spawn;
 pub mod wait;

@@ -5,6 +5,7 @@ use crate::process::children;
 use crate::process::environment;
 
 use crate::fd::files;
+use crate::fd::stdio;
 
 use crate::process::fork;
 
@@ -116,6 +117,7 @@ fn after_attach() {
     allow_engine_access();
     children::adopt(&environment::inherited());
     threads::install();
+    stdio::install();
     if !tsc::trap() {
         warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
     }

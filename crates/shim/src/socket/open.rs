@@ -74,7 +74,7 @@ pub fn socket_option<T: Zeroed>(fd: c_int, name: c_int) -> Option<T> {
     let mut value = T::zeroed();
     let mut len = size_of::<T>() as socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`.
-    let status = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), InOut::of(&mut len)) };
+    let status = unsafe { kernel!(libc::SYS_getsockopt, fd, libc::SOL_SOCKET, name, &raw mut value, &raw mut len) };
     (status == 0).then_some(value)
 }
 

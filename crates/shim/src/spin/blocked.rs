@@ -44,7 +44,7 @@ thread_local! {
 
 /// Waits for a step of simulated time. An unknown call may end by itself, so the handler leaves it
 /// alone after each step. The steps grow while the call continues.
-fn wait_a_step(machine: &ucontext_t) {
+pub fn wait_a_step(machine: &ucontext_t) {
     let (stack, now) = (registers::stack(machine), softband_client::now_ps());
     let (known, progress, since) = UNKNOWN.get();
     let since = if (known, progress) == (stack, softband_client::progress()) { since } else { now };

@@ -56,6 +56,14 @@ unsafe extern "C" fn find_text(info: *mut libc::dl_phdr_info, _size: usize, _dat
     0
 }
 
+/// Returns the address range of this library's own code.
+pub fn own_text() -> std::ops::Range<usize> {
+    if TEXT_END.load(Ordering::Relaxed) == 0 {
+        install();
+    }
+    TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)
+}
+
 /// Returns whether the signal interrupted this library's own code.
 pub fn is_in_library(machine: &libc::ucontext_t) -> bool {
     is_own(registers::instruction(machine))
@@ -107,6 +115,10 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
         return;
     }
     if is_after_call(instruction) {
+        // The signal may have ended a wait that does not begin again by itself, such as `nanosleep`.
+        if registers::result(machine) == -i64::from(libc::EINTR) {
+            blocked::wait_a_step(machine);
+        }
         return;
     }
     let progress = client::progress();

@@ -19,6 +19,11 @@ pub fn stack(machine: &ucontext_t) -> usize {
     machine.uc_mcontext.gregs[libc::REG_RSP as usize] as usize
 }
 
+/// Returns the result of a system call that has just ended.
+pub fn result(machine: &ucontext_t) -> i64 {
+    machine.uc_mcontext.gregs[libc::REG_RAX as usize]
+}
+
 pub fn set_stepping(machine: &mut ucontext_t, on: bool) {
     let flags = &mut machine.uc_mcontext.gregs[libc::REG_EFL as usize];
     *flags = if on { *flags | TRAP_FLAG } else { *flags & !TRAP_FLAG };

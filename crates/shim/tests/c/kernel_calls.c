@@ -152,8 +152,29 @@ static void numbers(void) {
     }
 }
 
+static void *set_later(void *nothing) {
+    usleep(20000);
+    __atomic_store_n(&word, 1, __ATOMIC_SEQ_CST);
+    return nothing;
+}
+
+/* Sleeps by instructions of the program, as runtimes without a C library make them. */
+static void own_instructions(void) {
+    struct timespec span = {0, 5000000};
+    pthread_t other;
+    word = 0;
+    CHECK(pthread_create(&other, NULL, set_later, NULL) == 0);
+    while (__atomic_load_n(&word, __ATOMIC_SEQ_CST) == 0) {
+        long result;
+        __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_nanosleep), "D"(&span), "S"(NULL) : "rcx", "r11", "memory");
+        CHECK(result == 0 || result == -EINTR);
+    }
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
 int main(void) {
     numbers();
+    own_instructions();
     futexes(FUTEX_WAIT_PRIVATE);
     futexes(FUTEX_WAIT_BITSET_PRIVATE);
     limits();

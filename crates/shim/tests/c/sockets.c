@@ -148,6 +148,28 @@ static void streams(void) {
     CHECK(close(listener) == 0);
 }
 
+/* The standard streams on a connection that took their descriptors, until they get files again. */
+static void standard_streams(void) {
+    char port[8], line[16];
+    int listener = listener_at("0", AF_INET);
+    snprintf(port, sizeof port, "%d", port_of(listener));
+    int one = connected_to("localhost", port), other = accept(listener, NULL, NULL), number = 0;
+    int input = dup(0), output = dup(1);
+    CHECK(other >= 0 && input >= 0 && output >= 0 && fflush(stdout) == 0);
+    CHECK(dup2(one, 0) == 0 && dup2(one, 1) == 1 && close(one) == 0);
+    CHECK(printf("number %d\n", 42) == 10 && fflush(stdout) == 0);
+    CHECK(read(other, line, sizeof line) == 10 && memcmp(line, "number 42\n", 10) == 0);
+    CHECK(write(other, "first\n7 ", 8) == 8);
+    CHECK(fgets(line, sizeof line, stdin) && strcmp(line, "first\n") == 0);
+    CHECK(scanf("%d", &number) == 1 && number == 7);
+    CHECK(fseek(stdin, 0, SEEK_SET) == -1 && errno == ESPIPE);
+    CHECK(freopen("/dev/null", "r", stdin) == stdin && fileno(stdin) == 0 && getchar() == EOF);
+    CHECK(printf("last") == 4 && freopen("/dev/null", "w", stdout) == stdout);
+    CHECK(read(other, line, sizeof line) == 4 && memcmp(line, "last", 4) == 0);
+    CHECK(read(other, line, sizeof line) == 0 && close(other) == 0);
+    CHECK(dup2(input, 0) == 0 && dup2(output, 1) == 1 && close(input) == 0 && close(output) == 0 && close(listener) == 0);
+}
+
 int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 3 && strcmp(arguments[1], "server") == 0) {
@@ -160,6 +182,7 @@ int main(int count, char **arguments) {
     } else {
         both_ends(AF_INET);
         streams();
+        standard_streams();
         puts("sockets: ok");
     }
     return 0;
