@@ -72,6 +72,15 @@ def run(mpi: str, ranks: int, program: list[str], folder: Path, pace: str = "vir
     return Job(done.returncode, done.stdout + re.sub(r"^.*(librdmacm finds no device|datagram sockets go by).*\n", "", done.stderr, flags=re.MULTILINE))
 
 
+def mpirun(mpi: str, ranks: int, program: list[str], folder: Path, pace: str = "virtual", timeout: int = 120) -> Job:
+    """Runs an MPI program by `softband mpirun`, one rank on each host of the default fabric."""
+    library = {"mpich": "mpich", "openmpi": "openmpi4"}[mpi]
+    command = [str(SOFTBAND), "mpirun", "-n", str(ranks), "--mpi", library, "--pace", pace, "--timeout", str(timeout), *program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout + 30, check=False,
+                          env={"UCX_RC_VERBS_SEG_SIZE": "8257", **os.environ})
+    return Job(done.returncode, done.stdout + done.stderr)
+
+
 def conformance(mpi: str, folder: Path) -> Path:
     return compiled(mpi, sorted(CONFORMANCE.glob("*.c")), folder / f"mpi_all.{mpi}")
 
