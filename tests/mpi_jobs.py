@@ -92,7 +92,3 @@ def benchmarks(mpi: str, folder: Path) -> Path:
 def alone(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a command on this machine, outside of any fabric."""
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment})
-
-
-# A check that fails with an MPI over rc_verbs. docs/mpi-benchmarks.md describes it.
-KNOWN = {"mpich": [], "openmpi": ["FAILED windows: rput, rget and raccumulate"]}

@@ -57,6 +57,14 @@ def test_what_a_queue_pair_has_completed_goes_with_it(softband: Softband, c_prog
     assert "the room is there again" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_read_is_complete_before_the_reply_to_a_later_request(softband: Softband, c_programs: Path, fabric: str, pace: str) -> None:
+    program = str(c_programs / "read_before_reply")
+    outcome = softband.pair(fabric, program, options=("--pace", pace)).assert_ok()
+    assert "each read was there" in outcome.program("b-0")
+
+
 def test_random_work_between_all_pairs_loses_and_changes_nothing(softband: Softband, c_programs: Path) -> None:
     hosts = ("a", "b", "c")
     programs = [(host, f"{c_programs / 'soak'} 42 0.01 {rank} {' '.join(hosts)}") for rank, host in enumerate(hosts)]

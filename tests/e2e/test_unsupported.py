@@ -145,3 +145,10 @@ def test_debians_own_tools_end_in_order_and_say_what_is_missing(softband: Softba
     assert said(outcome) == ({line: 1} if line else {})
     # A signal gives a status of 128 or more. Some of these tools end with 255.
     assert outcome.status in ((1, 22, 255) if line else (0,)), outcome
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+def test_a_tracer_ends_in_simulated_time_and_says_why(softband: Softband) -> None:
+    outcome = softband.run("two-hosts", ("a", "strace -f true"), options=("--time-limit", "10 s"))
+    assert outcome.status not in (0, 124)
+    assert "no program traces another in simulated time (strace, gdb): use --pace wall" in outcome.stderr

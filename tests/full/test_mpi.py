@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import mpi_jobs
-from mpi_jobs import KNOWN, MPIS, PACES
+from mpi_jobs import MPIS, PACES
 
 RANKS = (2, 4, 8, 16)
 # Debian's interpreter has Debian's mpi4py, over Open MPI.
@@ -42,10 +42,30 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_check_of_mpi_holds(mpi: str, pace: str, ranks: int, folder: Path) -> None:
     job = mpi_jobs.run(mpi, ranks, [str(mpi_jobs.conformance(mpi, folder))], folder, pace, timeout=500)
     failed = [line for line in job.lines() if line.startswith("FAILED")]
-    assert failed == KNOWN[mpi], job.text[-3000:]
+    assert failed == [], job.text[-3000:]
     checks = [line for line in job.lines() if re.match("ok    |FAILED", line)]
     assert len(checks) == 82
-    assert (job.status == 0) == (not failed)
+    assert job.status == 0
+
+
+def test_mpich_loses_parts_of_numbers_without_softband_too(folder: Path) -> None:
+    """UCX may cut a message anywhere. docs/mpi-benchmarks.md names the sizes for `rc_verbs`."""
+    needs("mpiexec.hydra")
+    program = mpi_jobs.compiled("mpich", [mpi_jobs.CONFORMANCE.parent / "into_vector.c"], folder / "into_vector")
+    lost, whole = (
+        mpi_jobs.alone(["mpiexec.hydra", "-n", "2", str(program)], UCX_TLS="posix,self", UCX_MM_SEG_SIZE=size).stdout for size in ("8252", "8256")
+    )
+    assert "numbers are missing: Message truncated" in lost
+    assert "all numbers came" in whole
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("mpi", MPIS)
+def test_nonblocking_files_of_mpi_arrive(mpi: str, pace: str, folder: Path) -> None:
+    program = mpi_jobs.compiled(mpi, [mpi_jobs.CONFORMANCE.parent / "files.c"], folder / f"files.{mpi}")
+    job = mpi_jobs.run(mpi, 4, [str(program), str(folder / f"{mpi}.{pace}")], folder, pace)
+    assert job.status == 0, job.text[-3000:]
+    assert job.text.count("all numbers came") == 4
 
 
 @pytest.mark.parametrize("mpi", MPIS)

@@ -15,6 +15,7 @@ mod execution_token;
 pub mod fds;
 mod fork;
 mod hosts;
+mod kernel_news;
 pub mod post;
 pub mod regions;
 mod ring;
@@ -32,6 +33,7 @@ pub use execution_token::{
 };
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name};
+pub use kernel_news::{ask_kernel, awaiting_kernel};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
     process_number, secret, shared_base, thread_pointer, thread_slot_number,

@@ -123,6 +123,8 @@ pub struct SharedHeader {
     /// Nonzero after the engine has sent its whole welcome. Nothing more will arrive on the control
     /// socket.
     pub is_welcomed: AtomicU32,
+    /// Number of times that a thread has asked the kernel for a descriptor without a wait.
+    pub kernel_questions: AtomicU32,
     /// In wall pace: requests that the program gave to the engine instead of carrying them out, by
     /// reason (`softband_shm_transport::fallback`).
     pub fallbacks: [AtomicU64; FALLBACKS_MAX],
@@ -171,6 +173,8 @@ pub struct ThreadSlot {
     /// by its clock. The process has news that the thread has not found yet.
     pub looks_left: AtomicU32,
     pub looks_end_ps: AtomicU64,
+    /// Nonzero while the thread waits for a descriptor of the kernel, in steps.
+    pub awaits_kernel: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }

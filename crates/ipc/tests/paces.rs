@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 24] = [
+const REFUSED_IN_WALL_PACE: [Op; 25] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -11,6 +11,7 @@ const REFUSED_IN_WALL_PACE: [Op; 24] = [
     Op::ThreadExit,
     Op::Alarm,
     Op::SpinWait,
+    Op::KernelWritten,
     Op::SocketNew,
     Op::SocketBind,
     Op::SocketListen,

@@ -37,6 +37,7 @@ macro_rules! rooms_of {
     ($engine:ident sync) => { $engine.host_calls() };
     ($engine:ident sleep) => { $engine.host_calls() };
     ($engine:ident wait) => { $engine.host_calls() };
+    ($engine:ident kernel_written) => { $engine.host_calls() };
     // Names, sockets, timers.
     ($engine:ident resolve) => { $engine.host_calls() };
     ($engine:ident reverse_resolve) => { $engine.host_calls() };

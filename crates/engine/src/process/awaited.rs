@@ -1,4 +1,5 @@
-//! The objects for which a program asks without a wait. Their news is news for its polling threads.
+//! The objects and descriptors of the kernel for which a program asks without a wait. Their news is
+//! news for its polling threads.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,9 @@ struct Question {
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     questions: BTreeMap<u32, Question>,
+    /// Number of questions to the kernel at the last write to a descriptor of the kernel. The engine
+    /// does not know the descriptor, so each later question counts as the one for it.
+    kernel_news: Option<u32>,
     /// Empty polls beside news since the last question.
     polls: u32,
 }
@@ -52,9 +56,17 @@ impl Awaited {
         }
     }
 
-    /// Returns whether an object has news, at an empty poll of a completion queue.
-    pub(super) fn has_news(&mut self) -> bool {
-        let found = self.polls < POLLS_MAX && self.questions.values().any(|question| question.has_news);
+    /// Notes a write to a descriptor of the kernel, after so many questions to the kernel.
+    pub(super) fn note_kernel_news(&mut self, questions: u32) {
+        self.kernel_news = (questions != 0).then_some(questions);
+        self.polls = 0;
+    }
+
+    /// Returns whether an object or the kernel has news, at an empty poll of a completion queue.
+    /// `kernel_questions` is the number of questions to the kernel so far.
+    pub(super) fn has_news(&mut self, kernel_questions: u32) -> bool {
+        let has_kernel_news = self.kernel_news == Some(kernel_questions);
+        let found = self.polls < POLLS_MAX && (has_kernel_news || self.questions.values().any(|question| question.has_news));
         self.polls += u32::from(found);
         found
     }
@@ -68,13 +80,26 @@ mod tests {
     fn news_of_an_object_counts_until_the_program_asks_again() {
         let mut awaited = Awaited::default();
         awaited.note_news(3);
-        assert!(!awaited.has_news(), "the program has not asked");
+        assert!(!awaited.has_news(0), "the program has not asked");
         awaited.ask(3, 1);
-        assert!(!awaited.has_news());
+        assert!(!awaited.has_news(0));
         awaited.note_news(3);
-        assert!(awaited.has_news());
+        assert!(awaited.has_news(0));
         awaited.ask(3, 1);
-        assert!(!awaited.has_news());
+        assert!(!awaited.has_news(0));
+    }
+
+    #[test]
+    fn a_write_to_the_kernel_counts_until_the_program_asks_the_kernel_again() {
+        let mut awaited = Awaited::default();
+        awaited.note_kernel_news(0);
+        assert!(!awaited.has_news(0), "the program has never asked");
+        awaited.note_kernel_news(7);
+        assert!(awaited.has_news(7));
+        assert!(!awaited.has_news(8), "it has asked since");
+        assert_eq!((0..10_000).filter(|_| awaited.has_news(7)).count(), POLLS_MAX as usize - 1);
+        awaited.note_kernel_news(7);
+        assert!(awaited.has_news(7), "another write begins the count anew");
     }
 
     #[test]
@@ -82,6 +107,6 @@ mod tests {
         let mut awaited = Awaited::default();
         awaited.ask(3, 1);
         awaited.note_news(3);
-        assert_eq!((0..10_000).filter(|_| awaited.has_news()).count(), POLLS_MAX as usize);
+        assert_eq!((0..10_000).filter(|_| awaited.has_news(0)).count(), POLLS_MAX as usize);
     }
 }

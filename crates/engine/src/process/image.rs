@@ -287,6 +287,11 @@ impl Shared {
         consumed.fold(self.taken_before, u32::wrapping_add)
     }
 
+    /// Returns how often the program has asked the kernel for a descriptor without a wait.
+    pub(super) fn kernel_questions(&self) -> u32 {
+        self.header().kernel_questions.load(Ordering::Relaxed)
+    }
+
     fn ring(&self, offset: usize) -> &CqRingHeader {
         // SAFETY: offsets come only from `allocate_ring`, and the header consists of atomics.
         unsafe { &*self.base.add(offset).cast::<CqRingHeader>() }

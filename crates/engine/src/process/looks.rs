@@ -11,6 +11,10 @@
 //! completion in between is evidence: the program has found the write, and the polls since then
 //! give that number. Without evidence, writes soon keep no thread from parking. Such a program does
 //! not look at its memory, as in a benchmark of bandwidth.
+//!
+//! Many programs look once more after their last completion, find nothing, and then act on it. So a
+//! thread is not parked for a few polls after a completion either, until its next post. A post after
+//! more polls is evidence for more.
 
 /// Most empty polls in a row beside an unread completion or a ready descriptor. A program that
 /// polls more often waits for something else.
@@ -23,6 +27,9 @@ const CYCLE_MAX: u32 = 1 << 16;
 const CYCLE_MARGIN: u32 = 4;
 /// Pieces of evidence after which the number adapts to shorter cycles.
 const EVIDENCE_PERIOD: u32 = 16;
+/// Empty polls after a completion before there is evidence, and at most.
+const LAG_FIRST: u32 = 4;
+const LAG_MAX: u32 = 64;
 /// Empty polls without any evidence after which writes keep no thread from parking.
 const CREDIT: u32 = 4 * CYCLE_FIRST;
 
@@ -44,6 +51,7 @@ pub(crate) struct Sight {
 enum Cause {
     Unread,
     Write,
+    Completion,
 }
 
 /// The looks of one thread.
@@ -60,6 +68,10 @@ pub(crate) struct Looks {
     since_write: u32,
     cycle: u32,
     credit: u32,
+    /// Empty polls since the last completion, if no post has followed it.
+    since_completion: Option<u32>,
+    /// Empty polls after a completion in which the thread may still act on it.
+    lag: u32,
     /// Longest cycle and number of the pieces of evidence in the present period.
     longest: u32,
     evidence: u32,
@@ -78,6 +90,8 @@ impl Looks {
             since_write: 0,
             cycle: CYCLE_FIRST,
             credit: CREDIT,
+            since_completion: None,
+            lag: LAG_FIRST,
             longest: 0,
             evidence: 0,
             granted: None,
@@ -93,13 +107,22 @@ impl Looks {
     pub(super) fn end_turn(&mut self, left: u32) {
         let Some((granted, cause)) = self.granted.take() else { return };
         let made = granted.saturating_sub(left);
-        self.since_write = self.since_write.saturating_add(made);
+        self.count(made);
         self.pay(cause, made);
     }
 
+    /// Counts empty polls.
+    fn count(&mut self, looks: u32) {
+        self.since_write = self.since_write.saturating_add(looks);
+        self.since_completion = self.since_completion.map(|since| since.saturating_add(looks));
+    }
+
     fn pay(&mut self, cause: Cause, looks: u32) {
-        let account = if cause == Cause::Unread { &mut self.left } else { &mut self.credit };
-        *account = account.saturating_sub(looks);
+        match cause {
+            Cause::Unread => self.left = self.left.saturating_sub(looks),
+            Cause::Write => self.credit = self.credit.saturating_sub(looks),
+            Cause::Completion => {}
+        }
     }
 
     /// Notes that the thread spun on memory: it has seen all writes.
@@ -109,6 +132,9 @@ impl Looks {
 
     /// Notes an empty poll. Returns whether the thread looks on and is not parked.
     pub(super) fn look(&mut self, sight: Sight) -> bool {
+        if self.known.1 != sight.taken {
+            self.since_completion = Some(0);
+        }
         if self.known != (sight.news, sight.taken) {
             self.known = (sight.news, sight.taken);
             self.left = BESIDE_UNREAD_MAX;
@@ -118,20 +144,30 @@ impl Looks {
             (self.taken_at_write, self.since_write) = (sight.taken, 0);
         }
         let is_unseen = self.writes_seen > 0 && self.since_write < self.cycle && self.credit > 0;
-        let cause = match sight.is_unread && self.left > 0 {
-            true => Some(Cause::Unread),
-            false => is_unseen.then_some(Cause::Write),
+        let cause = match self.since_completion {
+            _ if sight.is_unread && self.left > 0 => Some(Cause::Unread),
+            _ if is_unseen => Some(Cause::Write),
+            Some(since) if since < self.lag => Some(Cause::Completion),
+            _ => None,
         };
-        self.since_write = self.since_write.saturating_add(1);
+        self.count(1);
         let Some(cause) = cause else { return false };
         self.pay(cause, 1);
-        let more = if cause == Cause::Unread { self.left } else { self.credit.min(self.cycle.saturating_sub(self.since_write)) };
+        let more = match cause {
+            Cause::Unread => self.left,
+            Cause::Write => self.credit.min(self.cycle.saturating_sub(self.since_write)),
+            Cause::Completion => self.lag.saturating_sub(self.since_completion.unwrap_or(u32::MAX)),
+        };
         self.granted = Some((more, cause));
         true
     }
 
     /// Notes a post of the thread, with the counter of completions taken.
     pub(super) fn posted(&mut self, taken: u32) {
+        let acted_after = self.since_completion.take().filter(|_| taken == self.known.1 && !self.is_write_open);
+        if let Some(polls) = acted_after.filter(|polls| *polls <= LAG_MAX) {
+            self.lag = self.lag.max(polls);
+        }
         if !std::mem::take(&mut self.is_write_open) || taken != self.taken_at_write {
             return;
         }
@@ -200,6 +236,34 @@ mod tests {
         assert_eq!(looks.cycle, 400);
         rounds(&mut looks, 2 * EVIDENCE_PERIOD, 1);
         assert_eq!(looks.cycle, CYCLE_MIN);
+    }
+
+    #[test]
+    fn a_thread_may_act_on_a_completion_for_a_few_polls() {
+        let mut looks = Looks::new();
+        assert!(looks.look(sight(0, 1, false)));
+        assert_eq!(looks.granted(), LAG_FIRST - 1);
+        looks.end_turn(1);
+        assert!(looks.look(sight(0, 1, false)));
+        looks.end_turn(0);
+        assert!(!looks.look(sight(0, 1, false)));
+        assert!(looks.look(sight(0, 2, false)), "another completion begins the count anew");
+        looks.posted(2);
+        assert!(!looks.look(sight(0, 2, false)), "the thread has acted");
+    }
+
+    #[test]
+    fn a_post_after_more_polls_lengthens_the_time_for_it() {
+        let mut looks = Looks::new();
+        let act_after = |looks: &mut Looks, completion: u32, polls: u32| {
+            let looked_on = (0..polls).filter(|_| looks.look(sight(0, completion, false))).count();
+            looks.posted(completion);
+            looked_on as u32
+        };
+        assert_eq!(act_after(&mut looks, 1, 20), LAG_FIRST);
+        assert_eq!(act_after(&mut looks, 2, 20), 20);
+        assert_eq!(act_after(&mut looks, 3, 100_000), 20);
+        assert_eq!(act_after(&mut looks, 4, 100_000), 20, "such a program waits for something else");
     }
 
     #[test]

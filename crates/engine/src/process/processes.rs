@@ -136,6 +136,7 @@ impl Processes {
             memory_generation: AtomicU64::new(0),
             memory_file,
             is_welcomed: AtomicU32::new(0),
+            kernel_questions: AtomicU32::new(0),
             fallbacks: Default::default(),
             call_names_wanted: AtomicU32::new(0),
             call_names_claimed: AtomicU32::new(0),

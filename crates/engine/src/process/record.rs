@@ -299,9 +299,22 @@ impl Process {
     /// Notes an empty poll of a thread. Returns whether the thread may find news elsewhere, so that
     /// it is not parked.
     pub(crate) fn looks_on(&mut self, slot: u32) -> bool {
-        let is_unread = self.awaited.has_news() || self.shared.has_unread();
+        let is_unread = self.awaited.has_news(self.shared.kernel_questions()) || self.shared.has_unread();
         let sight = Sight { news: self.news, writes: self.writes, taken: self.shared.taken(), is_unread };
         self.threads[slot as usize].looks.look(sight)
+    }
+
+    /// Notes that a descriptor of the kernel may have become ready. Returns whether the program has
+    /// asked for any without a wait.
+    pub(crate) fn note_kernel_news(&mut self) -> bool {
+        let questions = self.shared.kernel_questions();
+        self.awaited.note_kernel_news(questions);
+        questions != 0
+    }
+    /// Returns whether a thread waits for a descriptor of the kernel.
+    pub(crate) fn awaits_kernel(&self, slot: u32) -> bool {
+        let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll | Waiting::Objects(_)));
+        waits(self.threads[slot as usize].state()) && self.shared.slot(slot).awaits_kernel.load(Ordering::Relaxed) != 0
     }
 
     /// Notes that the program asks for an object: without a wait, or with one.

@@ -43,6 +43,14 @@ impl HostCalls<'_> {
         Outcome::Later
     }
 
+    /// Lets all threads of the host look again that await a descriptor of the kernel. The engine
+    /// does not know which descriptor leads to which.
+    pub(crate) fn kernel_written(&mut self, caller: Caller, (): &()) -> Result<(), i32> {
+        let host = self.processes[caller.process].host();
+        self.scheduler.kernel_changed(self.processes, self.host, host);
+        Ok(())
+    }
+
     pub(crate) fn wait(&mut self, caller: Caller, request: &WithTail<WaitRequest, WaitEntry>) -> Outcome<WithTail<WaitReply, WaitEntry>> {
         let Some(entries) = request.tail.get(..request.head.count as usize) else { return Outcome::Fail(libc::EPROTO) };
         let wanted: Vec<(u32, u32)> = entries.iter().map(|entry| (entry.object, entry.interest)).collect();

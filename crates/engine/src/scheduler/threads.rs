@@ -98,6 +98,27 @@ impl Scheduler {
         }
     }
 
+    /// Wakes each thread of a host that awaits a descriptor of the kernel, or polls in a process that
+    /// has asked for any.
+    pub(crate) fn kernel_changed(&mut self, processes: &mut Processes, services: &mut HostServices, host: usize) {
+        let mut nth = 0;
+        while let Some(process) = processes.nth_living(nth) {
+            nth += 1;
+            if !processes[process].is_attached() || processes[process].host() != host {
+                continue;
+            }
+            for slot in processes[process].slots() {
+                if processes[process].awaits_kernel(slot) {
+                    self.finish_wait(processes, services, (process, slot), false);
+                }
+            }
+            if processes[process].note_kernel_news() {
+                let number = processes[process].number();
+                self.touch(processes, number);
+            }
+        }
+    }
+
     /// Ends the wait of a thread: an object is ready, its time is over, or a signal came.
     pub(crate) fn finish_wait(&mut self, processes: &mut Processes, host: &mut HostServices, (process, slot): (usize, u32), interrupted: bool) {
         let wanted = match processes[process].thread(slot).state() {

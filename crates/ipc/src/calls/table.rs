@@ -47,6 +47,9 @@ macro_rules! for_each_call {
             /// name.
             ExecOn = 15, exec_on(Name) -> Placement, Free, Any;
 
+            /// The thread has written to a descriptor of the kernel that others may await.
+            KernelWritten = 16, kernel_written() -> (), Free, Virtual;
+
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;
             /// From the address of a host to its name.

@@ -196,6 +196,7 @@ originals! {
     fn gethostbyaddr_r(of: *const c_void, of_len: socklen_t, family: c_int, out: InOut<hostent>, buffer: *mut c_char, len: size_t, result: Out<*mut hostent>, error: Out<c_int>) -> c_int;
     fn process_vm_readv(pid: pid_t, local: *const iovec, locals: c_ulong, remote: *const iovec, remotes: c_ulong, flags: c_ulong) -> ssize_t;
     fn process_vm_writev(pid: pid_t, local: *const iovec, locals: c_ulong, remote: *const iovec, remotes: c_ulong, flags: c_ulong) -> ssize_t;
+    fn ptrace(request: c_uint, pid: pid_t, address: *mut c_void, data: *mut c_void) -> c_long;
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     fn timer_settime(timer: timer_t, flags: c_int, new: In<itimerspec>, old: Out<itimerspec>) -> c_int;
     fn timer_gettime(timer: timer_t, current: Out<itimerspec>) -> c_int;

@@ -74,12 +74,16 @@ pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
 /// run, so the thread polls for it in simulated time. After long patience, or at a terminal, the
 /// thread asks the engine not to wait for it.
 pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
-    if !active() || is_ready_natively(fd, events) || is_nonblocking(fd) {
+    if !active() || is_ready_natively(fd, events) {
+        return call();
+    }
+    if is_nonblocking(fd) {
+        client::ask_kernel();
         return call();
     }
     let patience = Patience::of(reason::DESCRIPTOR);
     while !is_outside(fd) && !patience.is_over() {
-        if let Err(Errno(error)) = patience.step(u64::MAX)
+        if let Err(Errno(error)) = client::awaiting_kernel(|| patience.step(u64::MAX))
             && !(error == libc::EINTR && crate::signal::actions::restarts())
         {
             return fail(error);

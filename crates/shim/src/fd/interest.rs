@@ -49,6 +49,9 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
     let no_wait = deadline <= client::now_ps();
     pay_for_call();
     let patience = Patience::new();
+    if no_wait && native.is_some() {
+        client::ask_kernel();
+    }
     loop {
         let native_ready = native.as_mut().map_or(Ok(0), |native| native.poll())?;
         let now = client::now_ps();
@@ -59,7 +62,7 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
             None => deadline,
         };
         let raised = crate::signal::actions::raised();
-        let ready = ask(entries, until, over)?;
+        let ready = if native.is_some() && !over { client::awaiting_kernel(|| ask(entries, until, over)) } else { ask(entries, until, over) }?;
         if ready + native_ready == 0 && crate::signal::actions::raised() != raised {
             return Err(Errno(libc::EINTR));
         }

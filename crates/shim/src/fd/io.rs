@@ -3,7 +3,7 @@
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
-use crate::fd::random_files;
+use crate::fd::{kernel_news, random_files};
 use crate::runtime::world::{active, errno, fail};
 use crate::socket::datagram::{self, Sent};
 use crate::socket::netlink;
@@ -83,7 +83,7 @@ fn write_in_parts(fd: c_int, list: &[Readable]) -> Option<ssize_t> {
     for part in list {
         let mut done = 0;
         while done < part.len() {
-            let count = native(fd, libc::POLLOUT, || send(fd, part.part(done, usize::MAX)));
+            let count = native(fd, libc::POLLOUT, || kernel_news::writing(fd, || send(fd, part.part(done, usize::MAX))));
             if count < 0 && errno() == libc::EAGAIN {
                 continue;
             }
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, &[part]);
     }
-    write_in_parts(fd, &[part]).unwrap_or_else(|| native(fd, libc::POLLOUT, || write_natively(fd, part)))
+    write_in_parts(fd, &[part]).unwrap_or_else(|| native(fd, libc::POLLOUT, || kernel_news::writing(fd, || write_natively(fd, part))))
 }
 
 /// Implements `writev`.
@@ -186,7 +186,25 @@ pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> 
         return written;
     }
     // SAFETY: the kernel checks the count, and reads the bytes of the list.
-    native(fd, libc::POLLOUT, || unsafe { real::writev(fd, list, count) })
+    native(fd, libc::POLLOUT, || kernel_news::writing(fd, || unsafe { real::writev(fd, list, count) }))
+}
+
+/// Implements `eventfd_write`, which the C library makes of a `write` of its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn eventfd_write(fd: c_int, value: u64) -> c_int {
+    // SAFETY: the number has its eight bytes.
+    let written = unsafe { write(fd, (&raw const value).cast(), size_of_val(&value)) };
+    if written == size_of_val(&value) as ssize_t { 0 } else { -1 }
+}
+
+/// Implements `eventfd_read`.
+///
+/// # Safety
+/// `value` has room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eventfd_read(fd: c_int, value: *mut u64) -> c_int {
+    // SAFETY: the caller's number has eight bytes.
+    if unsafe { read(fd, value.cast(), size_of::<u64>()) } == size_of::<u64>() as ssize_t { 0 } else { -1 }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod epoll;
 pub mod files;
 pub mod interest;
 pub mod io;
+pub mod kernel_news;
 pub mod poll;
 pub mod random;
 pub mod random_files;

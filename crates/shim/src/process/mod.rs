@@ -10,4 +10,5 @@ pub mod pid;
 pub mod seccomp;
 pub mod shell;
 pub mod spawn;
+pub mod tracing;
 pub mod wait;

@@ -4,6 +4,7 @@
 use crate::clib::args::{In, Out};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
+use crate::fd::kernel_news;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
@@ -67,7 +68,9 @@ pub extern "C" fn gettid() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
     // SAFETY: the three arguments are numbers, and the kernel refuses those that mean nothing.
-    unsafe { kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int }
+    let status = unsafe { kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int };
+    kernel_news::tell_of(status);
+    status
 }
 
 /// Returns the real number for a thread. Only the first thread has another number.
@@ -90,6 +93,7 @@ pub extern "C" fn getppid() -> pid_t {
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
     let status = real::kill(group, signal);
+    kernel_news::tell_of(status);
     if status == 0 && group > 0 && active() {
         keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
@@ -143,7 +147,9 @@ pub extern "C" fn getpgrp() -> pid_t {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
-    real::sigqueue(translated(pid), signal, value)
+    let status = real::sigqueue(translated(pid), signal, value);
+    kernel_news::tell_of(status);
+    status
 }
 
 #[unsafe(no_mangle)]

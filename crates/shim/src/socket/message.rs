@@ -10,6 +10,7 @@ use crate::clib::args::{In, InOut, slice_mut};
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::blocking_natively;
+use crate::fd::kernel_news::writing;
 use crate::runtime::world::{active, deadline_after, fail, timespec_picos, walled};
 use crate::spin;
 use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags
         // SAFETY: the request is the caller's for this call.
         None if netlink::is_route_socket(fd) => netlink::send(fd, &[unsafe { Readable::new(data, len) }]),
         // SAFETY: the kernel reads the caller's `len` bytes.
-        None => native(fd, libc::POLLOUT, flags, || unsafe { real::send(fd, data, len, flags) }),
+        None => native(fd, libc::POLLOUT, flags, || writing(fd, || unsafe { real::send(fd, data, len, flags) })),
     }
 }
 
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
     }
     fabric_address(fd, to, |to| {
         // SAFETY: the kernel reads the caller's bytes, and an address with its own length.
-        native(fd, libc::POLLOUT, flags, || unsafe { real::sendto(fd, data, len, flags, to.as_ptr(), to.len()) })
+        native(fd, libc::POLLOUT, flags, || writing(fd, || unsafe { real::sendto(fd, data, len, flags, to.as_ptr(), to.len()) }))
     })
 }
 
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
             })
         }
         // SAFETY: the kernel reads what the caller's message describes.
-        _ => native(fd, libc::POLLOUT, flags, || unsafe { real::sendmsg(fd, message, flags) }),
+        _ => native(fd, libc::POLLOUT, flags, || writing(fd, || unsafe { real::sendmsg(fd, message, flags) })),
     }
 }
 
@@ -280,7 +281,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
 pub unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if plain(fd).is_none() && !walled() {
         // SAFETY: the kernel uses the caller's `count` messages.
-        return native(fd, libc::POLLOUT, flags, || unsafe { real::sendmmsg(fd, messages, count, flags) });
+        return native(fd, libc::POLLOUT, flags, || writing(fd, || unsafe { real::sendmmsg(fd, messages, count, flags) }));
     }
     // SAFETY: the caller's array has `count` elements.
     let list = unsafe { slice_mut(messages, (count as usize).min(MESSAGES_MAX)) };
