@@ -85,6 +85,7 @@ void put_got(int comm, const MPI_Status *status);
 /* replay.c */
 int open_replay(const char *folder, int rank, int ranks);
 void replay_call(const struct call *call);
+void announce_computation(void);
 void signature_of(const struct call *call, char *text, size_t room);
 
 #endif

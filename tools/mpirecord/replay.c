@@ -12,10 +12,18 @@ enum { TEXT_MAX = 256 };
 
 /* Softband's library exports it. Without the library there is no simulated time to advance. */
 void softband_compute_ps(uint64_t picos) __attribute__((weak));
+/* Announces the next stretch. Ranks then compute at the same time. */
+void softband_compute_ahead_ps(uint64_t picos) __attribute__((weak));
 
 static FILE *times;
 static long long calls;
 static char line[TEXT_MAX + 64];
+
+/* The next call of the record, after it was read: the stretch before it, whether the program looks for
+ * messages in that stretch, and the call as text. */
+static int is_read, looks;
+static unsigned long long stretch_picos;
+static char *recorded_call = "";
 
 static void append(char *text, size_t room, const char *word, long long value) {
     size_t length = strlen(text);
@@ -64,19 +72,39 @@ int open_replay(const char *folder, int rank, int ranks) {
     return 1;
 }
 
+static void read_next(void) {
+    if (is_read) {
+        return;
+    }
+    is_read = 1;
+    looks = 0;
+    stretch_picos = 0;
+    recorded_call = "";
+    if (fgets(line, sizeof line, times)) {
+        line[strcspn(line, "\n")] = 0;
+        stretch_picos = strtoull(line, &recorded_call, 10);
+        looks = *recorded_call == '+';
+        recorded_call += looks;
+        recorded_call += *recorded_call == ' ';
+    }
+}
+
 void replay_call(const struct call *call) {
     char made[TEXT_MAX];
     signature_of(call, made, sizeof made);
-    char *recorded = "";
-    unsigned long long picos = 0;
-    if (fgets(line, sizeof line, times)) {
-        line[strcspn(line, "\n")] = 0;
-        picos = strtoull(line, &recorded, 10);
-        recorded += *recorded == ' ';
-    }
-    if (strcmp(recorded, made) != 0) {
-        mismatch(recorded, made);
+    read_next();
+    if (strcmp(recorded_call, made) != 0) {
+        mismatch(recorded_call, made);
     }
     calls++;
-    softband_compute_ps(picos);
+    is_read = 0;
+    softband_compute_ps(stretch_picos);
+}
+
+/* Announces the stretch after a call. A program that looks in the stretch interrupts it. */
+void announce_computation(void) {
+    read_next();
+    if (!looks && stretch_picos > 0 && softband_compute_ahead_ps) {
+        softband_compute_ahead_ps(stretch_picos);
+    }
 }

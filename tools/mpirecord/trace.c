@@ -33,6 +33,8 @@ static long long carried;
 static long long poll_stretch;
 /* Whether the last call was a look that found nothing. */
 static int looked_in_vain;
+/* Whether the program has looked since the last line. */
+static int has_looked;
 static const char *poll_name;
 static int is_open, is_first_done;
 
@@ -141,6 +143,10 @@ void begin(const struct call *call) {
         return;
     }
     put("{\"c\":\"%s\",\"t\":%lld", call->name, nanos);
+    if (has_looked) {
+        put(",\"looked\":1");
+        has_looked = 0;
+    }
     put_field("comm", call->comm);
     put_field("to", call->to);
     put_field("tag", call->tag);
@@ -152,6 +158,9 @@ void begin(const struct call *call) {
 }
 
 void end(void) {
+    if (mode == REPLAY) {
+        announce_computation();
+    }
     if (mode != RECORD || !is_open) {
         return;
     }
@@ -182,6 +191,7 @@ void end_poll(int done) {
         carried += poll_stretch;
     }
     looked_in_vain = !done;
+    has_looked |= !done;
     poll_name = NULL;
     left_at = cpu_nanos();
 }
@@ -282,6 +292,7 @@ void start_layer(const char *name) {
         comm_number(MPI_COMM_WORLD);
         struct call call = call_of(name, MPI_COMM_NULL);
         replay_call(&call);
+        announce_computation();
     }
     left_at = cpu_nanos();
 }

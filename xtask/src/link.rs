@@ -100,12 +100,13 @@ fn alias(symbol: &str) -> String {
     format!("softband_{symbol}")
 }
 
-const HELPERS: [&str; 6] = [
+const HELPERS: [&str; 7] = [
     "softband_unsupported_status",
     "softband_unsupported_object",
     "softband_unsupported_call",
     "softband_nothing",
     "softband_compute_ps",
+    "softband_compute_ahead_ps",
     "softband_thread_cpu_ns",
 ];
 

@@ -43,6 +43,9 @@ pub(crate) struct MpirunArguments {
     /// Clock of the ranks
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
+    /// Processors that a run in simulated time uses (default: all for recorded computation, otherwise 2). Results do not depend on it
+    #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
+    processors: Option<u32>,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
     #[command(flatten)]
@@ -65,6 +68,7 @@ struct Plan {
     hosts: Vec<usize>,
     stack: Stack,
     program: Vec<String>,
+    processors: Option<u32>,
 }
 
 pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
@@ -105,7 +109,7 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     };
     let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
     let hosts = wish.place(&names)?;
-    let plan = Plan { loaded, hosts, stack, program };
+    let plan = Plan { loaded, hosts, stack, program, processors: arguments.processors };
     if arguments.verbose {
         plan.describe(&reason, arguments.pace.into());
     }
@@ -145,7 +149,7 @@ impl Plan {
         // The first program is the server.
         programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
         let epoch_seconds = self.loaded.start_date.unix_seconds();
-        let options = Options { by_preload: true, processors: None, pace: pace.into(), epoch_seconds, limits };
+        let options = Options { by_preload: true, processors: self.processors, pace: pace.into(), epoch_seconds, limits };
         let mut engine = Engine::new(&self.loaded.spec, self.loaded.seed, &libraries, options, interrupt.clone())?;
         let at_end = watch.clone();
         engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));

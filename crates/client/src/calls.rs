@@ -1,5 +1,6 @@
 //! Calls to the engine with values as request and reply.
 
+use crate::ahead;
 use crate::execution_token::{deliver_signals, exchange, give, lock_calls};
 use crate::session::thread_slot;
 use bytemuck::{Pod, Zeroable};
@@ -46,6 +47,7 @@ fn call_bytes(op: Op, [head, tail]: [&[u8]; 2], reply: (&mut [u8], &mut [u8])) -
         return Err(Errno(libc::EMSGSIZE));
     }
     let _one_at_a_time = lock_calls()?;
+    ahead::catch_up();
     write_payload(slot, 0, head);
     write_payload(slot, head.len(), tail);
     slot.payload_len.store(len as u32, Ordering::Relaxed);
@@ -58,6 +60,7 @@ fn call_bytes(op: Op, [head, tail]: [&[u8]; 2], reply: (&mut [u8], &mut [u8])) -
 
 /// Makes the call `C` and never gets the token back: the thread or the process ends.
 pub fn tell_last<C: Call<Request: Pod>>(request: &C::Request) {
+    ahead::catch_up();
     if let Some(slot) = thread_slot() {
         let head = bytemuck::bytes_of(request);
         write_payload(slot, 0, head);

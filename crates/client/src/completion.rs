@@ -29,6 +29,7 @@ impl CompletionRing {
     }
 
     fn header(&self) -> &'static CqRingHeader {
+        crate::ahead::catch_up();
         // SAFETY: `new` checked the range; the header consists of atomics.
         unsafe { &*shared_base().add(self.offset).cast::<CqRingHeader>() }
     }

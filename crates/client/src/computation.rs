@@ -1,5 +1,6 @@
 //! Time for computation: the processor time of a thread between two calls, times a factor.
 
+use crate::ahead;
 use crate::execution_token::{advance_ps, sync};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,13 +49,23 @@ fn scaled(picos: u64) -> u64 {
 }
 
 /// Advances the calling thread's clock by a stretch of computation, times the factor. The thread
-/// then sees the state at its new clock.
+/// then sees the state at its new clock. An announced stretch counts once.
 pub fn advance_by_computation(picos: u64) {
+    if ahead::take_announcement() {
+        return ahead::catch_up();
+    }
     let picos = scaled(picos);
     if picos > 0 {
         advance_ps(picos);
         sync();
     }
+}
+
+/// Announces the stretch of computation that begins now. Until its end the thread computes ahead of
+/// the engine. Returns false if it does not.
+pub fn announce_computation(picos: u64) -> bool {
+    let picos = scaled(picos);
+    picos > 0 && ahead::announce(picos)
 }
 
 /// Advances the clock by the processor time since the last call, if computation is measured.

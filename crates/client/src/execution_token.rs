@@ -1,5 +1,6 @@
 //! Hand-over of the execution token, waits for it, and the thread's clock.
 
+use crate::ahead;
 use crate::calls::Errno;
 use crate::computation;
 use crate::session::{self, thread_slot};
@@ -62,7 +63,7 @@ pub fn set_token_hooks(before_give: fn(), after_wait: fn()) {
     AFTER_WAIT.store(after_wait as *mut (), Ordering::Release);
 }
 
-fn run_hook(hook: &AtomicPtr<()>) {
+pub(crate) fn run_hook(hook: &AtomicPtr<()>) {
     let hook = hook.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: only `set_token_hooks` stores here, and it stores a `fn()`.
@@ -176,6 +177,7 @@ fn give_without_data(op: Op) {
         }
         return;
     }
+    ahead::catch_up();
     if let Some(slot) = thread_slot() {
         slot.payload_len.store(0, Ordering::Relaxed);
         exchange(slot, op);
@@ -190,6 +192,7 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
         return blocking(); // the engine does not wait for this thread
     }
     let (Some(slot), Some(number)) = (thread_slot(), session::thread_slot_number()) else { return blocking() };
+    ahead::catch_up();
     slot.payload_len.store(0, Ordering::Relaxed);
     give(slot, Op::Away);
     let result = blocking();
@@ -232,6 +235,11 @@ pub(crate) fn give(slot: &ThreadSlot, op: Op) {
         session::send_word(0, word::CALL);
         return;
     }
+    wake_engine(slot);
+}
+
+/// Wakes the engine if it sleeps until the thread's token changes.
+pub(crate) fn wake_engine(slot: &ThreadSlot) {
     if slot.engine_asleep.swap(0, Ordering::SeqCst) != 0 {
         let _ = futex::wake(&slot.token, futex::Flags::empty(), 1);
     }
@@ -267,31 +275,35 @@ pub(crate) fn deliver_signals(slot: &ThreadSlot) {
 }
 
 fn wait(slot: &ThreadSlot) {
-    wait_for_token(slot);
+    spin_for_token(slot);
+    wait_asleep(slot);
+}
+
+/// Waits for the token without a claim to a processor.
+pub(crate) fn wait_asleep(slot: &ThreadSlot) {
+    while !has_token(slot) {
+        wake_word::sleep(slot, || has_token(slot));
+    }
+    leave_if_dead(slot);
     session::note_token(slot);
     CLOCK_LIMIT.store(0, Ordering::Relaxed);
     run_hook(&AFTER_WAIT);
     computation::restart();
 }
 
-fn wait_for_token(slot: &ThreadSlot) {
-    let has_token = || slot.token.load(Ordering::SeqCst) != token::ENGINE;
-    spin_for_token(slot, has_token);
-    while !has_token() {
-        wake_word::sleep(slot, has_token);
-    }
-    leave_if_dead(slot);
+fn has_token(slot: &ThreadSlot) -> bool {
+    slot.token.load(Ordering::SeqCst) != token::ENGINE
 }
 
 /// Spins for the token while no other thread needs this processor.
-fn spin_for_token(slot: &ThreadSlot, has_token: impl Fn() -> bool) {
+fn spin_for_token(slot: &ThreadSlot) {
     let spins = session::header().token_spins.load(Ordering::Relaxed);
     if spins == 0 {
         return;
     }
     slot.spinning.store(1, Ordering::SeqCst);
     for _ in 0..spins {
-        if has_token() || slot.stand_down.load(Ordering::Relaxed) != 0 {
+        if has_token(slot) || slot.stand_down.load(Ordering::Relaxed) != 0 {
             break;
         }
         std::hint::spin_loop();

@@ -7,6 +7,7 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // program side: the walls of the model do not hold here
 
+mod ahead;
 pub mod calls;
 pub mod completion;
 mod computation;
@@ -25,8 +26,9 @@ mod single_threaded;
 mod wake_word;
 pub mod warn;
 
+pub use ahead::{catch_up, is_ahead, set_catch_up_hook};
 pub use calls::{Errno, call, call_with_tail, tell_last};
-pub use computation::{advance_by_computation, set_computation, thread_cpu_ns};
+pub use computation::{advance_by_computation, announce_computation, set_computation, thread_cpu_ns};
 pub use execution_token::{
     advance_ps, await_token, away, end_looks, last_answer_ps, note_signals, now_ps, poll_empty, progress, set_clock_at_least, set_clock_limit,
     set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,

@@ -1,5 +1,6 @@
 //! Posts of work requests into the slot's buffer, without a call to the engine.
 
+use crate::ahead;
 use crate::calls::Errno;
 use crate::computation;
 use crate::execution_token::{note_progress, now_ps, sync};
@@ -16,6 +17,7 @@ use std::sync::atomic::Ordering;
 /// `ENODEV` in a thread that the engine does not know. `EINVAL` if the record exceeds the whole
 /// buffer.
 pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Result<(), Errno> {
+    ahead::catch_up();
     let Some(slot) = thread_slot() else { return Err(Errno(libc::ENODEV)) };
     let len = record_bytes(entries.len(), inline.len());
     if len > POSTED_BYTES {

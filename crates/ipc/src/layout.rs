@@ -70,7 +70,14 @@ pub mod token {
     pub const PROGRAM: u32 = 1;
     /// The engine has given up on the process.
     pub const DEAD: u32 = 2;
+    /// The thread computes, and has announced that it makes no call before
+    /// [`ThreadSlot::ahead_until_ps`](super::ThreadSlot::ahead_until_ps). The engine goes on up to
+    /// that time. Slot and memory still belong to the thread.
+    pub const AHEAD: u32 = 3;
 }
+
+/// Number of words of [`SharedHeader::processors`], for 1,024 processors.
+pub const PROCESSOR_WORDS: usize = 16;
 
 /// Head of the file. The engine writes it before the program sees it. Afterwards the program writes
 /// only some of the atomics.
@@ -133,6 +140,9 @@ pub struct SharedHeader {
     /// Number of entries of `call_names` that threads have claimed.
     pub call_names_claimed: AtomicU32,
     pub call_names: [CallName; CALL_NAMES_MAX],
+    /// Processors on which threads may compute ahead of the engine (bit n of all words: processor
+    /// n). All zero if threads compute one at a time.
+    pub processors: [u64; PROCESSOR_WORDS],
 }
 
 /// One thread of the program.
@@ -175,6 +185,8 @@ pub struct ThreadSlot {
     pub looks_end_ps: AtomicU64,
     /// Nonzero while the thread waits for a descriptor of the kernel, in steps.
     pub awaits_kernel: AtomicU32,
+    /// Time before which a thread that computes ahead makes no call, in picoseconds.
+    pub ahead_until_ps: AtomicU64,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }

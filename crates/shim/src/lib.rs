@@ -20,6 +20,7 @@
 #[macro_use]
 pub mod clib;
 
+pub mod ahead;
 pub mod fd;
 pub mod process;
 pub mod runtime;

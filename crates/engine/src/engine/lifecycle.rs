@@ -219,6 +219,9 @@ impl Engine {
 
     pub(super) fn connection_closed(&mut self, connection: u64) {
         let Some(process) = self.processes.of_connection(connection) else { return };
+        if self.memory.ahead_mut().keep_closed(process, connection) {
+            return;
+        }
         self.processes[process].close_connection();
         if self.processes[process].state() == ProcessState::Attached {
             // Calls of its threads come first. The last call may be the end of the process.

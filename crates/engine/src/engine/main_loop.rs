@@ -157,6 +157,11 @@ impl Engine {
                     self.scheduler.note_call(&self.processes, process, slot);
                 }
             }
+            Event::Rejoin { process, slot } => {
+                if self.processes[process].is_attached() && !self.processes[process].leaves() {
+                    self.rejoin(process, slot);
+                }
+            }
             Event::WaitOver { process, slot, generation, .. } => {
                 self.scheduler.wait_over(&mut self.processes, &mut self.host, (process, slot), generation);
             }

@@ -2,6 +2,7 @@
 //! takes the next event of the fabric or of a program, and hands each room the others that it
 //! needs.
 
+mod ahead;
 mod attach;
 mod calls;
 mod commands;
@@ -108,11 +109,13 @@ impl Engine {
         host: HostServices,
         control: Control,
     ) -> anyhow::Result<Self> {
+        let mut memory = ProgramMemory::default();
+        memory.ahead_mut().set_interrupt(scheduler.interrupt().clone());
         Ok(Self {
             world: World::new(spec, seed),
             scheduler,
             processes,
-            memory: ProgramMemory::default(),
+            memory,
             programs: Programs::new(libraries)?,
             host,
             cqs: CompletionQueues::default(),
@@ -238,6 +241,7 @@ fn surroundings<'a>(world: &'a World, scheduler: &Scheduler, host: &'a HostServi
         pace: scheduler.pace(),
         now: scheduler.now(),
         spins: scheduler.spins(),
+        processors: scheduler.processors_for_computation(),
         wall_start_ns: scheduler.wall_start_ns(),
         orders_epoch_slots: realtime.has_barriers(),
     }

@@ -28,14 +28,25 @@ const ATTACH_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reason for the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurnEnd {
+pub(super) enum TurnEnd {
     /// The thread made a call.
     Call,
+    /// The thread computes ahead.
+    Ahead,
     /// The process is gone.
     Gone,
     /// The process has a new image, or an image that the engine cannot follow.
     Replaced,
     Interrupted,
+}
+
+/// Returns the end of a turn by the thread's token, which the thread had in state `held`.
+fn end_by(present: u32, held: u32) -> Option<TurnEnd> {
+    match present {
+        token::ENGINE => Some(TurnEnd::Call),
+        token::AHEAD if held == token::PROGRAM => Some(TurnEnd::Ahead),
+        _ => None,
+    }
 }
 
 impl Engine {
@@ -44,12 +55,19 @@ impl Engine {
         self.scheduler.choose_processors(&self.processes);
         let next_event = self.next_event_time();
         let record = &mut self.processes[process];
+        // Processes of a host can meet without the fabric.
+        self.memory.ahead_mut().settle_host(record.host());
         self.memory.flush(record.number());
         record.begin_turn(slot, now, next_event);
         // Only turns that begin while a send request is under way count as work.
         let work_begun = self.world.has_transfers().then(|| record.clock(slot));
         self.scheduler.give_token(&self.processes, process, slot);
-        let end = self.wait_for_token(process, slot);
+        let end = self.wait_for_token(process, slot, token::PROGRAM);
+        self.end_turn(process, slot, (end, work_begun), now);
+    }
+
+    /// Handles the end of a turn that began at `now`. It counts as work from `work_begun` on.
+    pub(super) fn end_turn(&mut self, process: usize, slot: u32, (end, work_begun): (TurnEnd, Option<SimTime>), now: SimTime) {
         self.programs.drain_outputs();
         match end {
             TurnEnd::Call => {
@@ -58,6 +76,7 @@ impl Engine {
                 }
                 self.thread_called(process, slot);
             }
+            TurnEnd::Ahead => self.thread_goes_ahead(process, slot, work_begun),
             TurnEnd::Gone => {
                 self.await_zombie(process);
                 let at = self.processes[process].clock(slot).max(now);
@@ -69,9 +88,7 @@ impl Engine {
 
     /// Takes the posts of a thread that returned the token, and schedules its call.
     fn thread_called(&mut self, process: usize, slot: u32) {
-        let has_posted = self.processes[process].shared().slot(slot).posted_len.load(Ordering::Relaxed) > 0;
-        self.processes[process].end_turn(slot, has_posted);
-        self.take_posts(process, slot);
+        self.take_work_of_turn(process, slot);
         let shared = self.processes[process].shared();
         let op = shared.slot(slot).op.load(Ordering::Relaxed);
         if op == Op::ForkCancel as u32
@@ -87,20 +104,28 @@ impl Engine {
         self.scheduler.push(clock, process as u32, Event::Execute { process, slot });
     }
 
+    /// Takes the posts of a thread whose turn ends or pauses.
+    pub(super) fn take_work_of_turn(&mut self, process: usize, slot: u32) {
+        let has_posted = self.processes[process].shared().slot(slot).posted_len.load(Ordering::Relaxed) > 0;
+        self.processes[process].end_turn(slot, has_posted);
+        self.take_posts(process, slot);
+    }
+
     /// Returns the time of the next event of the fabric or of a program.
     fn next_event_time(&self) -> SimTime {
         let times = [self.world.next_event_time(), self.scheduler.next_time()];
         times.into_iter().flatten().min().unwrap_or(END)
     }
 
-    fn wait_for_token(&mut self, process: usize, slot: u32) -> TurnEnd {
+    /// Waits until the thread gives the token back, which it has in state `held`.
+    pub(super) fn wait_for_token(&mut self, process: usize, slot: u32, held: u32) -> TurnEnd {
         let word: *const _ = &raw const self.processes[process].shared().slot(slot).token;
         // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
         // `shared` only when this loop ends.
         let word = unsafe { &*word };
         for _ in 0..self.scheduler.spins() {
-            if word.load(Ordering::Acquire) == token::ENGINE {
-                return TurnEnd::Call;
+            if let Some(end) = end_by(word.load(Ordering::Acquire), held) {
+                return end;
             }
             std::hint::spin_loop();
         }
@@ -108,12 +133,12 @@ impl Engine {
             self.scheduler.missed(process, slot);
         }
         self.control.wait_on(word);
-        let end = self.sleep_for_token(process, slot, word);
+        let end = self.sleep_for_token((process, slot), word, held);
         self.control.wait_on(std::ptr::null());
         end
     }
 
-    fn sleep_for_token(&mut self, process: usize, slot: u32, word: &AtomicU32) -> TurnEnd {
+    fn sleep_for_token(&mut self, (process, slot): (usize, u32), word: &AtomicU32, held: u32) -> TurnEnd {
         let asleep: *const _ = &raw const self.processes[process].shared().slot(slot).engine_asleep;
         // SAFETY: the mapping lives as long as the process record's `shared`. The engine replaces
         // `shared` only when this loop ends.
@@ -124,13 +149,13 @@ impl Engine {
         let mut next_reminder = REMINDER;
         loop {
             asleep.store(1, Ordering::SeqCst);
-            if word.load(Ordering::SeqCst) == token::ENGINE {
+            if let Some(end) = end_by(word.load(Ordering::SeqCst), held) {
                 asleep.store(0, Ordering::Relaxed);
-                return TurnEnd::Call;
+                return end;
             }
-            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), token::PROGRAM, None);
-            if word.load(Ordering::Acquire) == token::ENGINE {
-                return TurnEnd::Call;
+            let _ = rustix::thread::futex::wait(word, rustix::thread::futex::Flags::empty(), held, None);
+            if let Some(end) = end_by(word.load(Ordering::Acquire), held) {
+                return end;
             }
             if self.scheduler.is_interrupted() {
                 return TurnEnd::Interrupted;

@@ -5,6 +5,7 @@
 //! message then need one system call together. Programs cannot observe the delay: a program runs
 //! only when it has the token, and [`ProgramMemory::flush`] comes before that.
 
+use crate::process::ahead::Ahead;
 use crate::process::shared_words::SharedWords;
 use rustix::fd::OwnedFd;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
@@ -35,6 +36,8 @@ pub(crate) struct ProgramMemory {
     dirty: Vec<usize>,
     /// Process whose memory the last event wrote.
     last_written: Option<ProcessId>,
+    /// Threads that compute while the engine goes on. Their memory is not to be touched.
+    ahead: Ahead,
     /// Words that programs change themselves.
     words: SharedWords,
     /// Set when the engine has read memory of some program.
@@ -76,12 +79,18 @@ impl ProgramMemory {
             self.deferred.resize_with(index + 1, Deferred::default);
         }
         self.words.forget_process(number);
+        self.ahead.forget(index);
         self.pids[index] = pid;
         self.deferred[index] = Deferred::default();
     }
 
     fn pid(&self, process: ProcessId) -> Result<i32, MemoryFault> {
         self.pids.get(process.0 as usize).copied().flatten().ok_or(MemoryFault)
+    }
+
+    /// Returns the threads that compute ahead.
+    pub(crate) fn ahead_mut(&mut self) -> &mut Ahead {
+        &mut self.ahead
     }
 
     /// Takes the process whose memory the last event wrote.
@@ -146,6 +155,7 @@ impl ProgramMemory {
         if self.deferred.get(index).is_none_or(|deferred| deferred.writes.is_empty()) {
             return;
         }
+        self.ahead.settle_process(index);
         let deferred = std::mem::take(&mut self.deferred[index]);
         if let Ok(pid) = self.pid(process) {
             for batch in deferred.writes.chunks(VECTORS_MAX) {
@@ -255,6 +265,7 @@ fn covers(maps: &str, (start, end): (u64, u64), needed: &str) -> bool {
 
 impl HostMemory for ProgramMemory {
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
+        self.ahead.settle_process(process.0 as usize);
         self.flush(process);
         let pid = self.pid(process)?;
         let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -290,6 +301,7 @@ impl HostMemory for ProgramMemory {
     }
 
     fn update(&mut self, process: ProcessId, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, MemoryFault> {
+        self.ahead.settle_process(process.0 as usize);
         self.flush(process);
         let Some(word) = self.words.word(process, address) else { return read_and_write(self, process, address, change) };
         let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |original| Some(change(original)));

@@ -1,5 +1,6 @@
 //! Processes of programs: start, attachment, memory, output, end.
 
+pub(crate) mod ahead;
 mod alarms;
 pub(crate) mod announced;
 pub(crate) mod awaited;

@@ -24,6 +24,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: SimTime,
     /// Reads of a token before sleep.
     pub(crate) spins: u32,
+    /// Processors on which threads may compute ahead.
+    pub(crate) processors: [u64; layout::PROCESSOR_WORDS],
     /// Start of the engine on the clock that programs read, in nanoseconds.
     pub(crate) wall_start_ns: u64,
     /// Set if the kernel orders the announcements of transfers.
@@ -141,6 +143,7 @@ impl Processes {
             call_names_wanted: AtomicU32::new(0),
             call_names_claimed: AtomicU32::new(0),
             call_names: Default::default(),
+            processors: around.processors,
         });
         shared.slot(0).clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         Ok(shared)

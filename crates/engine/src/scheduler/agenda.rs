@@ -26,6 +26,11 @@ pub(crate) enum Event {
         process: usize,
         slot: u32,
     },
+    /// The announced computation of a thread ends, and its turn goes on.
+    Rejoin {
+        process: usize,
+        slot: u32,
+    },
     /// A wait has reached its deadline.
     WaitOver {
         process: usize,
@@ -79,7 +84,7 @@ impl Kind {
     fn of(event: Event) -> Self {
         match event {
             Event::WaitOver { polls: true, .. } => Self::Poll,
-            Event::Resume { .. } | Event::Execute { .. } => Self::Turn,
+            Event::Resume { .. } | Event::Execute { .. } | Event::Rejoin { .. } => Self::Turn,
             _ => Self::Other,
         }
     }

@@ -15,7 +15,7 @@ use crate::scheduler::busy_machine;
 use rustix::fd::OwnedFd;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::{CpuSet, futex};
-use softband_ipc::layout::{ThreadSlot, WAKE_WORDS, token, wake_word_of};
+use softband_ipc::layout::{PROCESSOR_WORDS, ThreadSlot, WAKE_WORDS, token, wake_word_of};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Reads of a word before sleep, some 100 us: longer than a turn, shorter than the time that a
@@ -35,6 +35,8 @@ const PATIENCE_LAST: u32 = 1 << 20;
 pub(crate) struct Processors {
     programs: CpuSet,
     second: Option<CpuSet>,
+    /// Processors for computation beside the engine; none if threads compute one at a time.
+    computation: [u64; PROCESSOR_WORDS],
 }
 
 impl Processors {
@@ -45,7 +47,14 @@ impl Processors {
         let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_else(|_| only(here));
         let others = (1..CpuSet::MAX_CPU).map(|step| (here + step) % CpuSet::MAX_CPU);
         let second = others.filter(|_| wanted != Some(1)).find(|cpu| *cpu != here && allowed.is_set(*cpu));
-        Self { programs: only(here), second: second.map(only) }
+        let is_meant = |cpu: usize| if wanted.is_none() { allowed.is_set(cpu) } else { cpu == here || Some(cpu) == second };
+        let mut computation = [0; PROCESSOR_WORDS];
+        if second.is_some() {
+            (0..computation.len() * 64)
+                .filter(|cpu| *cpu < CpuSet::MAX_CPU && is_meant(*cpu))
+                .for_each(|cpu| computation[cpu / 64] |= 1 << (cpu % 64));
+        }
+        Self { programs: only(here), second: second.map(only), computation }
     }
 
     /// Moves the calling thread to the programs' processor.
@@ -96,6 +105,12 @@ impl ContextSwitch {
     /// Returns the processor of the programs.
     pub(crate) fn programs(&self) -> CpuSet {
         self.processors.programs()
+    }
+
+    /// Returns the processors for computation beside the engine; none if threads compute one at a
+    /// time.
+    pub(crate) fn processors_for_computation(&self) -> [u64; PROCESSOR_WORDS] {
+        self.processors.computation
     }
 
     /// Counts a turn. From time to time, tries a second processor or gives it up. Returns whether

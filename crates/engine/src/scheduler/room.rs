@@ -6,7 +6,7 @@ use crate::scheduler::agenda::{Agenda, Event};
 use crate::scheduler::context_switch::{ContextSwitch, Processors};
 use rustix::fd::OwnedFd;
 use rustix::thread::CpuSet;
-use softband_ipc::layout::wake_word_of;
+use softband_ipc::layout::{PROCESSOR_WORDS, wake_word_of};
 use softband_sim::SimTime;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -192,6 +192,17 @@ impl Scheduler {
     /// Returns the processor of the programs.
     pub(crate) fn processor_of_programs(&self) -> CpuSet {
         self.context_switch.programs()
+    }
+
+    /// Returns the processors on which threads may compute ahead (bit n of all words: processor n);
+    /// none if threads compute one at a time.
+    pub(crate) fn processors_for_computation(&self) -> [u64; PROCESSOR_WORDS] {
+        self.context_switch.processors_for_computation()
+    }
+
+    /// Returns whether threads that compute ahead run beside others.
+    pub(crate) fn computes_in_parallel(&self) -> bool {
+        self.processors_for_computation().iter().any(|word| *word != 0)
     }
 
     /// Returns the number of reads of a token before sleep.

@@ -1,6 +1,7 @@
 //! Signals that this library needs for itself (SIGSEGV, SIGTRAP and the engine's), and the
 //! program's actions for them.
 
+use crate::ahead::dispatch;
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{fail, keeping_errno};
@@ -136,7 +137,7 @@ pub fn is_any_handler_running() -> bool {
 /// Runs the body of a handler and counts it as running.
 pub fn in_handler<R>(body: impl FnOnce() -> R) -> R {
     HANDLERS.fetch_add(1, Ordering::AcqRel);
-    let result = body();
+    let result = dispatch::in_handler(body);
     HANDLERS.fetch_sub(1, Ordering::AcqRel);
     result
 }
@@ -194,6 +195,8 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
 /// # Safety
 /// The kernel passed `info` and `context` to a handler that still runs.
 unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // The program's handler may do anything, and the end of the process must have its place.
+    client::catch_up();
     let action = WANTED.get(signal);
     // SAFETY: the kernel's description of the signal lives as long as the handler runs.
     let from_processor = unsafe { (*info).si_code } > 0;
@@ -215,7 +218,7 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 
 /// Applies the default action: the faulting instruction runs again without a handler, or the signal
 /// is sent again.
-fn die_of(signal: c_int, from_processor: bool) {
+pub fn die_of(signal: c_int, from_processor: bool) {
     let mut default = libc::sigaction::zeroed();
     default.sa_sigaction = libc::SIG_DFL;
     // SAFETY: the default action is no function.

@@ -13,6 +13,9 @@ pub struct Call {
     /// Present if the call is a successful look for the end of a request. A replay does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<u8>,
+    /// Present if the program looked for messages or the end of requests since the former line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked: Option<u8>,
     /// Computation since the former line, in nanoseconds of processor time.
     #[serde(rename = "t", default)]
     pub nanos: u64,

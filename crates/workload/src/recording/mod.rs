@@ -93,15 +93,18 @@ impl Recording {
         self.ranks[rank].iter().filter_map(Line::call).fold(0, |sum, call| sum.saturating_add(call.nanos))
     }
 
-    /// Returns the times of a rank for a replay: a line of picoseconds and call for each call.
+    /// Returns the times of a rank for a replay: a line of picoseconds and call for each call. A `+`
+    /// follows the picoseconds if the program looks for messages in between.
     /// `factor` turns the time of the recording machine into that of the modelled host.
     pub fn times(&self, rank: usize, factor: f64) -> String {
-        let (mut text, mut nanos) = (String::new(), 0u64);
+        let (mut text, mut nanos, mut looked) = (String::new(), 0u64, false);
         for call in self.ranks[rank].iter().filter_map(Line::call) {
             nanos = nanos.saturating_add(call.nanos);
+            looked |= call.is_poll() || call.looked.is_some();
             if !call.is_poll() {
                 let picos = (std::mem::take(&mut nanos) as f64 * 1000.0 * factor).round() as u64;
-                let _ = writeln!(text, "{picos} {}", call.signature());
+                let mark = if std::mem::take(&mut looked) { "+" } else { "" };
+                let _ = writeln!(text, "{picos}{mark} {}", call.signature());
             }
         }
         text
