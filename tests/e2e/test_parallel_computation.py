@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,12 @@ def record(softband: Softband, program: Path, *arguments: str) -> Path:
     done = softband.command("mpirun", "-n", "4", "--record", str(recording), *LIMIT, str(program), *arguments)
     assert done.returncode == 0, done.stderr
     return recording
+
+
+def stretches_before_barriers(recording: Path, rank: int) -> list[int]:
+    lines = [json.loads(line) for line in recording.read_text().splitlines()]
+    starts = [index for index, line in enumerate(lines) if line.keys() == {"rank"}] + [len(lines)]
+    return [int(line["t"]) for line in lines[starts[rank] : starts[rank + 1]] if line.get("c") == "MPI_Barrier"]
 
 
 def replay(softband: Softband, recording: Path, processors: tuple[str, ...], *words: str) -> tuple[int, str, str]:
@@ -76,6 +83,11 @@ def test_system_calls_in_a_stretch_keep_their_order(softband: Softband, program:
     lines = seen[0][1].splitlines()
     rounds = [line.split(" round ")[1] for line in lines]
     assert len(lines) == 12 and rounds == sorted(rounds)
+    # Each rank writes when its stretch ends in simulated time. All stretches of a round begin with the
+    # same barrier, so the recorded times give the order.
+    times = [stretches_before_barriers(recording, rank)[1:] for rank in range(4)]
+    expected = [sorted(range(4), key=[of_rank[turn] for of_rank in times].__getitem__) for turn in range(3)]
+    assert [int(line.split()[1]) for line in lines] == [rank for order in expected for rank in order]
 
 
 def test_a_rank_that_crashes_while_it_computes_ends_the_job(softband: Softband, program: Path) -> None:

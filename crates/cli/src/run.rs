@@ -48,7 +48,7 @@ pub(crate) struct RunArguments {
     /// Clock of the programs
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
-    /// Processors that a run in simulated time uses (default: 2 if the machine has two). Results do not depend on it
+    /// Processors that a run in simulated time uses (default: all for recorded computation, otherwise 2). Results do not depend on it
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
     #[command(flatten)]
