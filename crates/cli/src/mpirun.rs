@@ -1,6 +1,7 @@
 //! `softband mpirun`: the ranks of an MPI job as programs of a run.
 
 mod place;
+mod pmix;
 mod recognize;
 mod record;
 pub(crate) mod server;
@@ -13,6 +14,7 @@ use crate::{home, programs, signals};
 use anyhow::{Context, bail};
 use clap::Args;
 use place::Wish;
+use recognize::Found;
 use softband_catalog::LoadedFabric;
 use softband_engine::{Engine, Failure, Interrupt, Limits, Options, Pace, Program, RunReport};
 use stacks::{Rank, Stack};
@@ -66,7 +68,7 @@ struct Plan {
     loaded: LoadedFabric,
     /// Host of each rank.
     hosts: Vec<usize>,
-    stack: Stack,
+    mpi: Found,
     program: Vec<String>,
     processors: Option<u32>,
 }
@@ -76,7 +78,7 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let plan = plan(arguments)?;
     let mut compute = arguments.compute.clone();
-    compute.mpicc = plan.stack.compiler(&compute.mpicc);
+    compute.mpicc = plan.mpi.stack.compiler(&compute.mpicc, plan.mpi.compiler.as_deref());
     let prepared = compute.prepare(arguments.pace == PaceName::Virtual)?;
     let play = |environment: &[(String, String)]| plan.play(arguments.pace, limits, environment, &interrupt);
     let status = match &arguments.record.record {
@@ -94,9 +96,9 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     if let Some((why, _)) = programs::why_not_to_run(&program[0]) {
         bail!("{why}");
     }
-    let (stack, reason) = match arguments.mpi {
-        Some(stack) => (stack, "--mpi names it".to_owned()),
-        None => recognize::recognize(&program[0]).map(|found| (found.stack, found.reason))?,
+    let mpi = match arguments.mpi {
+        Some(stack) => recognize::named(stack, &program[0])?,
+        None => recognize::recognize(&program[0])?,
     };
     let wish = Wish {
         ranks: arguments.count.map(|count| count as usize),
@@ -109,9 +111,9 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     };
     let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
     let hosts = wish.place(&names)?;
-    let plan = Plan { loaded, hosts, stack, program, processors: arguments.processors };
+    let plan = Plan { loaded, hosts, mpi, program, processors: arguments.processors };
     if arguments.verbose {
-        plan.describe(&reason, arguments.pace.into());
+        plan.describe(arguments.pace.into());
     }
     Ok(plan)
 }
@@ -171,12 +173,12 @@ impl Plan {
         format!("rank {rank} on {} ('{}')", self.name_of_host(rank), self.program.join(" "))
     }
 
-    fn describe(&self, reason: &str, pace: Pace) {
-        eprintln!("softband: {}: {reason}", self.stack);
+    fn describe(&self, pace: Pace) {
+        eprintln!("softband: {}: {}", self.mpi.stack, self.mpi.reason);
         for rank in 0..self.hosts.len() {
             eprintln!("softband: rank {rank} runs on {}", self.name_of_host(rank));
         }
-        for (name, value) in self.stack.settings(pace) {
+        for (name, value) in self.mpi.stack.settings(pace) {
             match std::env::var(name) {
                 Ok(own) => eprintln!("softband: {name}={own} (from your environment, instead of {value})"),
                 Err(_) => eprintln!("softband: {name}={value}"),
@@ -191,19 +193,49 @@ impl Plan {
         if !library.is_file() {
             bail!("no {}\n  help: run `make build`", library.display());
         }
-        let placement: Vec<String> = self.hosts.iter().map(usize::to_string).collect();
-        let words = [server::SERVER_WORD, &PORT.to_string(), &placement.join(",")].map(String::from);
         let server = Program {
             host: self.hosts[0],
             command: SERVER.into(),
-            arguments: [binary.clone()].into_iter().chain(words).collect(),
-            environment: Vec::new(),
+            arguments: [binary.clone()].into_iter().chain(self.words_of_server(scratch)).collect(),
+            environment: self.settings(pace.into()),
             stdout: Some(Box::new(Events { watch: watch.clone(), line: Vec::new() })),
             stderr: Some(copy(Stream::Error, format!("softband: {SERVER}: "))),
         };
         let address = format!("{}:{PORT}", self.name_of_host(0));
         let rank = |rank| self.rank(rank, pace, &binary, (&address, &library.display().to_string()), scratch);
         Ok([server].into_iter().chain((0..self.hosts.len()).map(rank)).collect())
+    }
+
+    /// Returns the words that start the server of the ranks, after the binary's name.
+    fn words_of_server(&self, scratch: &Path) -> Vec<String> {
+        let port = PORT.to_string();
+        match &self.mpi.pmix {
+            Some(library) if self.mpi.stack == Stack::Openmpi5 => {
+                let hosts: Vec<&str> = (0..self.hosts.len()).map(|rank| self.name_of_host(rank)).collect();
+                vec![pmix::SERVER_WORD.into(), port, library.display().to_string(), scratch.display().to_string(), hosts.join(",")]
+            }
+            _ => {
+                let hosts: Vec<String> = self.hosts.iter().map(usize::to_string).collect();
+                vec![server::SERVER_WORD.into(), port, hosts.join(",")]
+            }
+        }
+    }
+
+    /// Returns the words before a rank's program.
+    fn words_before(&self, rank: usize, pace: Pace, binary: &str, server: &str, scratch: &Path) -> Vec<String> {
+        let file = pmix::file_of(scratch, rank).display().to_string();
+        match self.mpi.stack {
+            Stack::Openmpi5 => [binary, pmix::RANK_WORD, server, &file].map(String::from).to_vec(),
+            // In simulated time a connection waits for its listener. At the machine's clock it fails.
+            _ if pace == Pace::Wall => [binary, server::RANK_WORD, server].map(String::from).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the library's variables, without those that the user has.
+    fn settings(&self, pace: Pace) -> Vec<(String, String)> {
+        let settings = self.mpi.stack.settings(pace).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     fn rank(&self, rank: usize, pace: PaceName, binary: &str, (address, library): (&str, &str), scratch: &Path) -> Program {
@@ -214,12 +246,9 @@ impl Plan {
         let hosts: Vec<&str> = (0..self.hosts.len()).map(|rank| self.name_of_host(rank)).collect();
         let mut environment = programs::environment(&hosts, rank);
         environment.push(("SOFTBAND_LOCAL_RANK".into(), local.to_string()));
-        let settings = self.stack.settings(pace.into()).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
-        environment.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        environment.extend(self.stack.identity(&place, address, library, scratch));
-        // In simulated time a connection waits for its listener. At the machine's clock it fails.
-        let waits = [binary, server::RANK_WORD, address].map(String::from);
-        let before = if Pace::from(pace) == Pace::Wall { waits.to_vec() } else { Vec::new() };
+        environment.extend(self.settings(pace.into()));
+        environment.extend(self.mpi.stack.identity(&place, address, library, scratch));
+        let before = self.words_before(rank, pace.into(), binary, address, scratch);
         Program {
             host,
             command: format!("rank {rank}: {}", self.program.join(" ")),

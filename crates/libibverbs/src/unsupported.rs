@@ -130,16 +130,17 @@ pub(crate) unsafe extern "C" fn ibv_unimport_dm(_dm: *mut c_void) {
     refuse("an object of another process (ibv_unimport_dm)");
 }
 
+/// Fails. UCX asks by a descriptor of -1 whether the function exists; a question needs no warning.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_reg_dmabuf_mr(
     _pd: *mut ibv_pd,
     _offset: u64,
     _length: usize,
     _iova: u64,
-    _fd: c_int,
+    fd: c_int,
     _access: c_int,
 ) -> *mut ibv_mr {
-    set_errno(refuse("memory of a device (ibv_reg_dmabuf_mr)"));
+    set_errno(if fd < 0 { Errno(libc::EOPNOTSUPP) } else { refuse("memory of a device (ibv_reg_dmabuf_mr)") });
     null_mut()
 }
 

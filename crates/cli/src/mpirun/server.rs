@@ -1,5 +1,6 @@
 //! The two programs by which the ranks of a job find each other. Both run on hosts of the fabric.
 
+use super::pmix;
 use crate::output::say;
 use anyhow::{Context, bail};
 use softband_pmi::job::{Action, Job};
@@ -21,7 +22,8 @@ pub(crate) const SERVER_WORD: &str = "pmi-server";
 pub(crate) const RANK_WORD: &str = "pmi-rank";
 
 /// Runs a part of a job if the words ask for it: `pmi-server PORT HOST,HOST,...` with the host of each
-/// rank by number, or `pmi-rank SERVER PROGRAM ARGUMENTS`.
+/// rank by number, or `pmi-rank SERVER PROGRAM ARGUMENTS`. `pmix` has the others: `pmix-server PORT
+/// LIBRARY FOLDER HOST,HOST,...` with the names of hosts, or `pmix-rank SERVER FILE PROGRAM ARGUMENTS`.
 pub(crate) fn run_part_of_job(words: &[OsString]) -> Option<anyhow::Result<i32>> {
     let text = |at: usize| words.get(at).and_then(|word| word.to_str());
     match text(1)? {
@@ -30,6 +32,8 @@ pub(crate) fn run_part_of_job(words: &[OsString]) -> Option<anyhow::Result<i32>>
             Some(serve(text(2)?.parse().ok()?, &hosts))
         }
         RANK_WORD => Some(become_rank(text(2)?, words.get(3)?, &words[4..])),
+        pmix::SERVER_WORD => Some(pmix::serve(words.get(2)?, words.get(3)?, words.get(4)?, words.get(5)?)),
+        pmix::RANK_WORD => Some(pmix::become_rank(text(2)?, words.get(3)?, words.get(4)?, &words[5..])),
         _ => None,
     }
 }
@@ -127,8 +131,8 @@ fn readable(watched: &[RawFd]) -> anyhow::Result<Vec<bool>> {
     }
 }
 
-/// Waits until the server listens, at the machine's clock, and becomes the rank's program.
-fn become_rank(server: &str, program: &OsStr, arguments: &[OsString]) -> anyhow::Result<i32> {
+/// Waits until the server listens. In simulated time a connection waits by itself.
+pub(super) fn wait_for(server: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     while let Err(error) = TcpStream::connect(server) {
         if started.elapsed() > PATIENCE {
@@ -136,6 +140,12 @@ fn become_rank(server: &str, program: &OsStr, arguments: &[OsString]) -> anyhow:
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+    Ok(())
+}
+
+/// Waits until the server listens, at the machine's clock, and becomes the rank's program.
+fn become_rank(server: &str, program: &OsStr, arguments: &[OsString]) -> anyhow::Result<i32> {
+    wait_for(server)?;
     let error = std::process::Command::new(program).args(arguments).exec();
     bail!("cannot run '{}': {error}", program.display())
 }

@@ -12,6 +12,8 @@ pub(crate) enum Stack {
     Mpich,
     /// Open MPI 4, over UCX
     Openmpi4,
+    /// Open MPI 5, over UCX
+    Openmpi5,
 }
 
 impl fmt::Display for Stack {
@@ -19,6 +21,7 @@ impl fmt::Display for Stack {
         to.write_str(match self {
             Self::Mpich => "MPICH",
             Self::Openmpi4 => "Open MPI 4",
+            Self::Openmpi5 => "Open MPI 5",
         })
     }
 }
@@ -32,13 +35,16 @@ pub(crate) struct Rank {
 }
 
 impl Stack {
-    /// Returns the compiler of the library: `wanted`, or Debian's for this library if the user named
-    /// none and it is installed.
-    pub(crate) fn compiler(self, wanted: &str) -> String {
-        let own = match self {
+    /// Returns the compiler of the library: `wanted`, or if the user named none, that `beside` the
+    /// library, or Debian's for it.
+    pub(crate) fn compiler(self, wanted: &str, beside: Option<&Path>) -> String {
+        let debian = match self {
             Self::Mpich => "mpicc.mpich",
             Self::Openmpi4 => "mpicc.openmpi",
+            Self::Openmpi5 => DEFAULT_COMPILER,
         };
+        let beside = beside.and_then(Path::to_str).filter(|_| self == Self::Openmpi5);
+        let own = beside.unwrap_or(debian);
         if wanted == DEFAULT_COMPILER && crate::programs::why_not_to_run(own).is_none() { own.to_owned() } else { wanted.to_owned() }
     }
 
@@ -53,10 +59,30 @@ impl Stack {
             ("UCX_TLS", transports),
             ("UCX_MODULES", "^rdmacm"),
         ];
-        if self == Self::Openmpi4 {
+        if pace == Pace::Virtual {
+            // Clearing huge pages takes a rank most of its start, and simulated time has no use for them.
+            settings.push(("UCX_IB_ALLOC", "md,mmap,heap"));
+            // UCX of Open MPI 5 otherwise changes functions at run time, and yields the processor a thousand
+            // times for each.
+            settings.push(("UCX_MEM_MMAP_HOOK_MODE", "reloc"));
+        }
+        match self {
+            Self::Mpich => {}
             // The transports of `OMPI_MCA_btl` serve pml/ob1 only.
-            settings.extend([("OMPI_MCA_pml", "ucx"), ("OMPI_MCA_osc", "ucx"), ("OMPI_MCA_btl", "self")]);
-            settings.extend([("OMPI_MCA_pmix", "flux"), ("OMPI_MCA_ess", "pmi")]);
+            Self::Openmpi4 => settings.extend([
+                ("OMPI_MCA_pml", "ucx"),
+                ("OMPI_MCA_osc", "ucx"),
+                ("OMPI_MCA_btl", "self"),
+                ("OMPI_MCA_pmix", "flux"),
+                ("OMPI_MCA_ess", "pmi"),
+            ]),
+            Self::Openmpi5 => settings.extend([
+                ("OMPI_MCA_pml", "ucx"),
+                ("OMPI_MCA_osc", "ucx"),
+                ("OMPI_MCA_btl", "self"),
+                // The other store of the job's data maps a file, which the ranks of all hosts would share.
+                ("PMIX_MCA_gds", "hash"),
+            ]),
         }
         settings
     }
@@ -66,14 +92,23 @@ impl Stack {
     pub(crate) fn identity(self, rank: &Rank, server: &str, library: &str, scratch: &Path) -> Vec<(String, String)> {
         let (number, size) = (rank.rank.to_string(), rank.size.to_string());
         let (local, locals) = (rank.local.0.to_string(), rank.local.1.to_string());
-        let mut variables =
-            vec![("PMI_PORT", server.to_owned()), ("PMI_ID", number.clone()), ("PMI_RANK", number.clone()), ("PMI_SIZE", size.clone())];
-        match self {
-            Self::Mpich => variables.extend([("MPI_LOCALRANKID", local), ("MPI_LOCALNRANKS", locals)]),
-            Self::Openmpi4 => variables.extend([
+        let mut variables = match self {
+            Self::Openmpi5 => Vec::new(),
+            Self::Mpich | Self::Openmpi4 => {
+                let rank = number.clone();
+                vec![("PMI_PORT", server.to_owned()), ("PMI_ID", rank.clone()), ("PMI_RANK", rank), ("PMI_SIZE", size.clone())]
+            }
+        };
+        if self == Self::Openmpi4 {
+            variables.extend([
                 ("FLUX_JOB_ID", "1".to_owned()),
                 ("FLUX_PMI_LIBRARY_PATH", library.to_owned()),
                 ("OMPI_MCA_orte_tmpdir_base", scratch.display().to_string()),
+            ]);
+        }
+        match self {
+            Self::Mpich => variables.extend([("MPI_LOCALRANKID", local), ("MPI_LOCALNRANKS", locals)]),
+            Self::Openmpi4 | Self::Openmpi5 => variables.extend([
                 ("OMPI_COMM_WORLD_RANK", number),
                 ("OMPI_COMM_WORLD_SIZE", size),
                 ("OMPI_COMM_WORLD_LOCAL_RANK", local),

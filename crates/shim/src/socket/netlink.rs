@@ -1,4 +1,4 @@
-//! Route sockets (netlink(7)), by which programs list interfaces and routes. The socket is a local
+//! Route sockets (netlink(7)), by which programs list interfaces, routes and HCAs. The socket is a local
 //! datagram socket that is connected to itself: this library puts the answers to a request into
 //! its own queue, so the kernel provides all waits.
 

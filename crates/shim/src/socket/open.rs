@@ -18,7 +18,7 @@ const TYPE_MASK: c_int = 0xf;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE && named() {
+    if domain == libc::AF_NETLINK && matches!(protocol, libc::NETLINK_ROUTE | libc::NETLINK_RDMA) && named() {
         return netlink::open(kind);
     }
     let fd = real::socket(domain, kind, protocol);

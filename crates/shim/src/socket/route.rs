@@ -1,4 +1,5 @@
-//! Answers to requests for links, addresses and routes (rtnetlink(7)).
+//! Answers to requests for links, addresses and routes (rtnetlink(7)), and for HCAs
+//! (`rdma/rdma_netlink.h`). The numbers of both protocols differ.
 
 use softband_ipc::interfaces::{Interface, hardware};
 
@@ -19,6 +20,12 @@ const RTM_GETROUTE: u16 = 26;
 /// Distance between the messages of one kind: new, delete, get, set.
 const KINDS: u16 = 4;
 const GET: u16 = 2;
+
+/// Least number of a message about HCAs: the number of the first client, in the upper six bits.
+const RDMA_KINDS: u16 = 1 << 10;
+/// `RDMA_NLDEV_CMD_GET` of the client `RDMA_NL_NLDEV`.
+const RDMA_GET: u16 = (5 << 10) + 1;
+const RDMA_DEVICE_INDEX: u16 = 1;
 
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_BROADCAST: u16 = 2;
@@ -146,6 +153,18 @@ fn answer(request: &Request, interfaces: &[Interface], port: u32, datagrams: &mu
         RTM_GETADDR => Ok(addresses(request, interfaces).map(|one| address(one, head(RTM_NEWADDR))).collect()),
         RTM_GETROUTE if lists => Ok(if has_v4(request) { routes(interfaces, head(RTM_NEWROUTE)) } else { Vec::new() }),
         RTM_GETROUTE => route_to(request, interfaces, head(RTM_NEWROUTE)).map(|route| vec![route]),
+        // This library knows no HCAs. UCX looks only whether the answer says that an HCA is a part of another.
+        RDMA_GET if !lists => match request.attribute(0, RDMA_DEVICE_INDEX) {
+            Some(index) => Ok(vec![Message::new(head(RDMA_GET), &[]).with(RDMA_DEVICE_INDEX, index)]),
+            None => Err(libc::EINVAL),
+        },
+        kind if kind >= RDMA_KINDS => {
+            if lists {
+                Ok(Vec::new())
+            } else {
+                Err(libc::EOPNOTSUPP)
+            }
+        }
         // Other tables are empty (neighbours, rules).
         kind if kind >= RTM_NEWLINK && kind % KINDS == GET => {
             if lists {
@@ -332,6 +351,14 @@ mod tests {
         assert_eq!(kinds(&to([198, 18, 0, 1])), [RTM_NEWROUTE]);
         let away = to([192, 0, 2, 1]);
         assert_eq!(word(&away[0].1, 0) as i32, -libc::ENETUNREACH);
+    }
+
+    #[test]
+    fn an_hca_is_a_part_of_no_other() {
+        let ask_for = |flags: u16| ask(RDMA_GET, flags, &[8, 0, 1, 0, 3, 0, 0, 0]);
+        assert_eq!(ask_for(0), [(RDMA_GET, vec![8, 0, 1, 0, 3, 0, 0, 0])]);
+        assert_eq!(kinds(&ask_for(NLM_F_DUMP)), [NLMSG_DONE]);
+        assert_eq!(word(&ask(RDMA_GET + 1, 0, &[])[0].1, 0) as i32, -libc::EOPNOTSUPP);
     }
 
     #[test]

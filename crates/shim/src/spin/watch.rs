@@ -79,7 +79,12 @@ fn close(start: usize, end: usize) {
     let stack = (&raw const marker).addr();
     let near_stack = start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW);
     let count = RANGE_COUNT.load(Ordering::Acquire);
-    if near_stack || count == RANGES_MAX || !protect(start, end, libc::PROT_NONE) {
+    if near_stack || count == RANGES_MAX {
+        return;
+    }
+    if !protect(start, end, libc::PROT_NONE) {
+        // The kernel stops at a hole, and has closed the pages before it.
+        open(start, end);
         return;
     }
     RANGES[count].start.store(start, Ordering::Relaxed);
@@ -192,9 +197,17 @@ fn carry_out(address: usize, machine: &mut libc::ucontext_t) -> bool {
         unsafe { std::ptr::copy_nonoverlapping(written.to_le_bytes().as_ptr(), address as *mut u8, instruction.size) };
     }
     if is_closed {
-        protect(page, page + PAGE, libc::PROT_NONE);
+        close_again(page);
     }
     true
+}
+
+/// Closes a page that was open for an access. A signal of the engine during the access may have ended
+/// the watch: the copy of a word can be a function of the C library, where this library takes signals.
+fn close_again(page: usize) {
+    if ARMED.load(Ordering::Acquire) && is_watched(page) {
+        protect(page, page + PAGE, libc::PROT_NONE);
+    }
 }
 
 fn judge(instruction: usize, address: usize, machine: &libc::ucontext_t) -> Verdict {
@@ -242,4 +255,24 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
         protect(page, page + PAGE, libc::PROT_NONE);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_stays_open_if_the_watch_ends_during_the_access() {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        close(page as usize, page as usize + PAGE);
+        assert!(is_watched(page as usize));
+        open(page as usize, page as usize + PAGE);
+        disarm();
+        close_again(page as usize);
+        // SAFETY: the page is mapped for reads and writes, unless the watch closed it, which ends the test.
+        unsafe { page.cast::<u8>().write_volatile(1) };
+    }
 }
