@@ -264,8 +264,10 @@ mod tests {
     #[test]
     fn a_page_stays_open_if_the_watch_ends_during_the_access() {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        // The watch leaves pages near the stack out, where the kernel would put a mapping of its choice.
+        let far = 0x1000_0000_0000_usize as *mut libc::c_void;
+        // SAFETY: a new mapping at this address or, if it is taken, at another.
+        let page = unsafe { libc::mmap(far, PAGE, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         close(page as usize, page as usize + PAGE);
         assert!(is_watched(page as usize));
