@@ -38,6 +38,7 @@ done
 rm -rf "${dist:?}/tools"
 mkdir -p "$dist/tools"
 cp -r tools/mpirecord "$dist/tools/mpirecord"
+cp -r tools/hostrates "$dist/tools/hostrates"
 
 # The lab's packages change rarely. The script fetches them only after a change of their list.
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)

@@ -89,6 +89,45 @@ def test_a_call_that_no_trace_can_express_is_named(softband: Softband, stack: st
     assert "rank 0, call 3: a trace cannot express MPI_Ibarrier" in made.stderr
 
 
+PAIR = """{"format":"softband-mpi-record","version":1,"ranks":4,"repetitions":1,"library":"MPICH","rates":{"integer":5320000000}}
+""" + "".join(
+    f'''{{"rank":{rank}}}
+{{"comm":0,"inter":0,"members":[0,1,2,3]}}
+{{"c":"MPI_Sendrecv","t":1000,"comm":0,"to":{(rank + 1) % 4},"tag":5,"b":8,"from":{(rank + 3) % 4},"rtag":5,"rb":8,"got":[{(rank + 3) % 4},5,8]}}
+{{"end":1}}
+''' for rank in range(4))
+
+
+def goal(softband: Softband, *options: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    (softband.folder / "ring.rec").write_text(PAIR)
+    trace = softband.folder / "ring.goal"
+    done = softband.command("record", "goal", str(softband.folder / "ring.rec"), "--out", str(trace), *options)
+    return done, trace.read_text() if done.returncode == 0 else ""
+
+
+def test_a_rule_multiplies_the_ranks_and_names_a_call_that_does_not_fit(softband: Softband) -> None:
+    done, text = goal(softband, "--ranks", "16", "--rule", "periodic-1d")
+    assert done.returncode == 0, done.stderr
+    assert text.startswith("// softband: protocol ucx\nnum_ranks 16\n") and "send 8b to 15 tag" in text
+    assert completion(softband, softband.folder / "ring.goal") > 0
+    done, _ = goal(softband, "--ranks", "16", "--rule", "open-1d")
+    assert done.returncode == 2 and "rank 15 of the larger grid, call 0: MPI_Sendrecv sends 8 bytes to rank 12" in done.stderr
+
+
+def test_rates_of_a_kind_of_work_turn_the_time_into_that_of_a_host_part(softband: Softband) -> None:
+    # 5.32 Gop/s of the recording machine, and 2.66 of the host.
+    done, text = goal(softband, "--compute-kind", "integer", "--compute-host", "s5000xal-dual")
+    assert done.returncode == 0 and "calc 2000\n" in text, done.stderr
+    done, text = goal(softband, "--compute-kind", "memory", "--compute-host", "s5000xal-dual", "--compute-rate", "10500", "--compute-factor", "3")
+    assert done.returncode == 0 and "calc 6000\n" in text, done.stderr
+    done, _ = goal(softband, "--compute-kind", "memory", "--compute-host", "s5000xal-dual")
+    assert done.returncode == 2 and "the recording has no rate of memory work" in done.stderr
+    done, _ = goal(softband, "--compute-kind", "integer", "--compute-host", "qdr-host")
+    assert done.returncode == 2 and "catalog/host/qdr-host.toml has no `compute_integer`" in done.stderr
+    done, _ = goal(softband, "--compute-kind", "integer", "--compute-host", "s5000xal-dua")
+    assert done.returncode == 2 and "no host part is called `s5000xal-dua`" in done.stderr
+
+
 def test_without_a_compiler_or_with_another_mpi_one_error_says_so(softband: Softband) -> None:
     missing = softband.command("record", "run", "--out", "x", "--mpicc", "no-such-mpicc", "--", "true")
     assert missing.returncode == 2 and "cannot run no-such-mpicc" in missing.stderr
@@ -133,6 +172,26 @@ def test_a_replay_of_other_calls_names_rank_and_both_calls(softband: Softband) -
     assert outcome.status != 0
     wanted = "rank 0: call 3 is `MPI_Irecv comm 0 from 1 rtag 7 rb 128`, and the record has `MPI_Irecv comm 0 from 1 rtag 7 rb 64`"
     assert wanted in outcome.stderr
+
+
+def test_a_recording_in_simulated_time_replays_alike_on_each_fabric(softband: Softband, stack: str) -> None:
+    program, recording = compiled(softband.folder, stack), softband.folder / "app.rec"
+    job = (str(program), "cg", "3", "2000")
+    limit = ("--timeout", "200")
+    done = softband.command("mpirun", "-n", "4", "--record", str(recording), "--repeat", "2", *limit, *job)
+    assert done.returncode == 0, done.stderr
+    assert "4 ranks" in done.stderr and "2 repetitions" in done.stderr
+    stretches = [int(str(call["t"])) for rank in range(4) for call in calls_of(recording, rank)]
+    # The program computes between its calls, and a recording shows the machine's time for it.
+    assert 10_000 < max(stretches) < 10**9
+    took = {}
+    for fabric in ("fat-tree-16", "ddr-through-switch"):
+        replay = ("mpirun", "-n", "4", "--ppn", "2", "--compute", f"recorded={recording}", *limit, fabric, "--", *job)
+        first, second = (softband.command(*replay) for _ in range(2))
+        assert first.returncode == 0, first.stderr
+        assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
+        took[fabric] = first.stdout
+    assert took["fat-tree-16"] != took["ddr-through-switch"]
 
 
 def test_measured_computation_advances_the_clock_and_says_that_results_vary(softband: Softband) -> None:

@@ -11,6 +11,8 @@ pub enum Dimension {
     Moment,
     /// Converted to bytes per second.
     Rate,
+    /// Converted to operations per second.
+    Operations,
     /// Converted to parts per million.
     Share,
     /// Converted to megahertz.
@@ -47,6 +49,7 @@ impl Dimension {
             Self::Duration => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000)],
             Self::Moment => &[("ps", 1), ("ns", 1_000), ("us", 1_000_000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)],
             Self::Rate => &[("B/s", 1), ("MB/s", 1_000_000), ("MiB/s", 1 << 20), ("GB/s", 1_000_000_000), ("Gb/s", 125_000_000)],
+            Self::Operations => &[("Gflop/s", 1_000_000_000), ("Gop/s", 1_000_000_000)],
             Self::Share => &[("ppm", 1), ("%", 10_000)],
             Self::Frequency => &[("MHz", 1)],
             Self::Bits => &[("bit", 1)],

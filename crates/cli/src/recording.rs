@@ -3,13 +3,16 @@
 pub(crate) mod compute;
 pub(crate) mod folder;
 pub(crate) mod layer;
+pub(crate) mod rates;
 
 use crate::files::Staged;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use folder::{Folder, read_run};
+use softband_workload::Protocol;
+use softband_workload::recording::multiply::{Rule, Size, multiply};
 use softband_workload::recording::trace::{Options, goal};
-use softband_workload::recording::{Recording, merge};
+use softband_workload::recording::{RankRecord, Recording, merge};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,12 +68,59 @@ pub(crate) struct GoalArguments {
     /// Trace to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Largest message that its sender does not wait for
-    #[arg(long, value_name = "BYTES", default_value = "16KiB", value_parser = softband_workload::parse_bytes)]
-    eager: u64,
+    /// Protocol that carries the messages: that of UCX, which MPICH and Open MPI use, or the messages of a rendezvous in the trace, for
+    /// other simulators (default: that of the recorded library)
+    #[arg(long, value_enum)]
+    protocol: Option<ProtocolName>,
+    /// Largest message that is sent before its receiver asks for it (default: by the rate of the port, as UCX computes it; 16KiB with
+    /// --protocol messages)
+    #[arg(long, value_name = "BYTES", value_parser = softband_workload::parse_bytes)]
+    eager: Option<u64>,
+    /// Largest message that the library copies, so that its send ends at once (default: by the rate of the port, as UCX computes it)
+    #[arg(long, value_name = "BYTES", value_parser = softband_workload::parse_bytes)]
+    copied: Option<u64>,
+    /// Ranks of the trace, by --rule: their number, or the lengths of their grid, such as 8x8
+    #[arg(long, value_name = "N", requires = "rule", value_parser = Size::parse)]
+    ranks: Option<Size>,
+    /// Grid of the recorded ranks: open-2d or periodic-3d, with :4x3 behind it for another grid than a balanced one. Each new rank takes
+    /// the role of a recorded rank by its position
+    #[arg(long, value_name = "RULE", requires = "ranks", value_parser = Rule::parse)]
+    rule: Option<Rule>,
     /// Factor from the recording machine's time of computation to the modelled host's; 0 leaves computation out
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = compute::factor)]
     compute_factor: f64,
+    #[command(flatten)]
+    rates: rates::RateArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ProtocolName {
+    /// Inline data, copies, and a rendezvous by RDMA read, as UCX 1.13 over rc_verbs
+    Ucx,
+    /// Each message a send of the trace, with announcement and answer before long ones
+    Messages,
+}
+
+/// Largest eager message with `--protocol messages`. (MVAPICH2 and Open MPI over InfiniBand: 12 to 17
+/// KiB.)
+const EAGER_BYTES: u64 = 16_384;
+
+impl GoalArguments {
+    fn options(&self, recording: &Recording) -> anyhow::Result<Options> {
+        let is_over_ucx = ["MPICH", "Open MPI"].iter().any(|name| recording.library.starts_with(name));
+        let protocol = match self.protocol.unwrap_or(if is_over_ucx { ProtocolName::Ucx } else { ProtocolName::Messages }) {
+            ProtocolName::Messages if self.copied.is_some() => {
+                bail!("--copied has no effect with --protocol messages\n  help: leave it out, or use --protocol ucx")
+            }
+            ProtocolName::Messages => None,
+            ProtocolName::Ucx => {
+                // The limits of a protocol are the first sizes of the next way.
+                let after = |bytes: Option<u64>| bytes.map(|bytes| bytes.min(u64::from(u32::MAX) - 1) as u32 + 1);
+                Some(Protocol { direct_bytes: after(self.copied), rendezvous_bytes: after(self.eager), ..Protocol::UCX })
+            }
+        };
+        Ok(Options { protocol, eager_bytes: self.eager.unwrap_or(EAGER_BYTES), factor: self.compute_factor * self.rates.factor(&recording.rates)? })
+    }
 }
 
 pub(crate) fn run(command: &RecordCommand) -> anyhow::Result<i32> {
@@ -81,9 +131,11 @@ pub(crate) fn run(command: &RecordCommand) -> anyhow::Result<i32> {
             leave(&arguments.out, &merge(&runs)?)
         }
         RecordCommand::Goal(arguments) => {
-            let recording = read(&arguments.recording)?;
-            let options = Options { eager_bytes: arguments.eager, factor: arguments.compute_factor };
-            let text = goal(&recording, &options).with_context(|| arguments.recording.display().to_string())?;
+            let mut recording = read(&arguments.recording)?;
+            if let (Some(size), Some(rule)) = (&arguments.ranks, &arguments.rule) {
+                recording = multiply(&recording, rule, size).with_context(|| arguments.recording.display().to_string())?;
+            }
+            let text = goal(&recording, &arguments.options(&recording)?).with_context(|| arguments.recording.display().to_string())?;
             write(&arguments.out, &text)?;
             Ok(0)
         }
@@ -111,7 +163,14 @@ fn record(arguments: &RunArguments) -> anyhow::Result<i32> {
         }
         runs.push(folder.read()?);
     }
-    leave(&arguments.out, &merge(&runs)?)
+    keep(&arguments.out, &runs)
+}
+
+/// Writes the recording of runs on this machine, with its rates of computation.
+pub(crate) fn keep(path: &Path, runs: &[Vec<RankRecord>]) -> anyhow::Result<i32> {
+    let mut recording = merge(runs)?;
+    recording.rates = rates::measure()?;
+    leave(path, &recording)
 }
 
 /// Reads a recording.
@@ -123,7 +182,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Recording> {
 }
 
 /// Writes a recording, and prints its size.
-pub(crate) fn leave(path: &Path, recording: &Recording) -> anyhow::Result<i32> {
+fn leave(path: &Path, recording: &Recording) -> anyhow::Result<i32> {
     write(path, &recording.text())?;
     let calls: usize = (0..recording.ranks.len()).map(|rank| recording.calls(rank)).sum();
     let nanos: u64 = (0..recording.ranks.len()).map(|rank| recording.nanos(rank)).sum();

@@ -1,5 +1,6 @@
 //! Queue pairs between ranks. Their creation takes no simulated time.
 
+use crate::protocol::PortView;
 use softband_fabric::{QPN_FIRST, World};
 use softband_model::verbs::api::{
     AddressVector, GlobalRoute, MrInit, QpCapabilities, QpInit, QpModification, ReceiveRequest, ScatterGatherEntry, VerbsError,
@@ -62,7 +63,7 @@ fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
 
 /// Creates the endpoint of a rank. A rank that takes no part needs no cable, because nothing uses
 /// its endpoint.
-pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, takes_part: bool) -> Result<Endpoint, Refusal> {
+pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, (takes_part, reads): (bool, bool)) -> Result<Endpoint, Refusal> {
     let idle = (!takes_part && !world.spec().hosts[host].hcas.is_empty()).then(|| (world.hca_id(host, 0), PortNumber(1)));
     let (hca, port) = port_of(world, host).or(idle).ok_or(Refusal::NoPort)?;
     let process = ProcessId(rank);
@@ -70,7 +71,7 @@ pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, takes_part: bo
     let depth_max = world.hca_part(hca).max_qp_wr;
     let cqe_max = world.hca_part(hca).max_cqe;
     let cq = world.create_cq(process, hca, cqe_max)?;
-    let access = Access { local_write: true, remote_write: true, ..Access::default() };
+    let access = Access { local_write: true, remote_write: true, remote_read: reads, ..Access::default() };
     let init = MrInit { owner: process, pd, address: BASE, len_bytes: MEMORY_BYTES, iova: BASE, access };
     let (_, lkey, rkey) = world.register_mr(hca, init)?;
     Ok(Endpoint { process, hca, port, lkey, rkey, pd, cq, depth_max })
@@ -91,8 +92,11 @@ pub(crate) struct Connections {
     /// MTU of all connections, even if their paths carry more.
     mtu: Option<Mtu>,
     service_level: ServiceLevel,
+    /// Whether ranks read from each other by RDMA.
+    reads: bool,
     /// For each lower rank, by higher rank: the queue pairs of the lower and of the higher rank.
-    pairs: Vec<BTreeMap<u32, [Qpn; 2]>>,
+    /// A pair of ranks may have several connections, its rails.
+    pairs: Vec<BTreeMap<(u32, u32), [Qpn; 2]>>,
     /// Number of queue pairs created on each HCA, which determines their QPNs.
     made: BTreeMap<HcaId, u32>,
     count: usize,
@@ -101,21 +105,21 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(ranks: usize, depth: u32, (mtu, service_level): (Option<Mtu>, ServiceLevel)) -> Self {
-        Self { depth, mtu, service_level, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
+    pub(crate) fn new(ranks: usize, depth: u32, (mtu, service_level): (Option<Mtu>, ServiceLevel), reads: bool) -> Self {
+        Self { depth, mtu, service_level, reads, pairs: vec![BTreeMap::new(); ranks], made: BTreeMap::new(), count: 0, mtu_least: None }
     }
 
     /// Returns the sending side of the connection from one rank to another. Creates the connection
     /// if needed.
-    pub(crate) fn side(&mut self, world: &mut World, endpoints: &[Endpoint], from: u32, to: u32) -> Result<Side, Refusal> {
+    pub(crate) fn side(&mut self, world: &mut World, endpoints: &[Endpoint], (from, to): (u32, u32), rail: u32) -> Result<Side, Refusal> {
         let (low, high) = (from.min(to), from.max(to));
         let (a, b) = (endpoints[low as usize], endpoints[high as usize]);
         let depth = self.depth.min(a.depth_max).min(b.depth_max);
-        let qpns = match self.pairs[low as usize].get(&high) {
+        let qpns = match self.pairs[low as usize].get(&(high, rail)) {
             Some(qpns) => *qpns,
             None => {
                 let qpns = self.connect(world, a, b, depth)?;
-                self.pairs[low as usize].insert(high, qpns);
+                self.pairs[low as usize].insert((high, rail), qpns);
                 self.count += 1;
                 qpns
             }
@@ -134,9 +138,10 @@ impl Connections {
         if mtu > carried {
             return Err(Refusal::PathMtu { ranks: [a.process.0, b.process.0], wanted: mtu, carried });
         }
+        let reads = if self.reads { reads_max(world, a).min(reads_max(world, b)) } else { 0 };
         for (own, peer, qpn, other) in [(a, b, qpns[0], qpns[1]), (b, a, qpns[1], qpns[0])] {
             if world.has_hca(own.hca) {
-                bring_up(world, own, qpn, way_to(world, own, peer, self.service_level), (other, mtu))?;
+                bring_up(world, own, qpn, way_to(world, own, peer, self.service_level), (other, mtu, reads))?;
                 world.receive_always(own.hca, qpn, standing_receive(own));
             }
         }
@@ -188,6 +193,19 @@ fn standing_receive(of: Endpoint) -> ReceiveRequest {
     ReceiveRequest { wr_id: 0, entries: vec![entry], srq: None }
 }
 
+/// Returns the port of a rank, as its library sees it.
+pub(crate) fn port_view(world: &World, of: Endpoint) -> Option<PortView> {
+    let port = world.port(of.hca, of.port)?;
+    let (speed, lanes) = (port.rate.speed, port.rate.width.lanes());
+    let (mtu_bytes, inline_max) = (port.mtu_active.bytes(), world.hca_part(of.hca).max_inline_bytes);
+    Some(PortView { speed, lanes, mtu_bytes, link_layer: port.link_layer, inline_max })
+}
+
+/// Returns the number of RDMA reads that an HCA carries out for a queue pair at a time.
+fn reads_max(world: &World, of: Endpoint) -> u8 {
+    world.hca_part(of.hca).max_rd_atomic.min(u32::from(u8::MAX)) as u8
+}
+
 fn mtu(world: &World, of: Endpoint) -> Mtu {
     world.port(of.hca, of.port).map_or(Mtu::B256, |port| port.mtu_active)
 }
@@ -202,8 +220,8 @@ fn way_to(world: &World, own: Endpoint, peer: Endpoint, service_level: ServiceLe
     AddressVector { dlid, service_level, port: own.port, grh: port.gids[1].filter(|_| ethernet).map(route), ..AddressVector::default() }
 }
 
-fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, way: AddressVector, (other, mtu): (Qpn, Mtu)) -> Result<(), Refusal> {
-    let access = Access { remote_write: true, local_write: true, ..Access::default() };
+fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, way: AddressVector, (other, mtu, reads): (Qpn, Mtu, u8)) -> Result<(), Refusal> {
+    let access = Access { remote_write: true, local_write: true, remote_read: reads > 0, ..Access::default() };
     let to = |state| QpModification { state: Some(state), ..QpModification::default() };
     let init = QpModification { pkey_index: Some(0), port: Some(own.port), access: Some(access), ..to(QpState::Init) };
     let rtr = QpModification {
@@ -211,7 +229,7 @@ fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, way: AddressVector, (oth
         path_mtu: Some(mtu),
         dest_qpn: Some(other),
         receive_psn: Some(Psn::new(0)),
-        max_dest_rd_atomic: Some(1),
+        max_dest_rd_atomic: Some(reads.max(1)),
         min_rnr_timer: Some(RNR_TIMER),
         ..to(QpState::Rtr)
     };
@@ -220,7 +238,7 @@ fn bring_up(world: &mut World, own: Endpoint, qpn: Qpn, way: AddressVector, (oth
         local_ack_timeout: Some(ACK_TIMEOUT),
         retry_count: Some(RETRIES),
         rnr_retry: Some(RETRIES),
-        max_rd_atomic: Some(1),
+        max_rd_atomic: Some(reads.max(1)),
         ..to(QpState::Rts)
     };
     for modification in [init, rtr, rts] {

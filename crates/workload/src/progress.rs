@@ -14,13 +14,14 @@ pub(crate) struct Costs {
     pub post_receive: SimDuration,
     pub poll: SimDuration,
     pub clock: SimDuration,
+    pub inline_byte: SimDuration,
 }
 
 impl Costs {
     pub(crate) fn of(world: &World, host: usize, reads_clock: bool) -> Self {
         let part = &world.spec().hosts[host].part;
         let clock = if reads_clock { part.clock_read } else { SimDuration::ZERO };
-        Self { post_send: part.post_send, post_receive: part.post_receive, poll: part.poll_cq, clock }
+        Self { post_send: part.post_send, post_receive: part.post_receive, poll: part.poll_cq, clock, inline_byte: part.inline_byte() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod play;
 
+use crate::protocol::Protocol;
 pub use play::Cause;
 use softband_types::{Mtu, ServiceLevel};
 
@@ -92,6 +93,9 @@ pub struct Schedule {
     pub mtu: Option<Mtu>,
     /// Service level of all connections, unless routing sets another level for the path.
     pub service_level: ServiceLevel,
+    /// Protocol of the library that carries the messages. `None` makes a request of each message.
+    /// The protocol fixes the operation, the completions and the window.
+    pub protocol: Option<Protocol>,
 }
 
 /// The waiting steps of each step: one list for all, and the start of each step's range.

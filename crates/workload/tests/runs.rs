@@ -293,3 +293,87 @@ fn lives_are_the_same(spec: &FabricSpec) {
         assert!(total.completion > SimTime::ZERO);
     }
 }
+
+/// Returns a trace of one message from rank 0 to rank 1 by the protocol of UCX.
+fn carried(limits: &str, bytes: u32) -> String {
+    format!("// softband: protocol ucx{limits}\nnum_ranks 2\nrank 0 {{ send {bytes}b to 1 tag 3 }}\nrank 1 {{ recv {bytes}b from 0 tag 3 }}\n")
+}
+
+fn nanos(text: &str, spec: &FabricSpec) -> f64 {
+    of(text, spec, 1).completion.as_picos() as f64 / 1e3
+}
+
+#[test]
+fn a_protocol_sends_short_messages_inline_if_the_hca_takes_them() {
+    let spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    let mut without = spec.clone();
+    without.hosts.iter_mut().for_each(|host| host.hcas[0].part.max_inline_bytes = 0);
+    let (inline, read) = (nanos(&carried("", 40), &spec), nanos(&carried("", 40), &without));
+    // The HCA reads the payload from memory, which takes 600 ns.
+    assert!(read - inline > 500.0, "{inline} {read}");
+    assert_eq!(nanos(&carried("", 400), &spec), nanos(&carried("", 400), &without));
+}
+
+#[test]
+fn a_copied_message_ends_at_its_post_and_a_direct_one_at_its_acknowledgement() {
+    let spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    let text = |limits: &str| {
+        format!(
+            "// softband: protocol ucx {limits}\nnum_ranks 2\nrank 0 {{\na: send 4000b to 1 tag 3\nb: calc 1000000\nb requires a\n}}\n\
+             rank 1 {{ recv 4000b from 0 tag 3 }}\n"
+        )
+    };
+    let (copied, direct) = (nanos(&text("direct 5000"), &spec), nanos(&text("direct 1000"), &spec));
+    assert!(copied < 1_001_000.0, "{copied}");
+    // Four kilobytes take four microseconds on 4X SDR.
+    assert!((1_004_000.0..1_020_000.0).contains(&direct), "{direct}");
+}
+
+#[test]
+fn a_rendezvous_waits_for_the_receiver_who_makes_no_progress_while_it_computes() {
+    let spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    let text = |limits: &str| {
+        format!(
+            "// softband: protocol ucx {limits}\nnum_ranks 2\nrank 0 {{\na: send 8000b to 1 tag 3\nb: calc 500000\nb requires a\n}}\n\
+             rank 1 {{\na: calc 1000000\nb: recv 8000b from 0 tag 3\nb requires a\n}}\n"
+        )
+    };
+    let (eager, late) = (nanos(&text("rendezvous 9000"), &spec), nanos(&text("rendezvous 8000"), &spec));
+    assert!((1_000_000.0..1_001_000.0).contains(&eager), "{eager}");
+    assert!((1_508_000.0..1_530_000.0).contains(&late), "{late}");
+}
+
+#[test]
+fn each_size_of_a_protocol_arrives_in_both_directions_with_any_order_of_calls() {
+    let spec = star(4);
+    for bytes in [0, 1, 55, 56, 2_000, 8_247, 8_248, 30_000, 100_000, 1_000_000] {
+        let mut text = "// softband: protocol ucx\nnum_ranks 4\n".to_owned();
+        for rank in 0..4u32 {
+            text += &format!("rank {rank} {{\n");
+            for (step, peer) in (0..4).filter(|peer| *peer != rank).enumerate() {
+                let (send, receive) = (format!("s{step}: send {bytes}b to {peer} tag 1\n"), format!("r{step}: recv {bytes}b from {peer} tag 1\n"));
+                text += &if rank % 2 == 0 { format!("{send}{receive}") } else { format!("{receive}{send}") };
+            }
+            text += "}\n";
+        }
+        let flows = of(&text, &spec, 1).flows;
+        assert_eq!(flows.len(), 12);
+        assert!(flows.iter().all(|flow| (flow.messages, flow.bytes) == (1, bytes)), "{bytes}");
+    }
+}
+
+#[test]
+fn many_messages_of_a_protocol_wait_for_room_in_the_send_queue() {
+    let spec = back_to_back(LinkSpeed::Sdr, 1, 1, host_part(600, 300));
+    let line = |what: &str| format!("{what} tag 1\n").repeat(2_000);
+    let text = format!("// softband: protocol ucx\nnum_ranks 2\nrank 0 {{\n{}}}\nrank 1 {{\n{}}}\n", line("send 9b to 1"), line("recv 9b from 0"));
+    assert_eq!(of(&text, &spec, 1).flows[0].messages, 2_000);
+}
+
+#[test]
+fn a_protocol_that_is_unknown_or_has_wrong_limits_is_refused_with_its_line() {
+    let message = |words: &str| goal::parse(&format!("# first\n// softband: protocol {words}\nnum_ranks 1\nrank 0 {{ }}\n")).unwrap_err().to_string();
+    assert!(message("tcp").starts_with("2: error: there is no protocol `tcp`"));
+    assert!(message("ucx copies 4").starts_with("2: error: a protocol has no `copies`"));
+    assert!(message("ucx direct").starts_with("2: error: `` is not a number of bytes for direct"));
+}

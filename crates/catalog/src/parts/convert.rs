@@ -214,6 +214,9 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         ethernet_latency: read.duration("ethernet_latency"),
         ethernet_bytes_per_second: read.rate("ethernet_rate"),
     };
+    read.own_compute_rate("compute_floating_point", Dimension::Operations);
+    read.own_compute_rate("compute_memory", Dimension::Rate);
+    read.own_compute_rate("compute_integer", Dimension::Operations);
     check_read_request(&mut read, "read_request", part.read_request_bytes, part.bus.slot.interface());
     // With a free call, a program could poll forever at one instant.
     for (name, cost) in [("post_send", part.post_send), ("poll_cq", part.poll_cq), ("clock_read", part.clock_read)] {

@@ -84,6 +84,12 @@ impl<'a> PartReader<'a> {
     pub(crate) fn optional_rate(&mut self, name: &str) -> Option<u64> {
         self.peek(name).then(|| self.rate(name))
     }
+    /// Reads a rate of computation. Another processor has another one, so a part does not inherit it.
+    pub(crate) fn own_compute_rate(&mut self, name: &str, dimension: Dimension) {
+        if self.writes(name) && self.number(name, dimension) == Some(0) {
+            self.refuse(name, "a rate must be positive".into(), None);
+        }
+    }
     pub(crate) fn picos_per_metre(&mut self, name: &str) -> u64 {
         self.number(name, Dimension::DelayPerLength).unwrap_or(0)
     }

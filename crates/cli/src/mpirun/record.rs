@@ -1,9 +1,8 @@
 //! `--record`: a recording of the job's calls and computation.
 
 use crate::recording::folder::Folder;
-use crate::recording::{layer, leave};
+use crate::recording::{keep, layer};
 use clap::Args;
-use softband_workload::recording::merge;
 use std::path::{Path, PathBuf};
 
 /// Options that record a job.
@@ -31,6 +30,6 @@ impl RecordArguments {
             }
             runs.push(folder.read()?);
         }
-        leave(file, &merge(&runs)?)
+        keep(file, &runs)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::folder::{Folder, REPLAY};
 use super::layer;
-use anyhow::bail;
+use super::rates::{RateArguments, measure};
+use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -29,6 +30,8 @@ pub(crate) struct ComputeArguments {
     /// Factor from this or the recording machine's time of computation to the modelled host's
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) compute_factor: f64,
+    #[command(flatten)]
+    rates: RateArguments,
     /// Compiler of the program's MPI, for recordings
     #[arg(long, value_name = "COMMAND", env = "MPICC", default_value = DEFAULT_COMPILER)]
     pub(crate) mpicc: String,
@@ -73,21 +76,26 @@ impl ComputeArguments {
                 "--compute has no effect with --pace wall, where computation takes the machine's time\n  help: leave it out, or leave out --pace wall"
             );
         }
-        let way = |name: &str| (COMPUTE.to_owned(), format!("{name}:{}", (self.compute_factor * 1e6).round() as u64));
+        if self.compute == Way::Free && !self.rates.is_empty() {
+            bail!("--compute-kind has no effect, because computation takes no time\n  help: add --compute recorded=FILE or --compute measured");
+        }
+        let way = |name: &str, factor: f64| (COMPUTE.to_owned(), format!("{name}:{}", (self.compute_factor * factor * 1e6).round() as u64));
         match &self.compute {
             Way::Free => Ok(Compute { environment: Vec::new(), _times: None }),
             Way::Measured => {
+                let factor = if self.rates.is_empty() { 1.0 } else { self.rates.factor(&measure()?)? };
                 eprintln!("softband: --compute measured takes the time of this machine's processor, so results vary from run to run");
-                Ok(Compute { environment: vec![way("measured")], _times: None })
+                Ok(Compute { environment: vec![way("measured", factor)], _times: None })
             }
             Way::Recorded(file) => {
                 let recording = super::read(file)?;
+                let factor = self.rates.factor(&recording.rates).with_context(|| file.display().to_string())?;
                 let (folder, layer) = (Folder::new()?, layer::build(&self.mpicc)?);
                 for rank in 0..recording.ranks.len() {
                     let path = folder.path().join(format!("rank-{rank}.times"));
                     std::fs::write(&path, recording.times(rank, 1.0)).map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?;
                 }
-                let environment = vec![layer::preload(&layer), (REPLAY.into(), folder.path().display().to_string()), way("recorded")];
+                let environment = vec![layer::preload(&layer), (REPLAY.into(), folder.path().display().to_string()), way("recorded", factor)];
                 Ok(Compute { environment, _times: Some(folder) })
             }
         }

@@ -10,12 +10,15 @@
 //! }
 //! ```
 //!
-//! A step may end with a semicolon. Every rank has its block, `rank 2 { }` if it does nothing.
+//! A comment `// softband: protocol ucx` before `num_ranks` names the protocol that carries the
+//! messages. A step may end with a semicolon. Every rank has its block, `rank 2 { }` if it does nothing.
 //! `calc` is in nanoseconds. `requires` waits for the end of a step, `irequires` for its beginning.
 
+mod protocol;
 mod words;
 
 use crate::schedule::{Action, Cause, Schedule, ScheduleError, Wait};
+pub use protocol::PROTOCOL_MARK;
 use std::collections::BTreeMap;
 use words::Word;
 
@@ -55,6 +58,7 @@ const STEP_FORMS: &str = "a line is `l1: send 8b to 1 tag 5`, `l2: recv 8b from 
 pub fn parse(text: &str) -> Result<Schedule, GoalError> {
     let Reader { mut schedule, lines, names, .. } = read(text)?;
     schedule.receives_all = true;
+    schedule.protocol = protocol::of(text)?;
     match schedule.check() {
         Ok(()) => Ok(schedule),
         Err(error) => Err(explain(&schedule, &lines, &names, error)),

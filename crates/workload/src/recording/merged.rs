@@ -23,7 +23,7 @@ pub fn merge(repetitions: &[Vec<RankRecord>]) -> Result<Recording, RecordingErro
     }
     let of_rank = |rank: usize| repetitions.iter().map(|repetition| repetition[rank].lines.as_slice()).collect::<Vec<_>>();
     let ranks = (0..ranks as usize).map(|rank| merge_rank(rank, &of_rank(rank))).collect::<Result<_, _>>()?;
-    Ok(Recording { repetitions: repetitions.len() as u32, library: first.library.clone(), ranks })
+    Ok(Recording { repetitions: repetitions.len() as u32, library: first.library.clone(), ranks, ..Recording::default() })
 }
 
 /// Counted calls of a rank, each with all computation since the former one.

@@ -14,16 +14,18 @@
 //! {"end":1}
 //! ```
 //!
-//! [`trace::goal`] writes a recording as a GOAL trace, and [`Recording::times`] as the times that
+//! [`multiply::multiply`] adds ranks by a rule. [`trace::goal`] writes a recording as a GOAL trace, and [`Recording::times`] as the times that
 //! the layer replays.
 
 mod line;
 mod merged;
+pub mod multiply;
 mod read;
 pub mod trace;
 
 pub use line::{Call, Communicator, Line};
 pub use merged::merge;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Version of both formats.
@@ -66,6 +68,8 @@ pub struct Recording {
     pub repetitions: u32,
     /// Name of the MPI, as it states it.
     pub library: String,
+    /// Rates of a core of the recording machine by kind of work, in operations or bytes per second.
+    pub rates: BTreeMap<String, u64>,
     /// Lines of each rank, by rank.
     pub ranks: Vec<Vec<Line>>,
 }

@@ -4,6 +4,7 @@ use super::line::{Call, Communicator, Line};
 use super::{AGAIN, RankRecord, Recording, RecordingError, VERSION, fail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 const RANK_FORMAT: &str = "softband-mpi-rank";
 const FORMAT: &str = "softband-mpi-record";
@@ -24,6 +25,8 @@ pub(super) struct Head {
     #[serde(default)]
     repetitions: u32,
     library: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    rates: BTreeMap<String, u64>,
 }
 
 impl Head {
@@ -35,6 +38,7 @@ impl Head {
             ranks: recording.ranks.len() as u32,
             repetitions: recording.repetitions,
             library: recording.library.clone(),
+            rates: recording.rates.clone(),
         }
     }
 
@@ -152,6 +156,6 @@ impl Recording {
         if ranks.len() as u32 != head.ranks {
             return fail(format!("{name}: the file ends after {} of {} ranks", ranks.len(), head.ranks), format!("it is cut off: {AGAIN}"));
         }
-        Ok(Self { repetitions: head.repetitions, library: head.library, ranks })
+        Ok(Self { repetitions: head.repetitions, library: head.library, rates: head.rates, ranks })
     }
 }

@@ -3,7 +3,7 @@ use super::trace::{Options, goal};
 use super::*;
 use crate::goal as reader;
 
-const OPTIONS: Options = Options { eager_bytes: 1024, factor: 1.0 };
+const OPTIONS: Options = Options { protocol: None, eager_bytes: 1024, factor: 1.0 };
 
 fn record(rank: u32, ranks: u32, calls: &str) -> RankRecord {
     let members: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
@@ -94,7 +94,7 @@ fn records_without_an_end_or_of_another_version_are_refused() {
 /// Plays the rounds of all ranks as a program of blocking rounds, and checks each message at both
 /// ends.
 fn check_rounds(of: impl Fn(u32) -> Collective, root: u32, ranks: u32) {
-    let mut sent = std::collections::BTreeMap::<(u32, u32), Vec<u64>>::new();
+    let mut sent = BTreeMap::<(u32, u32), Vec<u64>>::new();
     let mut received = sent.clone();
     for own in 0..ranks {
         for round in of(own).rounds(own, root, ranks) {

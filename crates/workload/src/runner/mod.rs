@@ -6,8 +6,10 @@
 //! The actions of a rank depend only on its own host's HCA. So a World may process its nodes one by
 //! one, and a runner may have only some of the hosts.
 
+mod library;
 mod steps;
 mod thread;
+mod transfer;
 
 use crate::connections::{Endpoint, Refusal, endpoint};
 use crate::flows::{Flow, Flows};
@@ -15,6 +17,7 @@ use crate::measure::{Measurements, PhaseReport};
 use crate::memory::NoMemory;
 use crate::progress::{Costs, Due, Seen, Thread};
 use crate::schedule::{Action, Followers, Schedule};
+use library::Library;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::Completion;
@@ -130,6 +133,8 @@ pub struct Runner {
     /// Flow of the messages of each step.
     flow_of_step: Vec<u32>,
     connections: usize,
+    /// Libraries of the ranks, if the workload has a protocol.
+    library: Option<Library>,
     matches: BTreeMap<(u32, u32, u32), Match>,
     phases: Vec<PhaseReport>,
     notices: Vec<Notice>,
@@ -164,11 +169,12 @@ impl Runner {
         let mut endpoints = Vec::new();
         for rank in 0..schedule.ranks {
             let host = (rank / ranks_per_host) as usize;
-            let made = endpoint(&mut world, rank, host, takes_part[rank as usize]);
+            let made = endpoint(&mut world, rank, host, (takes_part[rank as usize], schedule.protocol.is_some()));
             endpoints.push(made.map_err(|refusal| refused(&world, rank, ranks_per_host, &refusal))?);
         }
-        let Flows { flows, of_step, connections } =
+        let Flows { flows, of_step, connections, known } =
             Flows::of(&mut world, &schedule, &endpoints).map_err(|(rank, refusal)| refused(&world, rank, ranks_per_host, &refusal))?;
+        let library = schedule.protocol.as_ref().map(|protocol| Library::new(protocol, &world, &schedule, &endpoints, known));
         let thread = |rank: u32| Thread {
             clock: SimTime::ZERO,
             parked: true,
@@ -197,6 +203,7 @@ impl Runner {
             flows,
             flow_of_step: of_step,
             connections,
+            library,
             matches: BTreeMap::new(),
             phases: schedule.phases.iter().map(|name| PhaseReport::new(name)).collect(),
             notices: Vec::new(),
@@ -297,7 +304,8 @@ impl Runner {
     /// these hosts, of those that they send.
     /// If the whole workload has no payload, the unit is steps.
     pub fn progress(&self) -> (u64, u64) {
-        if self.sends_payload {
+        // The libraries' headers count as delivered bytes.
+        if self.sends_payload && self.library.is_none() {
             return (self.world.delivered_bytes(), self.bytes_total);
         }
         ((self.steps_total - self.steps_left) as u64, self.steps_total as u64)
@@ -342,6 +350,7 @@ impl Runner {
                 Notice::Wakeup { token } => match Due::of_token(token) {
                     Due::Poll { rank } if self.is_dead(rank) => {}
                     Due::Calculated { step } if self.is_dead(self.schedule.steps[step as usize].rank) => {}
+                    Due::Poll { rank } if self.library.is_some() => self.look(rank, now),
                     Due::Poll { rank } => self.poll(rank, now),
                     Due::Calculated { step } => self.finish(step, now),
                 },
@@ -373,7 +382,10 @@ impl Runner {
             false => Seen::Sent { step: (completion.wr_id >> 32) as u32, index: completion.wr_id as u32 },
         };
         if completion.status == WcStatus::Success {
-            self.threads[rank as usize].ring.push_back(seen);
+            match (&mut self.library, received) {
+                (Some(library), true) => library.receive(rank, completion.immediate),
+                _ => self.threads[rank as usize].ring.push_back(seen),
+            }
             return self.rouse(rank, now);
         }
         // A failure at the receiver also fails at the sender, which reports it.

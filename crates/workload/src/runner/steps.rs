@@ -24,6 +24,16 @@ pub(super) struct Match {
     waiting: VecDeque<u32>,
 }
 
+impl Match {
+    pub(super) fn await_message(&mut self, receive: u32) {
+        self.waiting.push_back(receive);
+    }
+
+    pub(super) fn take_receive(&mut self) -> Option<u32> {
+        self.waiting.pop_front()
+    }
+}
+
 /// Steps that have begun and will not end: their number, and the first by step number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -107,6 +117,11 @@ impl Runner {
             match step.action {
                 Action::Send { messages: 0, .. } => self.note_done(number, at, &mut begun),
                 Action::Send { .. } => {
+                    self.open(number);
+                    self.rouse(step.rank, at);
+                }
+                // The rank's own thread carries out its calls and its computation in turn.
+                Action::Receive { .. } | Action::Calculate { cpu: 0, .. } if self.library.is_some() => {
                     self.open(number);
                     self.rouse(step.rank, at);
                 }

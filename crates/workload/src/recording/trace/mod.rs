@@ -12,6 +12,7 @@ pub mod collectives;
 mod ranks;
 
 use super::{Recording, RecordingError};
+use crate::protocol::Protocol;
 use ranks::RankTrace;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +23,10 @@ pub const CONTROL_BYTES: u64 = 64;
 /// Choices of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Largest eager message, in bytes.
+    /// Protocol that carries the messages of the trace. `None` writes the messages of a rendezvous
+    /// into the trace, for other simulators.
+    pub protocol: Option<Protocol>,
+    /// Largest eager message in bytes, without a protocol.
     pub eager_bytes: u64,
     /// Factor for the time of computation; 0 leaves computation out.
     pub factor: f64,
@@ -72,7 +76,11 @@ impl Tags {
 /// A call that a trace cannot express, with its rank and number.
 pub fn goal(recording: &Recording, options: &Options) -> Result<String, RecordingError> {
     let mut tags = Tags::default();
-    let mut text = format!("num_ranks {}\n", recording.ranks.len());
+    let mut text = String::new();
+    if let Some(protocol) = options.protocol {
+        let _ = writeln!(text, "{} {protocol}", crate::goal::PROTOCOL_MARK);
+    }
+    let _ = writeln!(text, "num_ranks {}", recording.ranks.len());
     for (rank, lines) in recording.ranks.iter().enumerate() {
         let _ = writeln!(text, "rank {rank} {{");
         RankTrace::new(rank as u32, options, &mut tags, &mut text).write(lines)?;

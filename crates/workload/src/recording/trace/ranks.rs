@@ -228,6 +228,10 @@ impl<'a> RankTrace<'a> {
 
     fn message_out(&mut self, to: u32, bytes: u64, channel: Channel, after: &[Event]) -> (Vec<Event>, Option<Event>) {
         let tag = self.tags.of(channel);
+        if self.options.protocol.is_some() {
+            let send = self.step(&format!("send {bytes}b to {to} tag {tag}"), after);
+            return (vec![Event::Done(send)], Some(Event::Begun(send)));
+        }
         if bytes <= self.options.eager_bytes {
             let send = self.step(&format!("send {bytes}b to {to} tag {tag}"), after);
             return (Vec::new(), Some(Event::Begun(send)));
@@ -242,7 +246,7 @@ impl<'a> RankTrace<'a> {
 
     fn message_in(&mut self, from: u32, bytes: u64, channel: Channel, after: &[Event]) -> Event {
         let tag = self.tags.of(channel);
-        if bytes <= self.options.eager_bytes {
+        if self.options.protocol.is_some() || bytes <= self.options.eager_bytes {
             return Event::Done(self.step(&format!("recv {bytes}b from {from} tag {tag}"), after));
         }
         let announced = self.tags.of(Channel { role: Role::Announcement, ..channel });
