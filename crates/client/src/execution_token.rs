@@ -7,7 +7,7 @@ use crate::session::{self, thread_slot};
 use crate::wake_word;
 use rustix::thread::futex;
 use softband_ipc::attach::word;
-use softband_ipc::calls::{Handle, Op, SpinTarget, op};
+use softband_ipc::calls::{Handle, Op, Pause, SpinTarget, op};
 use softband_ipc::layout::{ThreadSlot, token};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -149,6 +149,18 @@ pub fn poll_empty(cq: u32) {
         return;
     }
     let _ = crate::calls::call::<op::Poll>(&Handle { handle: cq, reserved: 0 });
+}
+
+/// Reports a poll of something else than a CQ. Returns at the next event of this process, or at
+/// `until_ps`.
+pub fn pause(until_ps: u64) {
+    let _ = crate::calls::call::<op::Pause>(&Pause { until_ps });
+}
+
+/// Returns whether the fabric or another program may have acted since this turn began, by the
+/// thread's clock.
+pub fn is_ahead() -> bool {
+    thread_slot().is_some_and(|slot| slot.clock_ps.load(Ordering::Relaxed) >= slot.next_event_ps.load(Ordering::Relaxed))
 }
 
 /// Reports a loop that spins on memory. Returns after a peer has written registered memory, or

@@ -30,6 +30,11 @@ pod! {
     /// Ticket of an image on another host, and the host's folder ([`crate::environment::FILES`]). The
     /// length is 0 if the host has no folder.
     pub struct Placement { pub ticket: u64, pub len: u32, pub reserved: u32, pub files: [u8; 1024], }
+    /// A shared mapping under the number `range`. `kind` is a [`mapping`]; all mappings of one host
+    /// with the same `kind`, `space` and `number` are of the same memory.
+    pub struct SharedMapping { pub range: u32, pub kind: u32, pub space: u64, pub number: u64, }
+    pub struct SharedRange { pub range: u32, pub reserved: u32, }
+    pub struct Pause { pub until_ps: u64, }
     pub struct ProcessNumber { pub number: u32, pub reserved: u32, }
     pub struct Exit { pub status: i32, pub reserved: u32, }
     /// Raises `signal` at `at_ps` (0: never) and then every `interval_ps` (0: once). Each process
@@ -184,6 +189,17 @@ pub mod reason {
     pub const SIGNAL: u32 = 3;
     /// A pipe, a file, or another descriptor of the operating system.
     pub const DESCRIPTOR: u32 = 4;
+}
+
+/// Values of [`SharedMapping::kind`]: the name space of shared memory.
+pub mod mapping {
+    /// `space` is the file's device, `number` its inode.
+    pub const FILE: u32 = 0;
+    /// `number` is the identifier of a System V segment.
+    pub const SYSTEM_V: u32 = 1;
+    /// Memory without a name, which children inherit: `space` is the process that made it, `number`
+    /// its own count.
+    pub const ANONYMOUS: u32 = 2;
 }
 
 /// Returns [`Sleep::polls`] of a thread that only polls again, or sleeps, for this [`reason`].

@@ -51,6 +51,11 @@ impl Default for CallName {
     }
 }
 
+/// Most shared mappings of a process that the engine follows. Each has a number below this.
+pub const RANGES_MAX: usize = 256;
+/// A bit for each shared mapping of a process.
+pub type RangeBits = [AtomicU64; RANGES_MAX / 64];
+
 /// A value with its own cache line.
 #[derive(Default)]
 #[repr(C, align(64))]
@@ -103,6 +108,8 @@ pub struct SharedHeader {
     pub cost_post_receive: u64,
     pub cost_poll_cq: u64,
     pub cost_clock_read: u64,
+    /// Time to copy a mebibyte.
+    pub cost_copy_mebibyte: u64,
     /// Seed of this process's random streams.
     pub seed: u64,
     /// Number of times that a thread checks for its token before it sleeps. 0 while the engine has
@@ -143,6 +150,12 @@ pub struct SharedHeader {
     /// Processors on which threads may compute ahead of the engine (bit n of all words: processor
     /// n). All zero if threads compute one at a time.
     pub processors: [u64; PROCESSOR_WORDS],
+    /// In simulated time: the shared mappings that another process of the host has, too.
+    pub shared_ranges: RangeBits,
+    /// In simulated time: the shared mappings that the process has written in its present turn.
+    pub written_ranges: RangeBits,
+    /// The clock of the first of these writes, in picoseconds.
+    pub written_at_ps: AtomicU64,
 }
 
 /// One thread of the program.
@@ -187,6 +200,8 @@ pub struct ThreadSlot {
     pub awaits_kernel: AtomicU32,
     /// Time before which a thread that computes ahead makes no call, in picoseconds.
     pub ahead_until_ps: AtomicU64,
+    /// Time of the next event of the fabric or of another program, as of the beginning of the turn.
+    pub next_event_ps: AtomicU64,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }

@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 25] = [
+const REFUSED_IN_WALL_PACE: [Op; 29] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -11,6 +11,10 @@ const REFUSED_IN_WALL_PACE: [Op; 25] = [
     Op::ThreadExit,
     Op::Alarm,
     Op::SpinWait,
+    Op::MapShared,
+    Op::UnmapShared,
+    Op::Pause,
+    Op::WroteMemory,
     Op::KernelWritten,
     Op::SocketNew,
     Op::SocketBind,

@@ -226,6 +226,11 @@ pub struct HostPart {
     pub poll_cq: SimDuration,
     /// CPU time to read a clock, at least 1 ps.
     pub clock_read: SimDuration,
+    /// Time from a store of a core until a polling core of the same host has the new value, at least
+    /// 1 ps.
+    pub cache_line_transfer: SimDuration,
+    /// Rate at which a core copies memory, in bytes per second.
+    pub copy_bytes_per_second: u64,
     /// CPU time of a verb that goes through the kernel: creation, modification, destruction.
     pub control_verb: SimDuration,
     /// CPU time to register memory, per page of 4 KiB.
@@ -276,6 +281,12 @@ impl HostPart {
     /// Returns the CPU time for each byte of inline data, rounded down to a picosecond.
     pub fn inline_byte(&self) -> SimDuration {
         SimDuration::from_picos(self.inline_bytes_per_second.map_or(0, |rate| 1_000_000_000_000 / rate))
+    }
+
+    /// Returns the time in which a core copies a mebibyte, rounded down to a picosecond.
+    pub fn copy_mebibyte(&self) -> SimDuration {
+        let picos = (1_000_000_000_000u128 << 20) / u128::from(self.copy_bytes_per_second.max(1));
+        SimDuration::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
     }
 }
 

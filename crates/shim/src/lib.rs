@@ -24,6 +24,7 @@ pub mod ahead;
 pub mod fd;
 pub mod process;
 pub mod runtime;
+pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod spin;

@@ -208,6 +208,8 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         post_receive: read.duration("post_receive"),
         poll_cq: read.duration("poll_cq"),
         clock_read: read.duration("clock_read"),
+        cache_line_transfer: read.duration("cache_line_transfer"),
+        copy_bytes_per_second: read.rate("copy_rate"),
         control_verb: read.duration("control_verb"),
         register_page: read.duration("register_page"),
         event_wakeup: read.duration("event_wakeup"),
@@ -219,7 +221,13 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
     read.own_compute_rate("compute_integer", Dimension::Operations);
     check_read_request(&mut read, "read_request", part.read_request_bytes, part.bus.slot.interface());
     // With a free call, a program could poll forever at one instant.
-    for (name, cost) in [("post_send", part.post_send), ("poll_cq", part.poll_cq), ("clock_read", part.clock_read)] {
+    let costs = [
+        ("post_send", part.post_send),
+        ("poll_cq", part.poll_cq),
+        ("clock_read", part.clock_read),
+        ("cache_line_transfer", part.cache_line_transfer),
+    ];
+    for (name, cost) in costs {
         if cost == SimDuration::ZERO {
             read.refuse(name, "a call must take some time".into(), Some("write at least 1 ps".into()));
         }

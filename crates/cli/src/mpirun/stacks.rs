@@ -50,13 +50,11 @@ impl Stack {
 
     /// Returns the variables by which the library runs on a fabric. The user's own values win.
     pub(crate) fn settings(self, pace: Pace) -> Vec<(&'static str, &'static str)> {
-        // In simulated time a rank that polls shared memory notices another process late.
-        let transports = if pace == Pace::Wall { "rc_verbs,ud_verbs,sm,self" } else { "rc_verbs,ud_verbs,self" };
         let mut settings = vec![
             // hwloc looks for displays of X11 by TCP.
             ("HWLOC_COMPONENTS", "-gl"),
             // Without the connection manager and TCP, which UCX also finds.
-            ("UCX_TLS", transports),
+            ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
             ("UCX_MODULES", "^rdmacm"),
         ];
         if pace == Pace::Virtual {

@@ -76,6 +76,7 @@ impl Observer<'_> {
         Some(match thread.state() {
             ThreadState::Ended | ThreadState::Expected => return None,
             ThreadState::Waiting(Waiting::Poll) => self.describe_poll(&request, thread),
+            ThreadState::Waiting(Waiting::Pause) => ("polls memory, a clock or a descriptor".into(), Detail::None),
             ThreadState::Waiting(Waiting::Spin) => (describe_spin(&request), Detail::Process),
             ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll) => (describe_sleep(&request), Detail::None),
             ThreadState::Waiting(Waiting::Objects(entries)) => self.describe_objects(process, &request, entries),

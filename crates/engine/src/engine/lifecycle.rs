@@ -74,6 +74,7 @@ impl Engine {
             (0..*count).for_each(|_| self.host.retain(*object));
         }
         self.processes[child].set_objects(objects);
+        self.processes.inherit_sharing(process, child);
         self.processes[child].promise();
         Ok((ticket, self.processes[child].number()))
     }
@@ -81,6 +82,7 @@ impl Engine {
     pub(super) fn cancel_fork(&mut self, ticket: u64) {
         if let Some(child) = self.control.withdraw(ticket).filter(|child| self.processes[*child].is_awaited()) {
             self.host_calls().release_everything(child);
+            self.processes.end_sharing(child);
             self.processes[child].never_came();
         }
     }
@@ -155,6 +157,7 @@ impl Engine {
     fn end_process(&mut self, process: usize) {
         let now = self.scheduler.now();
         self.processes[process].end();
+        self.processes.end_sharing(process);
         let (number, program, host) = (self.processes[process].number(), self.processes[process].program(), self.processes[process].host());
         self.plane().withdraw_process(number);
         self.world.remove_process(now, number);

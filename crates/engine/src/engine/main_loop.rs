@@ -147,7 +147,11 @@ impl Engine {
             Event::StartProgram { program } => self.start_program(program),
             Event::Resume { process, slot } => {
                 if self.processes[process].is_attached() && !self.processes[process].leaves() {
-                    self.run_thread(process, slot, self.scheduler.now());
+                    let now = self.scheduler.now();
+                    match self.processes[process].puts_off(slot, now) {
+                        Some(visible) => self.scheduler.resume(process, slot, visible),
+                        None => self.run_thread(process, slot, now),
+                    }
                 }
             }
             Event::Execute { process, slot } => {

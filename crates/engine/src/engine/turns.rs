@@ -75,14 +75,23 @@ impl Engine {
                     self.processes[process].note_work(slot, begun);
                 }
                 self.thread_called(process, slot);
+                self.pass_on_writes(process);
             }
             TurnEnd::Ahead => self.thread_goes_ahead(process, slot, work_begun),
             TurnEnd::Gone => {
                 self.await_zombie(process);
+                self.pass_on_writes(process);
                 let at = self.processes[process].clock(slot).max(now);
                 self.scheduler.push(at, process as u32, Event::ProcessGone { process });
             }
             TurnEnd::Replaced | TurnEnd::Interrupted => {}
+        }
+    }
+
+    /// Wakes the pollers of memory that a process has written in its turn.
+    fn pass_on_writes(&mut self, process: usize) {
+        if self.host_calls().pass_on_writes(process) {
+            self.vain_polls.note_object();
         }
     }
 
@@ -268,7 +277,7 @@ impl Engine {
         }
         // A process without memory that peers may write more likely computes. A closer check would
         // only slow it down.
-        let is_suspect = has_run && (record.remotely_writable() != 0 || elapsed >= COMPUTE_SUSPECT);
+        let is_suspect = has_run && (record.remotely_writable() != 0 || self.processes.is_sharing(process) || elapsed >= COMPUTE_SUSPECT);
         if !is_suspect && !is_asleep(record.pid(), tid) {
             return;
         }

@@ -14,6 +14,7 @@ pub(crate) mod processes;
 pub(crate) mod programs;
 pub(crate) mod record;
 pub(crate) mod shared_words;
+pub(crate) mod sharing;
 pub(crate) mod sweep;
 pub(crate) mod system_process;
 pub(crate) mod thread;

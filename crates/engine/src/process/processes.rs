@@ -8,10 +8,12 @@ use crate::options::Pace;
 use crate::process::image::Shared;
 use crate::process::programs::Programs;
 use crate::process::record::{Process, ProcessState, virtual_pid};
+use crate::process::sharing::{Memory, Sharing};
 use softband_fabric::World;
 use softband_ipc::layout::{self, HostEntry, SharedHeader};
 use softband_sim::{RandomStream, SimTime};
 use softband_types::ProcessId;
+use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -40,6 +42,7 @@ pub(crate) struct Processes {
     living: Vec<usize>,
     /// Shared memory of replaced images. A turn may still end there.
     retired: Vec<Shared>,
+    sharing: Sharing,
     /// Buffer for posts on their way from shared memory to the World.
     posted: Vec<u8>,
     seed: u64,
@@ -92,6 +95,7 @@ impl Processes {
     /// Gives a process the memory of its new image, and one thread. The world has no verbs objects
     /// of the former image any more.
     pub(crate) fn replace_image(&mut self, process: usize, shared: Shared) {
+        self.end_sharing(process);
         let former = self[process].replace_image(shared);
         self.retired.push(former);
     }
@@ -122,6 +126,7 @@ impl Processes {
             cost_inline_byte: part.part.inline_byte().as_picos(),
             cost_post_receive: part.part.post_receive.as_picos(),
             cost_poll_cq: part.part.poll_cq.as_picos(),
+            cost_copy_mebibyte: part.part.copy_mebibyte().as_picos(),
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
             token_spins: AtomicU32::new(around.spins),
@@ -144,6 +149,9 @@ impl Processes {
             call_names_claimed: AtomicU32::new(0),
             call_names: Default::default(),
             processors: around.processors,
+            shared_ranges: Default::default(),
+            written_ranges: Default::default(),
+            written_at_ps: AtomicU64::new(0),
         });
         shared.slot(0).clock_ps.store(clock.as_picos(), Ordering::Relaxed);
         Ok(shared)
@@ -204,6 +212,49 @@ impl Processes {
             let started = programs.pid_of(process.program()).filter(|_| process.parent().is_none());
             [Some(process.pid()), started].into_iter().flatten()
         })
+    }
+
+    /// Notes that a process has mapped shared memory under this number.
+    pub(crate) fn map_shared(&mut self, process: usize, range: u32, memory: Memory) {
+        let changed = self.sharing.add((process, range), memory);
+        self.show_sharing(&changed);
+    }
+
+    /// Notes that a process has no shared memory under this number any more.
+    pub(crate) fn unmap_shared(&mut self, process: usize, range: u32) {
+        let changed = self.sharing.remove((process, range));
+        self.show_sharing(&changed);
+    }
+
+    /// Gives a child the shared mappings of its parent.
+    pub(crate) fn inherit_sharing(&mut self, parent: usize, child: usize) {
+        for (range, memory) in self.sharing.of(parent) {
+            self.map_shared(child, range, memory);
+        }
+    }
+
+    /// Ends all shared mappings of a process.
+    pub(crate) fn end_sharing(&mut self, process: usize) {
+        for (range, _) in self.sharing.of(process) {
+            self.unmap_shared(process, range);
+        }
+    }
+
+    fn show_sharing(&self, changed: &[(usize, u32)]) {
+        for (process, range) in changed {
+            self.all[*process].show_shared(*range, self.sharing.sharers((*process, *range)).next().is_some());
+        }
+    }
+
+    /// Returns whether another process has shared memory of this one.
+    pub(crate) fn is_sharing(&self, process: usize) -> bool {
+        self.sharing.of(process).iter().any(|(range, _)| self.sharing.sharers((process, *range)).next().is_some())
+    }
+
+    /// Takes the writes of a process in its turn. Returns the other processes with the written
+    /// memory, in order.
+    pub(crate) fn take_readers(&self, process: usize) -> BTreeSet<usize> {
+        self.all[process].take_written().into_iter().flat_map(|range| self.sharing.sharers((process, range))).collect()
     }
 
     /// Awaits the promised children of `parent`. It has had the token, so they exist now.

@@ -5,6 +5,7 @@ use crate::process::awaited::Awaited;
 use crate::process::event_sender::EventSender;
 use crate::process::image::Shared;
 use crate::process::looks::Sight;
+use crate::process::sharing::Arrivals;
 use crate::process::thread::{Thread, ThreadState, Waiting};
 use crate::protocol::{END, program_time};
 use softband_ipc::layout::{THREADS_MAX, token};
@@ -68,6 +69,8 @@ pub(crate) struct Process {
     memory_written: u64,
     /// Counter of peers' whole writes.
     writes: u64,
+    /// Writes of other processes to shared memory.
+    pub(super) arrivals: Arrivals,
     /// Objects for which the program asks without a wait.
     awaited: Awaited,
     /// In wall pace: send requests that the engine carries out after it has read all processes'
@@ -107,6 +110,7 @@ impl Process {
             news: 0,
             memory_written: 0,
             writes: 0,
+            arrivals: Arrivals::default(),
             awaited: Awaited::default(),
             held_sends: Vec::new(),
             event_sender: None,
@@ -276,12 +280,14 @@ impl Process {
         let thread = &mut self.threads[slot as usize];
         thread.resume();
         thread.see((self.news, self.memory_written));
+        thread.rounds.begin_turn(self.arrivals.count);
         if std::mem::take(&mut thread.has_spun) {
             thread.looks.see_writes(self.writes);
         }
         let shared = self.shared.slot(slot);
         shared.looks_left.store(thread.looks.granted(), Ordering::Relaxed);
         shared.looks_end_ps.store(next_event.as_picos(), Ordering::Relaxed);
+        shared.next_event_ps.store(next_event.as_picos(), Ordering::Relaxed);
         shared.clock_ps.fetch_max(now.as_picos(), Ordering::Relaxed);
         shared.signals.fetch_or(std::mem::take(&mut self.signals_pending), Ordering::Relaxed);
     }
@@ -289,6 +295,8 @@ impl Process {
     /// Notes the end of a thread's turn, in which it has posted or not.
     pub(crate) fn end_turn(&mut self, slot: u32, has_posted: bool) {
         let left = self.shared.slot(slot).looks_left.load(Ordering::Relaxed);
+        let has_written = self.has_written();
+        self.threads[slot as usize].rounds.end_turn(has_written);
         let looks = &mut self.threads[slot as usize].looks;
         looks.end_turn(left);
         if has_posted {
@@ -296,12 +304,14 @@ impl Process {
         }
     }
 
-    /// Notes an empty poll of a thread. Returns whether the thread may find news elsewhere, so that
+    /// Notes an empty poll of a queue. Returns whether the thread may find news elsewhere, so that
     /// it is not parked.
-    pub(crate) fn looks_on(&mut self, slot: u32) -> bool {
+    pub(crate) fn looks_on(&mut self, slot: u32, queue: u32) -> bool {
         let is_unread = self.awaited.has_news(self.shared.kernel_questions()) || self.shared.has_unread();
         let sight = Sight { news: self.news, writes: self.writes, taken: self.shared.taken(), is_unread };
-        self.threads[slot as usize].looks.look(sight)
+        let thread = &mut self.threads[slot as usize];
+        let is_on_round = thread.rounds.look(queue, self.arrivals.count);
+        thread.looks.look(sight) || is_on_round
     }
 
     /// Notes that a descriptor of the kernel may have become ready. Returns whether the program has

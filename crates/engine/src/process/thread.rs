@@ -1,6 +1,7 @@
 //! A thread of a program: its waits and its polls.
 
 use crate::process::looks::Looks;
+use crate::process::sharing::Rounds;
 use softband_sim::{SimDuration, SimTime};
 
 /// First and longest pause between vain polls of a polling thread, in picoseconds.
@@ -12,6 +13,8 @@ const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 pub(crate) enum Waiting {
     /// Any news for the process.
     Poll,
+    /// Any news for the process, or a point in time: a poll of something else than a queue.
+    Pause,
     /// A peer's write to registered memory.
     Spin,
     /// A point in time.
@@ -55,8 +58,12 @@ pub(crate) struct Thread {
     waiting_since: Option<SimTime>,
     /// Its empty polls.
     pub(super) looks: Looks,
+    /// Its rounds after writes of sharers.
+    pub(crate) rounds: Rounds,
     /// Set if its last wait was for a write to memory.
     pub(super) has_spun: bool,
+    /// Set if its wait is for a lock, which another process of its host may free.
+    awaits_lock: bool,
 }
 
 impl Thread {
@@ -71,7 +78,9 @@ impl Thread {
             paid: false,
             waiting_since: None,
             looks: Looks::new(),
+            rounds: Rounds::new(),
             has_spun: false,
+            awaits_lock: false,
         }
     }
 
@@ -100,12 +109,26 @@ impl Thread {
 
     /// Returns whether a poll missed news, or a spin a peer's write.
     pub(super) fn has_missed(&self, waiting: &Waiting, (news, memory): (u64, u64)) -> bool {
-        if *waiting == Waiting::Poll { self.news_seen != news } else { self.memory_seen != memory }
+        if matches!(waiting, Waiting::Poll | Waiting::Pause) { self.news_seen != news } else { self.memory_seen != memory }
     }
 
     /// Notes that the thread waits for a write to memory. It then sees all writes.
     pub(crate) fn note_spin(&mut self) {
         self.has_spun = true;
+    }
+
+    /// Notes whether its next wait is for a lock.
+    pub(crate) fn set_awaits_lock(&mut self, on: bool) {
+        self.awaits_lock = on;
+    }
+
+    /// Returns whether a write to shared memory may end its wait.
+    pub(crate) fn awaits_write(&self) -> bool {
+        match &self.state {
+            ThreadState::Waiting(Waiting::Poll | Waiting::Pause | Waiting::Spin) => true,
+            ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll) => self.awaits_lock,
+            _ => false,
+        }
     }
 
     /// Begins a wait, and returns its generation.

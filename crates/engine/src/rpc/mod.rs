@@ -11,6 +11,7 @@ mod queue_pairs;
 mod regions;
 pub(crate) mod room;
 mod shared_queues;
+mod sharing;
 mod sockets;
 mod threads;
 mod timers;

@@ -3,32 +3,48 @@
 use crate::process::thread::Waiting;
 use crate::protocol::{Caller, Outcome, program_time};
 use crate::rpc::host_calls::HostCalls;
-use softband_ipc::calls::{self, Handle, SpinTarget, WaitEntry, WaitReply, WaitRequest, WithTail};
+use softband_ipc::calls::{self, Handle, Pause, SpinTarget, WaitEntry, WaitReply, WaitRequest, WithTail};
 
 impl HostCalls<'_> {
-    pub(crate) fn poll(&mut self, caller: Caller, _cq: &Handle) -> Outcome<()> {
-        self.wait_for_news(caller, Waiting::Poll)
+    pub(crate) fn poll(&mut self, caller: Caller, cq: &Handle) -> Outcome<()> {
+        let looks_on = self.processes[caller.process].looks_on(caller.slot, cq.handle);
+        self.wait_for_news(caller, Waiting::Poll, looks_on)
     }
 
     pub(crate) fn spin_wait(&mut self, caller: Caller, _target: &WithTail<(), SpinTarget>) -> Outcome<()> {
-        self.wait_for_news(caller, Waiting::Spin)
+        self.processes[caller.process].thread_mut(caller.slot).note_spin();
+        self.wait_for_news(caller, Waiting::Spin, false)
     }
 
     /// Handles an empty poll: the thread looks on if it missed news or may find news elsewhere, else
     /// it waits for news.
-    fn wait_for_news(&mut self, caller: Caller, waiting: Waiting) -> Outcome<()> {
-        let record = &mut self.processes[caller.process];
-        let looks_on = match waiting {
-            Waiting::Poll => record.looks_on(caller.slot),
-            _ => {
-                record.thread_mut(caller.slot).note_spin();
-                false
-            }
-        };
-        if looks_on || record.has_missed(caller.slot, &waiting) {
-            return Outcome::Reply(());
+    fn wait_for_news(&mut self, caller: Caller, waiting: Waiting, looks_on: bool) -> Outcome<()> {
+        if let Some(outcome) = self.miss_news(caller, &waiting, looks_on) {
+            return outcome;
         }
         self.scheduler.park_for_news(self.processes, (caller.process, caller.slot), waiting);
+        Outcome::Later
+    }
+
+    /// Lets a thread that has missed news or looks on continue. News in shared memory come with the
+    /// delay of a cache line. Returns `None` if the thread has to wait for news.
+    fn miss_news(&mut self, caller: Caller, waiting: &Waiting, looks_on: bool) -> Option<Outcome<()>> {
+        let record = &self.processes[caller.process];
+        let missed = record.missed_arrivals(caller.slot);
+        if let Some(visible) = missed.filter(|visible| *visible > self.scheduler.now()) {
+            self.scheduler.park(self.processes, (caller.process, caller.slot), waiting.clone(), Some(visible));
+            return Some(Outcome::Later);
+        }
+        (looks_on || record.has_missed(caller.slot, waiting)).then_some(Outcome::Reply(()))
+    }
+
+    /// Handles a poll of something else than a queue: the thread continues after news, or after a
+    /// pause of its own choice.
+    pub(crate) fn pause(&mut self, caller: Caller, pause: &Pause) -> Outcome<()> {
+        if let Some(outcome) = self.miss_news(caller, &Waiting::Pause, false) {
+            return outcome;
+        }
+        self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Pause, program_time(pause.until_ps));
         Outcome::Later
     }
 
@@ -38,8 +54,14 @@ impl HostCalls<'_> {
     }
 
     pub(crate) fn sleep(&mut self, caller: Caller, sleep: &calls::Sleep) -> Outcome<WaitReply> {
-        let waiting = if calls::polls_of(sleep.polls).0 { Waiting::OsPoll } else { Waiting::Sleep };
-        self.scheduler.park(self.processes, (caller.process, caller.slot), waiting, program_time(sleep.until_ps));
+        let (only_polls, why) = calls::polls_of(sleep.polls);
+        let waiting = if only_polls { Waiting::OsPoll } else { Waiting::Sleep };
+        let record = &mut self.processes[caller.process];
+        record.thread_mut(caller.slot).set_awaits_lock(why == calls::reason::LOCK);
+        // A holder in another process may have freed the lock since this thread looked at it.
+        let missed = record.missed_arrivals(caller.slot).filter(|_| why == calls::reason::LOCK);
+        let until = program_time(sleep.until_ps).into_iter().chain(missed).min();
+        self.scheduler.park(self.processes, (caller.process, caller.slot), waiting, until);
         Outcome::Later
     }
 

@@ -10,6 +10,9 @@ use softband_ipc::calls::{Message, WaitEntry, WaitReply, WithTail};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
 
+/// Reply to a wait for no objects that ends without a signal.
+const WAIT_OVER: WaitReply = WaitReply { ready_count: 0, interrupted: 0 };
+
 impl Scheduler {
     /// Lets a thread wait from now on, at most until `deadline`.
     pub(crate) fn park(&mut self, processes: &mut Processes, (process, slot): (usize, u32), waiting: Waiting, deadline: Option<SimTime>) {
@@ -43,7 +46,28 @@ impl Scheduler {
     pub(crate) fn touch(&mut self, processes: &mut Processes, process: ProcessId) {
         let index = process.0 as usize;
         processes[index].note_news();
-        self.wake_where(processes, index, |waiting| *waiting == Waiting::Poll);
+        self.wake_where(processes, index, |waiting| matches!(waiting, Waiting::Poll | Waiting::Pause));
+    }
+
+    /// Notes that another process has written memory that this one has mapped. Its pollers see the
+    /// write at `visible`.
+    pub(crate) fn touch_shared(&mut self, processes: &mut Processes, process: usize, visible: SimTime) {
+        let at = visible.max(self.now());
+        processes[process].note_arrival(at);
+        for slot in processes[process].slots() {
+            let thread = processes[process].thread_mut(slot);
+            if !thread.awaits_write() {
+                continue;
+            }
+            let sleeps = matches!(thread.state(), ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll));
+            thread.adapt_slice(self.now());
+            thread.wake();
+            processes[process].begin_round(slot);
+            if sleeps {
+                processes[process].shared().reply(slot, 0, &WAIT_OVER.parts());
+            }
+            self.resume(process, slot, at);
+        }
     }
 
     /// Notes a write to registered memory of a process: by a peer, or by a response to the process.
@@ -149,7 +173,12 @@ impl Scheduler {
             return;
         }
         match thread.state() {
-            ThreadState::Waiting(Waiting::Poll | Waiting::Spin) => self.wake(processes, process, slot),
+            ThreadState::Waiting(Waiting::Poll | Waiting::Pause | Waiting::Spin) => {
+                if processes[process].missed_arrivals(slot).is_none() {
+                    processes[process].thread_mut(slot).rounds.pause_over();
+                }
+                self.wake(processes, process, slot);
+            }
             ThreadState::Waiting(_) => self.finish_wait(processes, host, (process, slot), false),
             _ => {}
         }

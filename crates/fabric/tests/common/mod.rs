@@ -116,6 +116,8 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
         post_receive: nanos(200),
         poll_cq: nanos(100),
         clock_read: nanos(20),
+        cache_line_transfer: nanos(100),
+        copy_bytes_per_second: 2_000_000_000,
         control_verb: nanos(1_000),
         inline_bytes_per_second: None,
         register_page: nanos(100),

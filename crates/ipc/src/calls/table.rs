@@ -46,9 +46,16 @@ macro_rules! for_each_call {
             /// An exec is about to replace the image, and the new image belongs on the host of this
             /// name.
             ExecOn = 15, exec_on(Name) -> Placement, Free, Any;
-
+            /// The process has a shared mapping under this number. The call replaces a former mapping.
+            MapShared = 16, map_shared(SharedMapping) -> (), Free, Virtual;
+            /// The process has no shared mapping under this number any more.
+            UnmapShared = 17, unmap_shared(SharedRange) -> (), Free, Virtual;
+            /// The thread polls: resume at the next event of this process, or at this time.
+            Pause = 18, pause(Pause) -> (), Free, Virtual;
+            /// The thread has written memory of the process with this virtual id.
+            WroteMemory = 19, wrote_memory(ProcessNumber) -> (), Free, Virtual;
             /// The thread has written to a descriptor of the kernel that others may await.
-            KernelWritten = 16, kernel_written() -> (), Free, Virtual;
+            KernelWritten = 20, kernel_written() -> (), Free, Virtual;
 
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;

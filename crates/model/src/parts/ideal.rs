@@ -128,6 +128,8 @@ impl HostPart {
             post_receive: LEAST,
             poll_cq: LEAST,
             clock_read: LEAST,
+            cache_line_transfer: LEAST,
+            copy_bytes_per_second: 1_000_000_000_000,
             control_verb: none,
             register_page: none,
             event_wakeup: none,

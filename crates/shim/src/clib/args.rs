@@ -9,6 +9,7 @@
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU32;
 
 macro_rules! pointer {
     ($(#[$doc:meta])* $name:ident: $raw:ty, $reference:ty, $null:path) => {
@@ -154,6 +155,14 @@ impl<'a, T> Managed<'a, T> {
         // SAFETY: the field lies within the object, which lives during the call. The read is
         // volatile, because other threads may use the object.
         unsafe { self.0.cast::<u8>().add(offset).cast::<c_int>().read_volatile() }
+    }
+
+    /// Returns a number at `offset` bytes of the object that threads of several processes change.
+    pub fn word(self, offset: usize) -> &'a AtomicU32 {
+        assert!(offset.is_multiple_of(align_of::<AtomicU32>()) && offset + size_of::<AtomicU32>() <= size_of::<T>());
+        // SAFETY: the word lies within the object, which lives during the call. All threads of the
+        // run change it by atomic operations.
+        unsafe { &*self.0.cast::<u8>().add(offset).cast::<AtomicU32>() }
     }
 }
 

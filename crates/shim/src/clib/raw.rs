@@ -10,6 +10,7 @@ use crate::process::exec::{execve, execveat};
 use crate::process::pid::{gettid, kill, own_number, system_thread, tgkill};
 use crate::process::seccomp::seccomp;
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
+use crate::shared::{guard, mapping};
 use crate::spin;
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::{clock_gettime, from_clock, gettimeofday};
@@ -48,6 +49,13 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
     // SAFETY: each argument goes where the kernel would take it.
     if let Some(result) = unsafe { in_simulated_time(number, a, b, c, d) } {
         return result;
+    }
+    // SAFETY: the arguments of a mapping's call are as given.
+    if let Some(result) = unsafe { mapping::system_call(number, [a, b, c, d, e, f]) } {
+        return result;
+    }
+    if fills_memory(number) {
+        guard::open_all();
     }
     spin::before_native();
     let a = if names_thread(number) { system_thread(a as c_int).into() } else { a };
@@ -123,6 +131,12 @@ fn names_thread(number: c_long) -> bool {
     let asks = [SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler];
     let sets = [SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler];
     asks.contains(&number) || sets.contains(&number)
+}
+
+/// Returns whether the kernel writes data to the program's memory.
+fn fills_memory(number: c_long) -> bool {
+    use libc::{SYS_pread64, SYS_preadv, SYS_process_vm_readv, SYS_read, SYS_readv, SYS_recvfrom, SYS_recvmsg};
+    [SYS_read, SYS_pread64, SYS_readv, SYS_preadv, SYS_recvfrom, SYS_recvmsg, SYS_process_vm_readv].contains(&number)
 }
 
 /// Handles waits and wake-ups. Returns `None` for operations left to the kernel.

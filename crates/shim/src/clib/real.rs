@@ -151,6 +151,7 @@ safe_originals! {
     fn prlimit(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int;
     fn sigqueue(pid: pid_t, signal: c_int, value: sigval) -> c_int;
     fn getpgrp() -> pid_t;
+    fn sem_open(name: Text, flags: c_int, mode: mode_t, value: c_uint) -> *mut sem_t;
     fn open(path: Text, flags: c_int, mode: mode_t) -> c_int;
     fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int;
     fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int;
@@ -251,6 +252,15 @@ originals! {
     fn pthread_timedjoin_np(thread: pthread_t, result: Out<*mut c_void>, deadline: In<timespec>) -> c_int;
     fn pthread_cancel(thread: pthread_t) -> c_int;
     fn pthread_detach(thread: pthread_t) -> c_int;
+    fn mmap(address: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
+    fn munmap(address: *mut c_void, len: size_t) -> c_int;
+    fn mprotect(address: *mut c_void, len: size_t, rights: c_int) -> c_int;
+    fn mremap(address: *mut c_void, old_len: size_t, len: size_t, flags: c_int, new: *mut c_void) -> *mut c_void;
+    fn shmat(segment: c_int, address: *const c_void, flags: c_int) -> *mut c_void;
+    fn shmdt(address: *const c_void) -> c_int;
+    fn sem_close(semaphore: *mut sem_t) -> c_int;
+    fn pread(fd: c_int, data: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn fread(data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;
 }

@@ -5,6 +5,7 @@ use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::fd::{kernel_news, random_files};
 use crate::runtime::world::{active, errno, fail};
+use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::socket::datagram::{self, Sent};
 use crate::socket::netlink;
 use crate::socket::open::socket_option;
@@ -114,8 +115,11 @@ pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssiz
     {
         return count;
     }
-    // SAFETY: the kernel writes at most `len` bytes to `data`.
-    let read = || unsafe { real::read(fd, data, len) };
+    let read = || {
+        before_kernel_writes(data, len);
+        // SAFETY: the kernel writes at most `len` bytes to `data`.
+        unsafe { real::read(fd, data, len) }
+    };
     // A read of nothing only checks the descriptor, and returns at once.
     let count = if len == 0 { read() } else { native(fd, libc::POLLIN, read) };
     // SAFETY: the kernel filled `count` bytes of the room; the rest is free.
@@ -145,8 +149,12 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
     {
         return result;
     }
-    // SAFETY: the kernel checks the count, and fills the room of the list.
-    let done = native(fd, libc::POLLIN, || unsafe { real::readv(fd, list, count) });
+    let done = native(fd, libc::POLLIN, || {
+        // SAFETY: the list has as many parts.
+        unsafe { before_kernel_writes_parts(list, count.max(0) as usize) };
+        // SAFETY: the kernel checks the count, and fills the room of the list.
+        unsafe { real::readv(fd, list, count) }
+    });
     // SAFETY: the list is still the caller's.
     unsafe { random_files::read_parts_on(fd, list, count, done) }
 }

@@ -7,6 +7,8 @@ use crate::fd::descriptors::poll_natively;
 use crate::fd::kernel_news;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
+use crate::shared::mapping::{before_kernel_writes_parts, note_written};
+use crate::time::pace::pay_for_call;
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use softband_client as client;
 use softband_ipc::calls::{ProcessNumber, op};
@@ -172,6 +174,17 @@ pub extern "C" fn sched_setparam(pid: pid_t, parameters: In<sched_param>) -> c_i
     real::sched_setparam(translated(pid), parameters)
 }
 
+/// Pays for a copy between processes. The search for the other process's pages takes about as long
+/// as the call itself.
+fn pay_for_copy(bytes: libc::ssize_t) {
+    const MEBIBYTE: u128 = 1 << 20;
+    if active() {
+        pay_for_call();
+        let picos = u128::from(client::header().cost_copy_mebibyte) * bytes.max(0) as u128 / MEBIBYTE;
+        client::advance_ps(picos as u64);
+    }
+}
+
 /// Implements `process_vm_readv`.
 ///
 /// # Safety
@@ -185,8 +198,16 @@ pub unsafe extern "C" fn process_vm_readv(
     remotes: c_ulong,
     flags: c_ulong,
 ) -> libc::ssize_t {
+    if active() {
+        pay_for_call();
+        client::sync();
+        // SAFETY: the list has as many parts.
+        unsafe { before_kernel_writes_parts(local, locals as usize) };
+    }
     // SAFETY: the kernel checks the remote parts. The local parts are the caller's own.
-    unsafe { real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags) }
+    let read = unsafe { real::process_vm_readv(translated(pid), local, locals, remote, remotes, flags) };
+    pay_for_copy(read);
+    read
 }
 
 /// Implements `process_vm_writev`.
@@ -202,8 +223,18 @@ pub unsafe extern "C" fn process_vm_writev(
     remotes: c_ulong,
     flags: c_ulong,
 ) -> libc::ssize_t {
+    if active() {
+        pay_for_call();
+        // Other threads and processes act first, up to the present time.
+        client::sync();
+    }
     // SAFETY: the kernel reads the local parts, which the caller provides, and checks the remote ones.
-    unsafe { real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags) }
+    let written = unsafe { real::process_vm_writev(translated(pid), local, locals, remote, remotes, flags) };
+    pay_for_copy(written);
+    if written > 0 && active() {
+        keeping_errno(|| note_written(pid));
+    }
+    written
 }
 
 /// Implements `sched_setaffinity`.

@@ -12,6 +12,7 @@ use crate::clib::real;
 use crate::fd::descriptors::blocking_natively;
 use crate::fd::kernel_news::writing;
 use crate::runtime::world::{active, deadline_after, fail, timespec_picos, walled};
+use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::spin;
 use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use softband_client::{self as client, Errno};
@@ -166,8 +167,11 @@ pub unsafe extern "C" fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: 
     match stream(fd) {
         // SAFETY: nobody else uses the caller's room during the call.
         Some(object) => counted(receive(fd, object, &[unsafe { Writable::new(data, len) }], flags)),
-        // SAFETY: the kernel writes at most `len` bytes to the caller's room.
-        None => native(fd, libc::POLLIN, flags, || unsafe { real::recv(fd, data, len, flags) }),
+        None => native(fd, libc::POLLIN, flags, || {
+            before_kernel_writes(data, len);
+            // SAFETY: the kernel writes at most `len` bytes to the caller's room.
+            unsafe { real::recv(fd, data, len, flags) }
+        }),
     }
 }
 
@@ -201,8 +205,11 @@ pub unsafe extern "C" fn recvfrom(
         }));
     }
     let room = from_len.get();
-    // SAFETY: the kernel respects the length of both rooms.
-    let count = native(fd, libc::POLLIN, flags, || unsafe { real::recvfrom(fd, data, len, flags, from, from_len) });
+    let count = native(fd, libc::POLLIN, flags, || {
+        before_kernel_writes(data, len);
+        // SAFETY: the kernel respects the length of both rooms.
+        unsafe { real::recvfrom(fd, data, len, flags, from, from_len) }
+    });
     // SAFETY: the kernel wrote into the same room.
     unsafe { show_sender(fd, from, room.filter(|_| count >= 0), from_len) };
     count
@@ -231,8 +238,14 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: InOut<msghdr>, flags: c_int
             counted(receive(fd, object, unsafe { Writable::list(given.msg_iov, given.msg_iovlen) }, flags))
         }
         (_, given) => {
-            // SAFETY: the kernel writes into the room that the caller's message describes.
-            let count = native(fd, libc::POLLIN, flags, || unsafe { real::recvmsg(fd, message, flags) });
+            let count = native(fd, libc::POLLIN, flags, || {
+                if let Some(message) = message.get() {
+                    // SAFETY: the message has as many parts.
+                    unsafe { before_kernel_writes_parts(message.msg_iov, message.msg_iovlen) };
+                }
+                // SAFETY: the kernel writes into the room that the caller's message describes.
+                unsafe { real::recvmsg(fd, message, flags) }
+            });
             if let (Some(given), Some(mut after)) = (given.filter(|_| count >= 0), message.get()) {
                 // SAFETY: the message states the room for the sender.
                 unsafe { show_sender(fd, given.msg_name.cast(), Some(given.msg_namelen), InOut::of(&mut after.msg_namelen)) };

@@ -22,6 +22,7 @@ pub mod registers;
 pub mod watch;
 
 use crate::runtime::world::{active, set_parked};
+use crate::shared::guard;
 use softband_client as client;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,7 +70,7 @@ pub fn is_in_library(machine: &libc::ucontext_t) -> bool {
     is_own(registers::instruction(machine))
 }
 
-fn is_own(instruction: usize) -> bool {
+pub(crate) fn is_own(instruction: usize) -> bool {
     (TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)).contains(&instruction)
 }
 
@@ -78,12 +79,14 @@ fn is_own(instruction: usize) -> bool {
 pub fn before_give() {
     set_parked(true);
     watch::disarm();
+    guard::before_give();
     probe::stop();
 }
 
 /// Watches a known spinner from the start of its turn (hook of the client).
 pub fn after_wait() {
     set_parked(false);
+    guard::token_came();
     watch::token_came();
 }
 

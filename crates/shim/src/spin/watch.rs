@@ -5,6 +5,7 @@
 
 use super::machine::{Access, Machine, Verdict};
 use super::{emulate, is_own, registers};
+use crate::shared::{guard, ranges};
 use softband_client::{self as client, regions};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -55,8 +56,26 @@ fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
     unsafe { kernel!(libc::SYS_mprotect, start, end - start, rights) == 0 }
 }
 
+/// Gives access rights back: those that the guard of shared memory has set, or all.
 fn open(start: usize, end: usize) {
-    protect(start, end, libc::PROT_READ | libc::PROT_WRITE);
+    let range = start..end;
+    let shared = || ranges::iter().filter(|mapping| mapping.overlaps(&range));
+    if !shared().any(|mapping| mapping.start <= start && end <= mapping.end) {
+        protect(start, end, libc::PROT_READ | libc::PROT_WRITE);
+    }
+    for mapping in shared() {
+        protect(mapping.start.max(start), mapping.end.min(end), mapping.present_rights());
+    }
+}
+
+/// Closes the watched parts of a mapping again that the guard of shared memory has opened.
+fn close_again(mapping: &ranges::Mapping) {
+    for range in &RANGES[..RANGE_COUNT.load(Ordering::Acquire)] {
+        let watched = range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed);
+        if mapping.overlaps(&watched) {
+            protect(watched.start, watched.end, libc::PROT_NONE);
+        }
+    }
 }
 
 /// Returns the page range that contains a region.
@@ -64,12 +83,15 @@ fn pages_of(region: &regions::Region) -> (usize, usize) {
     (region.address & !(PAGE - 1), (region.address + region.len).next_multiple_of(PAGE))
 }
 
-/// Makes all memory that peers may write inaccessible.
+/// Makes all memory that peers and other processes may write inaccessible.
 pub fn arm() {
     disarm();
     for region in regions::iter().filter(|region| region.remote_writable) {
         let (start, end) = pages_of(&region);
         close(start, end);
+    }
+    for mapping in ranges::iter().filter(|mapping| mapping.is_shared()) {
+        close(mapping.start, mapping.end);
     }
 }
 
@@ -126,7 +148,8 @@ pub fn token_came() {
             let (start, end) = pages_of(region);
             region.remote_writable && (start..end).contains(&page)
         };
-        if !is_watched(page) && regions::iter().any(|region| is_registered(&region)) {
+        let is_shared = || ranges::at(page).is_some_and(|mapping| mapping.is_shared());
+        if !is_watched(page) && (regions::iter().any(|region| is_registered(&region)) || is_shared()) {
             close(page, page + PAGE);
         }
     }
@@ -142,8 +165,14 @@ fn make_hot(address: usize) {
 
 /// Handles a fault: judges the access, lets it happen and steps over it.
 pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
+    let admitted = if registers::is_write(machine) { guard::admit(address, machine) } else { None };
+    if let Some(mapping) = admitted
+        && ARMED.load(Ordering::Acquire)
+    {
+        close_again(&mapping);
+    }
     if !ARMED.load(Ordering::Acquire) || !is_watched(address) {
-        return false;
+        return admitted.is_some();
     }
     let instruction = registers::instruction(machine);
     if is_own(instruction) || !client::has_slot() {

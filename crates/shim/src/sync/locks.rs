@@ -28,6 +28,18 @@ const COND_WREFS: usize = 36;
 const COND_SHARED: c_uint = 1;
 const COND_MONOTONIC: c_uint = 2;
 
+/// A word of a shared condition that the C library uses in functions of its own alone. In simulated
+/// time none of them runs, and the word counts the signals.
+const COND_SIGNALS: usize = 40;
+/// Layout of glibc's `pthread_rwlock_t`: the flag of a lock that processes share.
+const RWLOCK_SHARED: usize = 28;
+/// Layout of glibc's `pthread_barrier_t`: threads in this round, number of the round, threads of
+/// each round, flag of a barrier that processes share.
+const BARRIER_IN: usize = 0;
+const BARRIER_ROUND: usize = 4;
+const BARRIER_COUNT: usize = 8;
+const BARRIER_SHARED: usize = 12;
+
 /// Repeats `attempt` until it succeeds or the deadline comes. `shared`: the holder may be in
 /// another process and rings no bell here.
 fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut() -> c_int) -> c_int {
@@ -105,6 +117,35 @@ fn is_shared(cond: Managed<pthread_cond_t>) -> bool {
     cond.field(COND_WREFS) as c_uint & COND_SHARED != 0
 }
 
+/// Waits for a condition that processes share. A signal wakes all waiters.
+fn wait_shared_cond(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, deadline: u64) -> c_int {
+    pthread_testcancel();
+    let signals = cond.word(COND_SIGNALS);
+    let known = signals.load(Ordering::Acquire);
+    let status = pthread_mutex_unlock(mutex);
+    if status != 0 {
+        return status;
+    }
+    let woken = await_change(signals, known, deadline);
+    let status = lock_mutex(mutex, u64::MAX);
+    pthread_testcancel();
+    if status == 0 && !woken { libc::ETIMEDOUT } else { status }
+}
+
+/// Waits until another process has changed a word. Returns false at the deadline.
+fn await_change(word: &AtomicU32, known: u32, deadline: u64) -> bool {
+    keeping_errno(|| {
+        let patience = Patience::of(reason::LOCK);
+        while word.load(Ordering::Acquire) == known {
+            if deadline <= client::now_ps() {
+                return false;
+            }
+            let _ = patience.step(deadline);
+        }
+        true
+    })
+}
+
 fn wait_cond(cond: Managed<pthread_cond_t>, mutex: Managed<pthread_mutex_t>, deadline: u64) -> Option<c_int> {
     pthread_testcancel();
     let place = Place::take(cond.address())?;
@@ -126,7 +167,7 @@ pub extern "C-unwind" fn pthread_cond_wait(cond: Managed<pthread_cond_t>, mutex:
         return real::pthread_cond_wait(cond, mutex);
     }
     if is_shared(cond) {
-        return crate::runtime::world::away(|| real::pthread_cond_wait(cond, mutex));
+        return wait_shared_cond(cond, mutex, u64::MAX);
     }
     wait_cond(cond, mutex, u64::MAX).unwrap_or_else(|| crate::runtime::world::away(|| real::pthread_cond_wait(cond, mutex)))
 }
@@ -151,11 +192,18 @@ pub extern "C-unwind" fn pthread_cond_clockwait(
         return real::pthread_cond_clockwait(cond, mutex, clock, until);
     }
     let Some(until) = until.get().filter(is_valid) else { return libc::EINVAL };
+    if is_shared(cond) {
+        return wait_shared_cond(cond, mutex, from_clock(clock, &until));
+    }
     wait_cond(cond, mutex, from_clock(clock, &until)).unwrap_or(libc::EAGAIN)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_cond_signal(cond: Managed<pthread_cond_t>) -> c_int {
+    if active() && is_shared(cond) {
+        cond.word(COND_SIGNALS).fetch_add(1, Ordering::AcqRel);
+        return 0;
+    }
     if doorbell::is_awaited(cond.address()) && active() && keeping_errno(|| doorbell::wake(cond.address(), 1)) > 0 {
         return 0;
     }
@@ -164,10 +212,18 @@ pub extern "C" fn pthread_cond_signal(cond: Managed<pthread_cond_t>) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_cond_broadcast(cond: Managed<pthread_cond_t>) -> c_int {
+    if active() && is_shared(cond) {
+        cond.word(COND_SIGNALS).fetch_add(1, Ordering::AcqRel);
+        return 0;
+    }
     if doorbell::is_awaited(cond.address()) && active() {
         keeping_errno(|| doorbell::wake(cond.address(), usize::MAX));
     }
     real::pthread_cond_broadcast(cond)
+}
+
+fn is_shared_rwlock(lock: Managed<pthread_rwlock_t>) -> bool {
+    lock.field(RWLOCK_SHARED) != 0
 }
 
 #[unsafe(no_mangle)]
@@ -175,7 +231,7 @@ pub extern "C" fn pthread_rwlock_rdlock(lock: Managed<pthread_rwlock_t>) -> c_in
     if !active() {
         return real::pthread_rwlock_rdlock(lock);
     }
-    acquire(lock.address(), false, u64::MAX, || real::pthread_rwlock_tryrdlock(lock))
+    acquire(lock.address(), is_shared_rwlock(lock), u64::MAX, || real::pthread_rwlock_tryrdlock(lock))
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +239,7 @@ pub extern "C" fn pthread_rwlock_wrlock(lock: Managed<pthread_rwlock_t>) -> c_in
     if !active() {
         return real::pthread_rwlock_wrlock(lock);
     }
-    acquire(lock.address(), false, u64::MAX, || real::pthread_rwlock_trywrlock(lock))
+    acquire(lock.address(), is_shared_rwlock(lock), u64::MAX, || real::pthread_rwlock_trywrlock(lock))
 }
 
 #[unsafe(no_mangle)]
@@ -208,7 +264,7 @@ pub extern "C" fn pthread_rwlock_clockrdlock(lock: Managed<pthread_rwlock_t>, cl
         return real::pthread_rwlock_clockrdlock(lock, clock, until);
     }
     let Some(until) = until.get() else { return libc::EINVAL };
-    acquire(lock.address(), false, from_clock(clock, &until), || real::pthread_rwlock_tryrdlock(lock))
+    acquire(lock.address(), is_shared_rwlock(lock), from_clock(clock, &until), || real::pthread_rwlock_tryrdlock(lock))
 }
 
 #[unsafe(no_mangle)]
@@ -217,7 +273,7 @@ pub extern "C" fn pthread_rwlock_clockwrlock(lock: Managed<pthread_rwlock_t>, cl
         return real::pthread_rwlock_clockwrlock(lock, clock, until);
     }
     let Some(until) = until.get() else { return libc::EINVAL };
-    acquire(lock.address(), false, from_clock(clock, &until), || real::pthread_rwlock_trywrlock(lock))
+    acquire(lock.address(), is_shared_rwlock(lock), from_clock(clock, &until), || real::pthread_rwlock_trywrlock(lock))
 }
 
 #[unsafe(no_mangle)]
@@ -291,10 +347,27 @@ pub extern "C" fn pthread_barrier_destroy(barrier: Managed<pthread_barrier_t>) -
     real::pthread_barrier_destroy(barrier)
 }
 
+/// Waits at a barrier that processes share. In simulated time none of the C library's functions
+/// changes its words.
+fn wait_at_shared_barrier(barrier: Managed<pthread_barrier_t>) -> c_int {
+    let round = barrier.word(BARRIER_ROUND);
+    let present = round.load(Ordering::Acquire);
+    if barrier.word(BARRIER_IN).fetch_add(1, Ordering::AcqRel) + 1 == barrier.word(BARRIER_COUNT).load(Ordering::Relaxed) {
+        barrier.word(BARRIER_IN).store(0, Ordering::Release);
+        round.fetch_add(1, Ordering::AcqRel);
+        return libc::PTHREAD_BARRIER_SERIAL_THREAD;
+    }
+    await_change(round, present, u64::MAX);
+    0
+}
+
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_barrier_wait(barrier: Managed<pthread_barrier_t>) -> c_int {
     if !active() {
         return real::pthread_barrier_wait(barrier);
+    }
+    if barrier.field(BARRIER_SHARED) != 0 {
+        return wait_at_shared_barrier(barrier);
     }
     let Some(known) = barrier_at(barrier.address()) else { return crate::runtime::world::away(|| real::pthread_barrier_wait(barrier)) };
     let Some(place) = Place::take(barrier.address()) else { return libc::EAGAIN };

@@ -3,6 +3,7 @@
 use crate::clib::args::Out;
 use crate::clib::real;
 use crate::runtime::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval, walled};
+use crate::shared;
 use libc::{c_int, clock_t, clockid_t, time_t, timespec, timeval, tms};
 use softband_client as client;
 use std::cell::Cell;
@@ -14,8 +15,15 @@ pub const MONOTONIC_START_SECONDS: u64 = 1_000;
 /// wait for another thread of its process.
 const CLOCK_ONLY_PS: u64 = 1_000_000_000;
 
+/// Divisor for pauses among sharers.
+const PAUSE_SHARE: u64 = 64;
+/// Turns of a loop that reads clocks before its first pause.
+const ROW_WITHOUT_PAUSE: u32 = 4;
+
 thread_local! {
-    /// [`client::progress`] at the last clock read, and the start of a period with only clock
+    /// Number of consecutive turns of a loop that reads clocks.
+    static ROW: Cell<u32> = const { Cell::new(0) };
+    /// [`other_work`] at the last clock read, and the start of a period with only clock
     /// reads.
     static READING: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
@@ -32,23 +40,52 @@ fn read_clock_closely() -> u64 {
     let now = client::now_ps();
     let deadline = header.deadline_ps.load(Ordering::Relaxed);
     let alarm_is_due = deadline != 0 && now >= deadline;
+    let is_sharing = shared::is_sharing();
     if alarm_is_due || reads_only(now) {
-        client::sync();
+        if is_sharing {
+            wait_among_sharers(now)
+        } else {
+            client::sync()
+        }
         return client::now_ps();
     }
     let alarm = if deadline == 0 { u64::MAX } else { deadline };
-    client::set_clock_limit(alarm.min(READING.get().1.saturating_add(CLOCK_ONLY_PS)));
+    let limit = if is_sharing { now } else { READING.get().1.saturating_add(CLOCK_ONLY_PS) };
+    client::set_clock_limit(alarm.min(limit));
     now
 }
 
+/// Returns a count of what the thread does beside reading clocks.
+fn other_work() -> u64 {
+    client::progress().wrapping_add(shared::guard::writes())
+}
+
 fn reads_only(now: u64) -> bool {
-    let progress = client::progress();
+    let work = other_work();
     let (known, since) = READING.get();
-    if known != progress {
-        READING.set((progress, now));
+    if known != work {
+        READING.set((work, now));
+        ROW.set(0);
         return false;
     }
+    if shared::is_sharing() {
+        return client::is_ahead() || now - since.min(now) > CLOCK_ONLY_PS;
+    }
     now - since.min(now) > CLOCK_ONLY_PS
+}
+
+/// Gives the token away in a loop that reads clocks, and may poll shared memory or a time. It pauses
+/// for a small share of the time that it has waited.
+fn wait_among_sharers(now: u64) {
+    let (_, since) = READING.get();
+    let row = ROW.get();
+    if row < ROW_WITHOUT_PAUSE {
+        client::sync();
+    } else {
+        client::pause(now + now.saturating_sub(since) / PAUSE_SHARE);
+    }
+    ROW.set(row.saturating_add(1));
+    READING.set((other_work(), since));
 }
 
 /// Returns the seconds that clock `id` shows at simulated time zero.

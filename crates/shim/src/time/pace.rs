@@ -1,5 +1,6 @@
 //! Advances simulated time while a program polls something that only the operating system knows.
 
+use crate::shared::is_sharing;
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{Sleep, op, polls, reason};
 use std::cell::Cell;
@@ -91,8 +92,14 @@ pub fn empty_poll() {
         let now = client::now_ps();
         // A poll is in a row if nothing but polls happened since the last. Turns of polls move no
         // clock.
-        let cost = if at == now { (cost * 2).min(EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
-        client::advance_ps(cost);
+        let cost = if at == now { (cost * 2).clamp(EMPTY_POLL_MIN_PS, EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
+        if cost > EMPTY_POLL_MIN_PS && is_sharing() {
+            // Another process may end the wait.
+            client::advance_ps(EMPTY_POLL_MIN_PS);
+            client::pause(now + cost);
+        } else {
+            client::advance_ps(cost);
+        }
         cell.set((client::now_ps(), cost));
     });
 }

@@ -1,0 +1,283 @@
+//! Memory that several processes of a host have mapped, in simulated time.
+//!
+//! A program writes such memory without a call. It notes its first write of a turn in its header
+//! (`softband_ipc::layout`), and the engine wakes the pollers among the other processes with the
+//! same memory.
+
+use crate::process::record::Process;
+use softband_ipc::layout::RANGES_MAX;
+use softband_sim::SimTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+/// Most repetitions of a place within one round.
+const REPEATS_MAX: u32 = 64;
+
+/// The identity of shared memory: host, kind, name space, number.
+pub(crate) type Memory = (usize, u32, u64, u64);
+/// A mapping: process and number of the range.
+type Range = (usize, u32);
+
+/// The shared mappings of all processes.
+#[derive(Debug, Default)]
+pub(super) struct Sharing {
+    ranges: BTreeMap<Range, Memory>,
+    mapped_by: BTreeMap<Memory, BTreeSet<Range>>,
+}
+
+impl Sharing {
+    /// Adds a mapping, in place of a former one of the same number. Returns all mappings whose
+    /// sharers may have changed.
+    pub(super) fn add(&mut self, range: Range, memory: Memory) -> Vec<Range> {
+        let mut changed = self.remove(range);
+        self.ranges.insert(range, memory);
+        let others = self.mapped_by.entry(memory).or_default();
+        others.insert(range);
+        changed.extend(others.iter());
+        changed
+    }
+
+    /// Removes a mapping. Returns all mappings whose sharers may have changed.
+    pub(super) fn remove(&mut self, range: Range) -> Vec<Range> {
+        let Some(memory) = self.ranges.remove(&range) else { return Vec::new() };
+        let Some(others) = self.mapped_by.get_mut(&memory) else { return vec![range] };
+        others.remove(&range);
+        let changed = others.iter().copied().chain([range]).collect();
+        if others.is_empty() {
+            self.mapped_by.remove(&memory);
+        }
+        changed
+    }
+
+    /// Returns the mappings of a process, by number.
+    pub(super) fn of(&self, process: usize) -> Vec<(u32, Memory)> {
+        self.ranges.range((process, 0)..=(process, u32::MAX)).map(|((_, number), memory)| (*number, *memory)).collect()
+    }
+
+    /// Returns the other processes with the memory of a mapping, in order.
+    pub(super) fn sharers(&self, range: Range) -> impl Iterator<Item = usize> {
+        let all = self.ranges.get(&range).and_then(|memory| self.mapped_by.get(memory));
+        all.into_iter().flatten().map(|(process, _)| *process).filter(move |process| *process != range.0)
+    }
+}
+
+/// The writes of sharers to memory of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrivals {
+    pub(super) count: u64,
+    /// Time at which the process can see all of them.
+    pub(super) visible: SimTime,
+}
+
+/// The round of a polling thread through the places at which it looks.
+///
+/// A program may look at completion queues and at shared memory in turn. After a sharer's write,
+/// its empty polls do not park it until it has come around to the same queue. A thread that polls a
+/// queue several times before it looks at memory is parked too early at first. It then finds the
+/// write after a pause and answers it, which raises the number of repetitions.
+#[derive(Clone, Debug)]
+pub(crate) struct Rounds {
+    /// Writes of sharers so far, when the thread's turn began and when its round began.
+    at_turn: u64,
+    at_round: u64,
+    /// The last polled queue.
+    last: u32,
+    /// The queue at which the round ends, and the number of polls of it that are left.
+    end: Option<(u32, u32)>,
+    repeats: u32,
+    /// Set if a pause of the thread has ended without news.
+    has_paused: bool,
+    /// Set if its next turn has been put off until it sees a write.
+    is_put_off: bool,
+}
+
+impl Rounds {
+    pub(super) const fn new() -> Self {
+        Self { at_turn: 0, at_round: 0, last: 0, end: None, repeats: 1, has_paused: false, is_put_off: false }
+    }
+
+    /// Notes the beginning of a turn, in which the thread sees all `writes`.
+    pub(super) fn begin_turn(&mut self, writes: u64) {
+        self.at_turn = writes;
+        self.is_put_off = false;
+    }
+
+    /// Puts the next turn off, once.
+    fn put_off(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_put_off, true)
+    }
+
+    /// Notes the end of a turn in which the thread has written shared memory or not.
+    pub(super) fn end_turn(&mut self, has_written: bool) {
+        if std::mem::take(&mut self.has_paused) && has_written {
+            self.repeats = (self.repeats * 2).min(REPEATS_MAX);
+        }
+    }
+
+    /// Begins a round, because a sharer's write wakes the thread from its last poll.
+    pub(super) fn wake(&mut self, writes: u64) {
+        (self.at_round, self.end, self.has_paused) = (writes, Some((self.last, self.repeats)), false);
+    }
+
+    /// Notes that a pause has ended without news.
+    pub(crate) fn pause_over(&mut self) {
+        self.has_paused = true;
+    }
+
+    /// Returns whether a sharer has written since the thread's turn began.
+    pub(super) fn has_missed(&self, writes: u64) -> bool {
+        self.at_turn != writes
+    }
+
+    /// Notes an empty poll of a queue. Returns whether the thread is still on its round.
+    pub(super) fn look(&mut self, queue: u32, writes: u64) -> bool {
+        self.last = queue;
+        if self.at_round != writes {
+            (self.at_round, self.end) = (writes, Some((queue, self.repeats)));
+            return true;
+        }
+        let Some((end, left)) = self.end else { return false };
+        let left = left - u32::from(end == queue);
+        self.end = (left > 0).then_some((end, left));
+        left > 0
+    }
+}
+
+impl Process {
+    /// Returns the time until which the turn of a thread at `now` is put off. A load of a line that
+    /// another process has just written takes until the line comes.
+    pub(crate) fn puts_off(&mut self, slot: u32, now: SimTime) -> Option<SimTime> {
+        let visible = self.arrivals.visible;
+        (visible > now && self.thread_mut(slot).rounds.put_off()).then_some(visible)
+    }
+
+    /// Notes that a sharer has written memory, which the process sees at `visible`.
+    pub(crate) fn note_arrival(&mut self, visible: SimTime) {
+        self.arrivals = Arrivals { count: self.arrivals.count + 1, visible: self.arrivals.visible.max(visible) };
+        self.note_news();
+        self.note_memory_written();
+    }
+
+    /// Begins the round of a thread that a sharer's write wakes.
+    pub(crate) fn begin_round(&mut self, slot: u32) {
+        let writes = self.arrivals.count;
+        self.thread_mut(slot).rounds.wake(writes);
+    }
+
+    /// Returns the time at which a thread sees the writes of sharers since its turn began, if there
+    /// were any.
+    pub(crate) fn missed_arrivals(&self, slot: u32) -> Option<SimTime> {
+        self.thread(slot).rounds.has_missed(self.arrivals.count).then_some(self.arrivals.visible)
+    }
+
+    /// Shows the program whether another process has the memory of its range, too.
+    pub(super) fn show_shared(&self, range: u32, is_shared: bool) {
+        let (word, bit) = (range as usize / 64, 1 << (range % 64));
+        let bits = &self.shared().header().shared_ranges[word];
+        if is_shared {
+            bits.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            bits.fetch_and(!bit, Ordering::Relaxed)
+        };
+    }
+
+    /// Takes the ranges that the program has written in its turn.
+    pub(super) fn take_written(&self) -> Vec<u32> {
+        let header = self.shared().header();
+        let bits = |range: &u32| 1u64 << (range % 64);
+        let mut written = Vec::new();
+        for (word, cell) in header.written_ranges.iter().enumerate() {
+            if cell.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let taken = cell.swap(0, Ordering::Relaxed);
+            let first = word as u32 * 64;
+            written.extend((first..(first + 64).min(RANGES_MAX as u32)).filter(|range| taken & bits(range) != 0));
+        }
+        written
+    }
+
+    /// Returns whether the program has written shared memory since the last [`Process::take_written`].
+    pub(crate) fn has_written(&self) -> bool {
+        self.shared().header().written_ranges.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Takes the program's clock at its first write of the turn.
+    pub(crate) fn take_written_at(&self) -> Option<SimTime> {
+        match self.shared().header().written_at_ps.swap(0, Ordering::Relaxed) {
+            0 => None,
+            picos => crate::protocol::program_time(picos),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Memory = (0, 0, 1, 2);
+
+    #[test]
+    fn only_other_processes_with_the_same_memory_are_sharers() {
+        let mut sharing = Sharing::default();
+        assert_eq!(sharing.add((0, 3), MEMORY), [(0, 3)]);
+        assert_eq!(sharing.add((0, 4), MEMORY), [(0, 3), (0, 4)], "a second mapping of the same process");
+        assert_eq!(sharing.sharers((0, 3)).count(), 0);
+        assert_eq!(sharing.add((1, 0), MEMORY), [(0, 3), (0, 4), (1, 0)]);
+        sharing.add((2, 0), (1, 0, 1, 2));
+        assert_eq!(sharing.sharers((0, 3)).collect::<Vec<_>>(), [1], "the same inode on another host is other memory");
+        assert_eq!(sharing.remove((1, 0)), [(0, 3), (0, 4), (1, 0)]);
+        assert_eq!(sharing.sharers((0, 3)).count(), 0);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_leaves_its_former_memory() {
+        let mut sharing = Sharing::default();
+        sharing.add((0, 0), MEMORY);
+        sharing.add((1, 0), MEMORY);
+        assert_eq!(sharing.add((0, 0), (0, 1, 0, 7)), [(1, 0), (0, 0), (0, 0)]);
+        assert_eq!(sharing.sharers((1, 0)).count(), 0);
+    }
+
+    #[test]
+    fn a_woken_thread_looks_on_until_it_comes_around() {
+        let mut rounds = Rounds::new();
+        assert!(!rounds.look(7, 0), "nothing was written");
+        rounds.wake(1);
+        assert!(rounds.look(8, 1));
+        assert!(!rounds.look(7, 1));
+        assert!(!rounds.look(8, 1));
+    }
+
+    #[test]
+    fn a_turn_is_put_off_once() {
+        let mut rounds = Rounds::new();
+        assert!(rounds.put_off());
+        assert!(!rounds.put_off());
+        rounds.begin_turn(1);
+        assert!(rounds.put_off());
+    }
+
+    #[test]
+    fn a_write_during_a_turn_begins_a_round() {
+        let mut rounds = Rounds::new();
+        rounds.begin_turn(0);
+        assert!(rounds.has_missed(1));
+        assert!(rounds.look(7, 1));
+        assert!(rounds.look(8, 1));
+        assert!(!rounds.look(7, 1));
+    }
+
+    #[test]
+    fn answers_after_a_pause_make_rounds_longer() {
+        let mut rounds = Rounds::new();
+        rounds.pause_over();
+        rounds.end_turn(false);
+        assert_eq!(rounds.repeats, 1, "the thread has found nothing");
+        rounds.pause_over();
+        rounds.end_turn(true);
+        rounds.wake(1);
+        assert!(rounds.look(0, 1));
+        assert!(!rounds.look(0, 1));
+    }
+}

@@ -1,0 +1,134 @@
+"""Processes of a host hand words over through memory that they share, in simulated time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Softband
+
+ROUNDS = 50
+# A hand-over takes at least the transfer of a cache line, on the hosts of this fabric.
+LINE_NS = 200
+LAST_NS = 1_000
+KINDS = ("file", "memfd", "shm_open", "sysv", "inherited")
+WAYS = (
+    "cq",
+    "cqs",
+    "twice",
+    "yield",
+    "clock",
+    "semaphore",
+    "named",
+    "mutex",
+    "condition",
+    "barrier",
+    "futex",
+    "readv",
+    "writev",
+)
+
+
+def hand_over(softband: Softband, programs: Path, kind: str, way: str) -> float:
+    """Returns the nanoseconds of a hand-over."""
+    outcome = softband.run(
+        "modern-pair", ("a", f"{programs / 'shared_memory'} {kind} {way} {ROUNDS}")
+    ).assert_ok()
+    name, used, nanos = outcome.program("a-0").split()
+    assert (name, used) == (kind, way)
+    return float(nanos)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["spin", "cq"])
+def test_a_word_in_a_mapping_of_each_kind_arrives_after_a_cache_line(
+    softband: Softband, c_programs: Path, kind: str, way: str
+) -> None:
+    assert LINE_NS <= hand_over(softband, c_programs, kind, way) <= LAST_NS
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_wait_sees_a_word_at_once(
+    softband: Softband, c_programs: Path, way: str
+) -> None:
+    assert LINE_NS <= hand_over(softband, c_programs, "memfd", way) <= LAST_NS
+
+
+@pytest.mark.parametrize("way", ["spin", "cqs", "yield", "clock", "condition"])
+def test_hand_overs_take_the_same_time_beside_other_work(
+    softband: Softband, c_programs: Path, way: str
+) -> None:
+    alone = hand_over(softband, c_programs, "memfd", way)
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)
+    ]
+    try:
+        assert hand_over(softband, c_programs, "memfd", way) == alone
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+# The transport between ranks of a host: UCX by default, or Open MPI's own (vader).
+RANKS = [
+    ("mpicc.mpich", {}),
+    ("mpicc.openmpi", {}),
+    ("mpicc.openmpi", {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "vader,self"}),
+]
+MPI = [
+    pytest.param(
+        *case,
+        marks=pytest.mark.skipif(shutil.which(case[0]) is None, reason=f"no {case[0]}"),
+    )
+    for case in RANKS
+]
+
+
+@pytest.mark.parametrize(("compiler", "environment"), MPI)
+def test_a_message_between_ranks_of_a_host_takes_a_fraction_of_a_microsecond(
+    softband: Softband,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: str,
+    environment: dict[str, str],
+) -> None:
+    program = tmp_path / "mpibench"
+    sources = sorted(map(str, (ROOT / "tools" / "mpibench").glob("*.c")))
+    subprocess.run(
+        [compiler, "-O1", "-o", str(program), *sources, "-lm"],
+        check=True,
+        timeout=120,
+        capture_output=True,
+    )
+    for name in [
+        name for name in os.environ if name.startswith(("UCX_", "OMPI_", "MPICH_"))
+    ]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    words = ("mpirun", "-n", "2", "--ppn", "2", "--timeout", "120", str(program))
+    outputs = {
+        softband.command(
+            *words,
+            "--benchmarks",
+            "PingPong",
+            "--sizes",
+            "8",
+            "--iterations",
+            "50",
+            "--csv",
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(outputs) == 1
+    head, row = [
+        line.partition("] ")[2].split(",") for line in outputs.pop().splitlines()
+    ][-2:]
+    times = dict(zip(head, row, strict=True))
+    # Ranks count their calls between the two clock reads of a round in part.
+    assert 0.9 * LINE_NS <= 1_000 * float(times["t_avg_us"]) <= LAST_NS
