@@ -159,7 +159,7 @@ pub fn pause(until_ps: u64) {
 
 /// Returns whether the fabric or another program may have acted since this turn began, by the
 /// thread's clock.
-pub fn is_ahead() -> bool {
+pub fn is_past_next_event() -> bool {
     thread_slot().is_some_and(|slot| slot.clock_ps.load(Ordering::Relaxed) >= slot.next_event_ps.load(Ordering::Relaxed))
 }
 

@@ -48,7 +48,7 @@ pub fn admit(address: usize, machine: &libc::ucontext_t) -> Option<Mapping> {
     let find = || ranges::at(address).filter(|mapping| mapping.is_writable() && !mapping.is_open());
     find()?;
     // The write belongs to the thread's present time. What happens before that comes first.
-    if client::is_ahead() && is_in_program(machine) {
+    if client::is_past_next_event() && is_in_program(machine) {
         client::sync();
     }
     let mapping = find()?;

@@ -69,7 +69,7 @@ fn open(start: usize, end: usize) {
 }
 
 /// Closes the watched parts of a mapping again that the guard of shared memory has opened.
-fn close_again(mapping: &ranges::Mapping) {
+fn close_admitted(mapping: &ranges::Mapping) {
     for range in &RANGES[..RANGE_COUNT.load(Ordering::Acquire)] {
         let watched = range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed);
         if mapping.overlaps(&watched) {
@@ -169,7 +169,7 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     if let Some(mapping) = admitted
         && ARMED.load(Ordering::Acquire)
     {
-        close_again(&mapping);
+        close_admitted(&mapping);
     }
     if !ARMED.load(Ordering::Acquire) || !is_watched(address) {
         return admitted.is_some();

@@ -69,7 +69,7 @@ fn reads_only(now: u64) -> bool {
         return false;
     }
     if shared::is_sharing() {
-        return client::is_ahead() || now - since.min(now) > CLOCK_ONLY_PS;
+        return client::is_past_next_event() || now - since.min(now) > CLOCK_ONLY_PS;
     }
     now - since.min(now) > CLOCK_ONLY_PS
 }
