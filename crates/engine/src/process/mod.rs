@@ -18,3 +18,4 @@ pub(crate) mod sharing;
 pub(crate) mod sweep;
 pub(crate) mod system_process;
 pub(crate) mod thread;
+pub(crate) mod work;

@@ -7,6 +7,7 @@ use crate::process::image::Shared;
 use crate::process::looks::Sight;
 use crate::process::sharing::Arrivals;
 use crate::process::thread::{Thread, ThreadState, Waiting};
+use crate::process::work::Work;
 use crate::protocol::{END, program_time};
 use softband_ipc::layout::{THREADS_MAX, token};
 use softband_shm_transport::quiescence::Announced;
@@ -61,9 +62,8 @@ pub(crate) struct Process {
     /// Number of the control connection.
     connection: Option<u64>,
     threads: Vec<Thread>,
-    /// In simulated time: work of each slot's threads while messages were under way, under all
-    /// images.
-    busy: Vec<SimDuration>,
+    /// In simulated time: work of the threads while messages were under way, under all images.
+    work: Work,
     /// Counter of all news that a thread of the process could see.
     news: u64,
     memory_written: u64,
@@ -106,7 +106,7 @@ impl Process {
             pid_since: None,
             connection: None,
             threads: vec![Thread::new(ThreadState::Expected)],
-            busy: Vec::new(),
+            work: Work::default(),
             news: 0,
             memory_written: 0,
             writes: 0,
@@ -314,8 +314,7 @@ impl Process {
         thread.looks.look(sight) || is_on_round
     }
 
-    /// Notes that a descriptor of the kernel may have become ready. Returns whether the program has
-    /// asked for any without a wait.
+    /// Notes news of the kernel's descriptors. Returns whether the program has asked for any.
     pub(crate) fn note_kernel_news(&mut self) -> bool {
         let questions = self.shared.kernel_questions();
         self.awaited.note_kernel_news(questions);
@@ -385,18 +384,11 @@ impl Process {
 
     /// Returns the work of each slot's threads.
     pub(crate) fn busy(&self) -> &[SimDuration] {
-        &self.busy
+        self.work.by_slot()
     }
     /// Adds the work of a turn that began at `begun` by the thread's clock.
     pub(crate) fn note_work(&mut self, slot: u32, begun: SimTime) {
-        let worked = self.clock(slot).saturating_since(begun);
-        let slot = slot as usize;
-        if self.busy.len() <= slot {
-            self.busy.resize(slot + 1, SimDuration::ZERO);
-        }
-        // The program can write any time into its clock.
-        let busy = self.busy[slot].as_picos().saturating_add(worked.as_picos());
-        self.busy[slot] = SimDuration::from_picos(busy);
+        self.work.add(slot, self.clock(slot).saturating_since(begun));
     }
 
     /// Returns the number of registrations so far that let peers write.

@@ -120,7 +120,7 @@ impl Rounds {
     }
 
     /// Notes that a pause has ended without news.
-    pub(crate) fn pause_over(&mut self) {
+    pub(super) fn pause_over(&mut self) {
         self.has_paused = true;
     }
 
@@ -162,6 +162,13 @@ impl Process {
     pub(crate) fn begin_round(&mut self, slot: u32) {
         let writes = self.arrivals.count;
         self.thread_mut(slot).rounds.wake(writes);
+    }
+
+    /// Notes that a pause of a thread has ended without news, unless a sharer has written meanwhile.
+    pub(crate) fn note_pause_over(&mut self, slot: u32) {
+        if self.missed_arrivals(slot).is_none() {
+            self.thread_mut(slot).rounds.pause_over();
+        }
     }
 
     /// Returns the time at which a thread sees the writes of sharers since its turn began, if there

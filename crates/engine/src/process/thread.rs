@@ -59,7 +59,7 @@ pub(crate) struct Thread {
     /// Its empty polls.
     pub(super) looks: Looks,
     /// Its rounds after writes of sharers.
-    pub(crate) rounds: Rounds,
+    pub(super) rounds: Rounds,
     /// Set if its last wait was for a write to memory.
     pub(super) has_spun: bool,
     /// Set if its wait is for a lock, which another process of its host may free.

@@ -174,9 +174,7 @@ impl Scheduler {
         }
         match thread.state() {
             ThreadState::Waiting(Waiting::Poll | Waiting::Pause | Waiting::Spin) => {
-                if processes[process].missed_arrivals(slot).is_none() {
-                    processes[process].thread_mut(slot).rounds.pause_over();
-                }
+                processes[process].note_pause_over(slot);
                 self.wake(processes, process, slot);
             }
             ThreadState::Waiting(_) => self.finish_wait(processes, host, (process, slot), false),
