@@ -60,9 +60,6 @@ impl Stack {
         if pace == Pace::Virtual {
             // Clearing huge pages takes a rank most of its start, and simulated time has no use for them.
             settings.push(("UCX_IB_ALLOC", "md,mmap,heap"));
-            // UCX of Open MPI 5 otherwise changes functions at run time, and yields the processor a thousand
-            // times for each.
-            settings.push(("UCX_MEM_MMAP_HOOK_MODE", "reloc"));
         }
         match self {
             Self::Mpich => {}
@@ -81,6 +78,11 @@ impl Stack {
                 // The other store of the job's data maps a file, which the ranks of all hosts would share.
                 ("PMIX_MCA_gds", "hash"),
             ]),
+        }
+        if self == Self::Openmpi5 && pace == Pace::Virtual {
+            // UCX 1.20 otherwise changes functions at run time, and yields the processor a thousand
+            // times for each. UCX 1.13 waits for itself in this mode.
+            settings.push(("UCX_MEM_MMAP_HOOK_MODE", "reloc"));
         }
         settings
     }

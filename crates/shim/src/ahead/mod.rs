@@ -4,7 +4,7 @@
 //! The results must not depend on the moment at which the machine runs such a thread. So the thread
 //! may only compute: its first system call waits until the engine has come to the end of the
 //! computation ([`dispatch`]). A process that shares memory with another one never computes ahead
-//! ([`shares`]).
+//! (`shares`).
 
 pub mod dispatch;
 mod shares;
