@@ -59,6 +59,14 @@ def busy_loops(count: int) -> Iterator[None]:
             loop.wait()
 
 
+def test_ranks_alone_on_their_hosts_announce_their_stretches(softband: Softband, program: Path) -> None:
+    recording = record(softband, program, "ep", "3", STEPS)
+    status, _, errors = replay(softband, recording, (), "--verbose", str(program), "ep", "3", STEPS)
+    assert status == 0, errors
+    counts = [line.split()[3] for line in errors.splitlines() if line.endswith("recorded stretches beside the engine")]
+    assert len(counts) == 1 and int(counts[0]) >= 4, errors
+
+
 @pytest.mark.parametrize("pattern", ["ep", "ft", "cg"])
 def test_ranks_compute_alike_on_one_processor_and_on_all(softband: Softband, program: Path, pattern: str) -> None:
     recording = record(softband, program, pattern, "3", STEPS)

@@ -18,6 +18,7 @@ use recognize::Found;
 use softband_catalog::LoadedFabric;
 use softband_engine::{Engine, Failure, Interrupt, Limits, Options, Pace, Program, RunReport};
 use stacks::{Rank, Stack};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use watch::{Events, Watch};
 
@@ -71,6 +72,7 @@ struct Plan {
     mpi: Found,
     program: Vec<String>,
     processors: Option<u32>,
+    is_verbose: bool,
 }
 
 pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
@@ -111,7 +113,7 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     };
     let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
     let hosts = wish.place(&names)?;
-    let plan = Plan { loaded, hosts, mpi, program, processors: arguments.processors };
+    let plan = Plan { loaded, hosts, mpi, program, processors: arguments.processors, is_verbose: arguments.verbose };
     if arguments.verbose {
         plan.describe(arguments.pace.into());
     }
@@ -157,12 +159,20 @@ impl Plan {
         engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
         let report = engine.run(programs);
         drop(scratch);
+        if self.is_verbose && report.announced_computations > 0 {
+            eprintln!("softband: ranks computed {} recorded stretches beside the engine", report.announced_computations);
+        }
         let status = self.conclude(report, &watch);
         if status == 0 {
             // The watch has ended the server by the interrupt.
             interrupt.lower();
         }
         Ok(status)
+    }
+
+    /// Returns whether a host has several ranks.
+    fn shares_host(&self) -> bool {
+        self.hosts.iter().collect::<BTreeSet<_>>().len() < self.hosts.len()
     }
 
     fn name_of_host(&self, rank: usize) -> &str {
@@ -178,7 +188,7 @@ impl Plan {
         for rank in 0..self.hosts.len() {
             eprintln!("softband: rank {rank} runs on {}", self.name_of_host(rank));
         }
-        for (name, value) in self.mpi.stack.settings(pace) {
+        for (name, value) in self.mpi.stack.settings(pace, self.shares_host()) {
             match std::env::var(name) {
                 Ok(own) => eprintln!("softband: {name}={own} (from your environment, instead of {value})"),
                 Err(_) => eprintln!("softband: {name}={value}"),
@@ -234,7 +244,7 @@ impl Plan {
 
     /// Returns the library's variables, without those that the user has.
     fn settings(&self, pace: Pace) -> Vec<(String, String)> {
-        let settings = self.mpi.stack.settings(pace).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        let settings = self.mpi.stack.settings(pace, self.shares_host()).into_iter().filter(|(name, _)| std::env::var_os(name).is_none());
         settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 

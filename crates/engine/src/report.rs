@@ -27,6 +27,8 @@ pub struct RunReport {
     pub turns: u64,
     /// Number of events that the fabric executed.
     pub fabric_events: u64,
+    /// Number of computations that threads announced and carried out beside the engine.
+    pub announced_computations: u64,
     /// Warnings that the user reads at the end.
     pub warnings: Vec<String>,
     /// Warnings that went to standard error during the run.
@@ -56,6 +58,7 @@ pub(crate) struct Report {
     /// Description of packets that will never move again, if a deadlock exists.
     deadlock: Option<String>,
     fabric_events: u64,
+    announced_computations: u64,
 }
 
 impl Report {
@@ -90,5 +93,14 @@ impl Report {
 
     pub(crate) fn fabric_events(&self) -> u64 {
         self.fabric_events
+    }
+
+    /// Counts a computation that a thread has announced.
+    pub(crate) fn note_announced_computation(&mut self) {
+        self.announced_computations += 1;
+    }
+
+    pub(crate) fn announced_computations(&self) -> u64 {
+        self.announced_computations
     }
 }

@@ -48,13 +48,17 @@ impl Stack {
         if wanted == DEFAULT_COMPILER && crate::programs::why_not_to_run(own).is_none() { own.to_owned() } else { wanted.to_owned() }
     }
 
-    /// Returns the variables by which the library runs on a fabric. The user's own values win.
-    pub(crate) fn settings(self, pace: Pace) -> Vec<(&'static str, &'static str)> {
+    /// Returns the variables by which the library runs on a fabric. `shares_host` states that a host
+    /// has several ranks. The user's own values win.
+    pub(crate) fn settings(self, pace: Pace, shares_host: bool) -> Vec<(&'static str, &'static str)> {
+        // With its transports of shared memory, UCX maps such memory even in a rank alone on its host.
+        // A rank with such memory does not compute beside others in simulated time.
+        let transports = if shares_host { "rc_verbs,ud_verbs,sm,self" } else { "rc_verbs,ud_verbs,self" };
         let mut settings = vec![
             // hwloc looks for displays of X11 by TCP.
             ("HWLOC_COMPONENTS", "-gl"),
             // Without the connection manager and TCP, which UCX also finds.
-            ("UCX_TLS", "rc_verbs,ud_verbs,sm,self"),
+            ("UCX_TLS", transports),
             ("UCX_MODULES", "^rdmacm"),
         ];
         if pace == Pace::Virtual {

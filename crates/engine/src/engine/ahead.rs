@@ -24,6 +24,7 @@ impl Engine {
             let end = self.wait_for_token(process, slot, token::AHEAD);
             return self.end_turn(process, slot, (end, work_begun), self.scheduler.now());
         }
+        self.report.note_announced_computation();
         self.scheduler.push(until, process as u32, Event::Rejoin { process, slot });
         if !self.scheduler.computes_in_parallel() {
             self.memory.ahead_mut().settle_process(process);

@@ -297,6 +297,7 @@ impl Engine {
             wall_seconds: wall.as_secs_f64(),
             turns: self.scheduler.turns(),
             fabric_events: self.report.fabric_events(),
+            announced_computations: self.report.announced_computations(),
             warnings: self.report.warnings().to_vec(),
             told: self.vain_polls.told().to_vec(),
             failure,
