@@ -57,7 +57,9 @@ int main(int count, char **arguments) {
     need(__rdtsc() > first, "the time stamp counter");
     need(clock_gettime(CLOCK_MONOTONIC, &after) == 0, "clock_gettime");
     need((after.tv_sec - before.tv_sec) * 1000000000L + after.tv_nsec - before.tv_nsec >= 20000000, "usleep");
-    need(own_call(__NR_getppid) == -ENOTTY, "the filter");
+    need(own_call(__NR_getppid) == -ENOTTY, "the filter of an instruction");
+    errno = 0;
+    need(syscall(__NR_getppid) == -1 && errno == ENOTTY, "the filter of the function syscall");
     printf("the filter holds\n");
     fflush(stdout);
     _exit(0);

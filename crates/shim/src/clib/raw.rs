@@ -22,12 +22,38 @@ use softband_ipc::calls::reason;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Takes six arguments without variadic parameters. They travel in the same places whether present
-/// or not (System V ABI).
+/// or not (System V ABI). Puts five of them in front of the return address and the sixth.
 ///
 /// # Safety
 /// The arguments are those of the system call.
 #[unsafe(no_mangle)]
+#[unsafe(naked)]
 pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push r9",
+        "push r8",
+        "push rcx",
+        "push rdx",
+        "push rsi",
+        ".cfi_adjust_cfa_offset 40",
+        "mov rsi, rsp",
+        "call {called}",
+        "add rsp, 40",
+        ".cfi_adjust_cfa_offset -40",
+        "ret",
+        ".cfi_endproc",
+        called = sym called,
+    )
+}
+
+/// Makes the call `number`. The words are its first five arguments, the address behind the caller's
+/// instruction, and the sixth argument.
+///
+/// # Safety
+/// The arguments are those of the system call.
+unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
+    let [a, b, c, d, e, caller, f] = *words;
     match number {
         // A program must not close the descriptors of this library.
         libc::SYS_close_range => return close_range(a as c_uint, b as c_uint, c as c_int).into(),
@@ -44,7 +70,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
     // A thread that waits for the token may call this in a signal handler or in our own code.
     if !active() || is_parked() || is_away() {
         // SAFETY: the arguments are the caller's.
-        return unsafe { real::syscall(number, a, b, c, d, e, f) };
+        return unsafe { pass_through(caller, number, &[a, b, c, d, e, f]) };
     }
     // SAFETY: each argument goes where the kernel would take it.
     if let Some(result) = unsafe { in_simulated_time(number, a, b, c, d) } {
@@ -60,6 +86,21 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
     spin::before_native();
     let a = if names_thread(number) { system_thread(a as c_int).into() } else { a };
     // SAFETY: a thread's real number stands for the program's; the other arguments are as given.
+    unsafe { pass_through(caller, number, &[a, b, c, d, e, f]) }
+}
+
+/// Makes a call of the program by the C library, so that the program's filter judges it. Calls of
+/// this library (its standard library makes some) pass the filter.
+///
+/// # Safety
+/// The arguments are those of the system call.
+unsafe fn pass_through(caller: c_long, number: c_long, given: &[c_long; 6]) -> c_long {
+    if spin::is_own(caller as usize) {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::padded_syscall(number, given) };
+    }
+    let [a, b, c, d, e, f] = *given;
+    // SAFETY: the arguments are the caller's.
     unsafe { real::syscall(number, a, b, c, d, e, f) }
 }
 

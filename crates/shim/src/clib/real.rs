@@ -4,6 +4,7 @@
 //! back here.
 
 use crate::clib::args::{In, InOut, Managed, Out, Text, Texts};
+use crate::runtime::world::fail;
 use libc::*;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -265,12 +266,16 @@ originals! {
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;
 }
 
-/// Makes a system call that bypasses our own [`crate::clib::raw::syscall`].
+/// Makes a system call by an instruction of this library. It bypasses our own
+/// [`crate::clib::raw::syscall`], and a filter of the program permits it.
 macro_rules! kernel {
     ($number:expr $(, $argument:expr)*) => {
         $crate::clib::real::padded_syscall($number, &[$($argument as libc::c_long),*])
     };
 }
+
+/// Results of the kernel that are errors (syscall(2)).
+const ERRORS: std::ops::Range<c_long> = -4095..0;
 
 /// Makes a system call with up to six arguments.
 ///
@@ -280,8 +285,13 @@ pub unsafe fn padded_syscall(number: c_long, given: &[c_long]) -> c_long {
     let mut all = [0; 6];
     all[..given.len()].copy_from_slice(given);
     let [a, b, c, d, e, f] = all;
-    // SAFETY: the kernel ignores the arguments behind those of the call.
-    unsafe { syscall(number, a, b, c, d, e, f) }
+    let result: c_long;
+    // SAFETY: the kernel ignores the arguments behind those of the call, and changes two registers.
+    unsafe {
+        std::arch::asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    if ERRORS.contains(&result) { fail(-result as c_int) } else { result }
 }
 
 /// Reads the kernel's clock without the vDSO, which reads the time stamp counter and would trap.

@@ -2,7 +2,7 @@
 //! nothing of this library. So the filter gets instructions in front, which permit the calls of
 //! this library, by the address of the calling instruction, and the return from a signal handler.
 
-use crate::clib::{real, symbols};
+use crate::clib::real;
 use crate::runtime::attach::attached;
 use crate::spin;
 use libc::{c_int, c_long, c_ulong, sock_filter, sock_fprog};
@@ -14,8 +14,6 @@ const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ADDRESS_AT: u32 = 8;
-/// Bytes from the start of the C library's `syscall`, by which this library makes calls.
-const SYSCALL_BYTES: usize = 64;
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const CLEAR: u16 = (libc::BPF_LD | libc::BPF_IMM) as u16;
@@ -28,17 +26,14 @@ fn step(code: u16, k: u32, yes: u8, no: u8) -> sock_filter {
     sock_filter { code, jt: yes, jf: no, k }
 }
 
-/// Returns the instructions that permit calls from `ranges`. Other calls reach their end, with the
+/// Returns the instructions that permit calls from a range. Other calls reach their end, with the
 /// accumulator empty, as at the start of a filter.
-fn permits(ranges: &[Range<usize>]) -> Vec<sock_filter> {
+fn permits(range: Range<usize>) -> Vec<sock_filter> {
     let permit = step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
     let mut steps = vec![step(LOAD, NUMBER_AT, 0, 0), step(EQUAL, libc::SYS_rt_sigreturn as u32, 0, 1), permit];
-    for range in ranges {
-        // The address of a call is that of the next instruction. A filter compares 32 bits.
-        let (first, last) = (range.start + 1, range.end);
-        if first >> 32 != last >> 32 {
-            continue;
-        }
+    // The address of a call is that of the next instruction. A filter compares 32 bits.
+    let (first, last) = (range.start + 1, range.end);
+    if first >> 32 == last >> 32 {
         steps.extend([
             step(LOAD, ADDRESS_AT + 4, 0, 0),
             step(EQUAL, (first >> 32) as u32, 0, 4),
@@ -67,8 +62,7 @@ unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const
     let theirs = unsafe { &*filter };
     // SAFETY: the kernel, too, reads this number of instructions.
     let theirs = unsafe { crate::clib::args::slice(theirs.filter, theirs.len.into()) };
-    let by_number = symbols::find(c"syscall") as usize;
-    let mut steps = permits(&[spin::own_text(), by_number..by_number + SYSCALL_BYTES]);
+    let mut steps = permits(spin::own_text());
     steps.extend(theirs);
     let Ok(len) = u16::try_from(steps.len()) else { return install(filter) };
     let whole = sock_fprog { len, filter: steps.as_mut_ptr() };
@@ -99,8 +93,9 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
 /// The arguments are those of the system call.
 pub unsafe fn seccomp(operation: c_long, flags: c_long, filter: c_long) -> c_long {
     let call = |filter: c_long| {
+        // The program's former filters judge the call.
         // SAFETY: the last argument is the caller's, or a filter with the caller's at its end.
-        unsafe { kernel!(libc::SYS_seccomp, operation, flags, filter) }
+        unsafe { real::syscall(libc::SYS_seccomp, operation, flags, filter, 0, 0, 0) }
     };
     if operation == libc::SECCOMP_SET_MODE_FILTER.into() {
         // SAFETY: this operation has a filter.
