@@ -6,6 +6,7 @@
 use crate::clib::symbols;
 use crate::fd::descriptors::{close, forget, ours};
 use crate::fd::io::{read, write};
+use crate::fd::kernel_news;
 use crate::runtime::world::fail;
 use libc::{FILE, c_int, c_void, off_t, ssize_t};
 use softband_client::fds::Kind;
@@ -65,8 +66,10 @@ unsafe extern "C" fn read_stream(stream: *mut FILE, data: *mut c_void, len: ssiz
 unsafe extern "C" fn write_stream(stream: *mut FILE, data: *const c_void, len: ssize_t) -> ssize_t {
     // SAFETY: the stream is open while the C library writes to it.
     let Some(fd) = (unsafe { socket(stream) }) else {
+        // SAFETY: the stream is open.
+        let fd = unsafe { descriptor(stream) };
         // SAFETY: the original has the type of a write, and gets what the C library passed.
-        return unsafe { std::mem::transmute::<usize, WriteStream>(original(1))(stream, data, len) };
+        return kernel_news::writing(fd, || unsafe { std::mem::transmute::<usize, WriteStream>(original(1))(stream, data, len) });
     };
     let mut written = 0;
     while written < len {
@@ -128,7 +131,7 @@ pub fn install() {
         !table.is_null() && unsafe { std::slice::from_raw_parts(*table, ENTRIES) }[READ..READ + functions.len()] == functions
     };
     if functions.contains(&0) || !tables.iter().all(is_known) {
-        return warn::once("the streams of this C library bypass sockets of the fabric (fprintf, fgets): its tables are unknown");
+        return bypassed("its tables are unknown");
     }
     for (cell, function) in ORIGINALS.iter().zip(functions) {
         cell.store(function, Ordering::Relaxed);
@@ -141,23 +144,31 @@ pub fn install() {
     ];
     for table in tables {
         // SAFETY: the entries lie within the table.
-        unsafe { replace(table.add(READ), ours) };
+        if !unsafe { replace(table.add(READ), ours) } {
+            return bypassed("its tables stay read-only");
+        }
     }
 }
 
-/// Writes entries into a table that the dynamic linker made read-only.
+fn bypassed(why: &str) {
+    warn::once(&format!("the streams of this C library bypass sockets of the fabric and waits for pipes (fprintf, fgets): {why}"));
+}
+
+/// Writes entries into a table that the dynamic linker made read-only. Returns false if it stays so.
 ///
 /// # Safety
 /// `entries` lead to four entries of a table that stays loaded.
-unsafe fn replace(entries: *mut usize, functions: [usize; 4]) {
+unsafe fn replace(entries: *mut usize, functions: [usize; 4]) -> bool {
     const PAGE: usize = 4096;
     let start = entries as usize & !(PAGE - 1);
     let len = (entries as usize + size_of_val(&functions) - start).next_multiple_of(PAGE);
     // SAFETY: the pages belong to the C library's tables, which stay readable all the time.
     unsafe {
-        if libc::mprotect(start as *mut c_void, len, libc::PROT_READ | libc::PROT_WRITE) == 0 {
+        let is_writable = libc::mprotect(start as *mut c_void, len, libc::PROT_READ | libc::PROT_WRITE) == 0;
+        if is_writable {
             entries.cast::<[usize; 4]>().write(functions);
             libc::mprotect(start as *mut c_void, len, libc::PROT_READ);
         }
+        is_writable
     }
 }
