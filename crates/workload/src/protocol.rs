@@ -108,7 +108,7 @@ impl PortView {
 /// Returns the RDMA reads of a message: rail and bytes of each. The first one leads to an alignment of
 /// the buffer, and the rails share the rest in turn.
 pub(crate) fn reads(bytes: u32, rails: u32, mtu_bytes: u32) -> Vec<(u32, u32)> {
-    let chunk = (bytes / rails).next_multiple_of(READ_ALIGNMENT);
+    let chunk = (bytes / rails).next_multiple_of(READ_ALIGNMENT).max(READ_ALIGNMENT);
     let (mut left, mut rail, mut parts) = (bytes, 0, Vec::new());
     while left > 0 {
         let part = if left == bytes && bytes > mtu_bytes { mtu_bytes - BUFFER_OFFSET } else { chunk.min(left) };
@@ -178,4 +178,20 @@ fn estimates(port: PortView) -> (f64, f64) {
     let mtu = f64::from(port.mtu_bytes.min(PIECE_BYTES));
     let (headers, more_seconds) = if is_roce { (ROCE_BYTES, ROCE_SECONDS) } else { (INFINIBAND_BYTES, 0.0) };
     (wire * mtu / (mtu + PACKET_BYTES + headers), seconds + more_seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reads_of_a_message_have_all_its_bytes() {
+        for rails in [1, 2] {
+            assert_eq!(reads(1, rails, 4096), [(0, 1)]);
+            for bytes in [2, 511, 513, 1024, 5000, 100_000] {
+                assert_eq!(reads(bytes, rails, 4096).iter().map(|(_, part)| part).sum::<u32>(), bytes);
+            }
+        }
+        assert_eq!(reads(1024, 2, 4096), [(0, 512), (1, 512)]);
+    }
 }

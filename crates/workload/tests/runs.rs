@@ -376,4 +376,5 @@ fn a_protocol_that_is_unknown_or_has_wrong_limits_is_refused_with_its_line() {
     assert!(message("tcp").starts_with("2: error: there is no protocol `tcp`"));
     assert!(message("ucx copies 4").starts_with("2: error: a protocol has no `copies`"));
     assert!(message("ucx direct").starts_with("2: error: `` is not a number of bytes for direct"));
+    assert!(message("ucx rendezvous 0").starts_with("2: error: a rendezvous reads at least 1 byte, not 0"));
 }

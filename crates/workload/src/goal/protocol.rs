@@ -33,6 +33,7 @@ fn parse(line: u32, words: &str) -> Result<Protocol, GoalError> {
         };
         let value = words.next().unwrap_or_default();
         match value.parse::<u32>() {
+            Ok(0) if word == "rendezvous" => return error(line, "a rendezvous reads at least 1 byte, not 0", FORM),
             Ok(bytes) => *limit = Some(bytes),
             Err(_) => return error(line, format!("`{value}` is not a number of bytes for {word}"), FORM),
         }
