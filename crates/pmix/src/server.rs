@@ -1,4 +1,4 @@
-//! The server of a job: what it tells the library about the ranks, and what it hears of them.
+//! The server of a job: attributes that it gives to the library, and events of the ranks.
 
 use crate::abi::{self, Done, Handled, Info, Module, Proc, Status};
 use crate::info::{List, Value};
@@ -202,9 +202,16 @@ unsafe fn next_word<'a>(at: &mut *mut *mut c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(word) }.to_bytes())
 }
 
+/// Returns the rank of a process of the job. The server and tools have names of their own.
+fn rank_of(process: &Proc) -> Option<usize> {
+    // The library may leave bytes behind the final zero.
+    let name = CStr::from_bytes_until_nul(&process.name).ok()?;
+    (name.to_bytes() == JOB.as_bytes()).then_some(process.rank as usize)
+}
+
 fn report(event: impl Fn(usize) -> Event, process: *const Proc) {
     // SAFETY: the library names a process for the time of its call.
-    let rank = unsafe { process.as_ref() }.map(|process| process.rank as usize);
+    let rank = unsafe { process.as_ref() }.and_then(rank_of);
     if let (Some(rank), Some(report)) = (rank, REPORT.get()) {
         report(event(rank));
     }
@@ -302,6 +309,12 @@ mod tests {
             (0..count).map(|at| unsafe { CStr::from_ptr((*infos.add(at)).key.as_ptr().cast()) }.to_string_lossy().into()).collect();
         let with = |key: &str| keys.iter().filter(|other| *other == key).count();
         assert_eq!((with("pmix.node.arr"), with("pmix.pdata"), with("pmix.job.size")), (2, 3, 1));
+    }
+
+    #[test]
+    fn events_of_processes_beyond_the_job_have_no_rank() {
+        assert_eq!(rank_of(&Proc::new(JOB, 3)), Some(3));
+        assert_eq!((rank_of(&Proc::new(SERVER, 0)), rank_of(&Proc::new("", 1))), (None, None));
     }
 
     #[test]
