@@ -13,6 +13,7 @@ use softband_workload::Protocol;
 use softband_workload::recording::multiply::{Rule, Size, multiply};
 use softband_workload::recording::trace::{Options, goal};
 use softband_workload::recording::{RankRecord, Recording, merge};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -166,10 +167,19 @@ fn record(arguments: &RunArguments) -> anyhow::Result<i32> {
     keep(&arguments.out, &runs)
 }
 
-/// Writes the recording of runs on this machine, with its rates of computation.
+/// Writes the recording of runs on this machine, with its rates of computation. Without a compiler the
+/// recording has no rates.
 pub(crate) fn keep(path: &Path, runs: &[Vec<RankRecord>]) -> anyhow::Result<i32> {
     let mut recording = merge(runs)?;
-    recording.rates = rates::measure()?;
+    recording.rates = rates::measure().unwrap_or_else(|why| {
+        let why = why.to_string();
+        eprintln!(
+            "softband: warning: the recording has no rates of this machine: {}; give them to `record goal` with --compute-rate, or record again \
+             with gcc installed",
+            why.lines().next().unwrap_or_default()
+        );
+        BTreeMap::new()
+    });
     leave(path, &recording)
 }
 
