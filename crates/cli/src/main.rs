@@ -28,6 +28,7 @@ mod programs;
 mod record;
 mod recording;
 mod run;
+mod scratch;
 mod signals;
 mod status;
 mod up;

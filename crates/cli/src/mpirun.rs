@@ -10,6 +10,7 @@ mod watch;
 
 use crate::output::{Copy, Stream};
 use crate::run::PaceName;
+use crate::scratch::Scratch;
 use crate::{home, programs, signals};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -148,8 +149,8 @@ impl Plan {
     fn play(&self, pace: PaceName, limits: Limits, environment: &[(String, String)], interrupt: &Interrupt) -> anyhow::Result<i32> {
         let libraries = home::libraries()?;
         let watch = Watch::new(self.hosts.len(), interrupt.clone());
-        let scratch = Scratch::make()?;
-        let mut programs = self.programs(pace, &libraries, &scratch.0, &watch)?;
+        let scratch = Scratch::make("mpirun")?;
+        let mut programs = self.programs(pace, &libraries, scratch.path(), &watch)?;
         // The first program is the server.
         programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
         let epoch_seconds = self.loaded.start_date.unix_seconds();
@@ -298,21 +299,4 @@ impl Plan {
 
 fn copy(stream: Stream, prefix: String) -> softband_engine::ProgramOutput {
     Box::new(Copy { stream, prefix, file: None, line: Vec::new() })
-}
-
-/// A folder for files of the job, which goes with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("softband-mpirun-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make the folder {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

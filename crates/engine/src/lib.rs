@@ -27,6 +27,7 @@ mod report;
 mod rpc;
 mod scheduler;
 
+pub use control::admission::random_word;
 pub use control::remote::{Pass, Remote};
 pub use diagnosis::work::ThreadWork;
 pub use engine::Engine;

@@ -8,10 +8,14 @@ use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Words after the binary's name by which `mpirun` starts these programs.
 pub(super) const SERVER_WORD: &str = "pmix-server";
 pub(super) const RANK_WORD: &str = "pmix-rank";
+
+/// Pause after a connection that the server cannot accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Returns the file with the variables of a rank, in the job's folder.
 pub(super) fn file_of(scratch: &Path, rank: usize) -> PathBuf {
@@ -35,7 +39,10 @@ pub(super) fn serve(port: &OsStr, library: &OsStr, scratch: &OsStr, hosts: &OsSt
     // The ranks wait for this port, so that their files are complete when they read them.
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).with_context(|| format!("cannot listen on port {port}"))?;
     loop {
-        drop(listener.accept());
+        // A connection stays in the queue while the process has no descriptor for it.
+        if listener.accept().is_err() {
+            std::thread::sleep(ACCEPT_PAUSE);
+        }
     }
 }
 

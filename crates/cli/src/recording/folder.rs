@@ -1,9 +1,10 @@
 //! Folders of a run's records or of a replay's times.
 
 use super::layer;
+use crate::scratch::Scratch;
 use anyhow::{Context, bail};
 use softband_workload::recording::RankRecord;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Variable that names the folder for the records of a run.
 pub(super) const RECORD: &str = "SOFTBAND_MPI_RECORD";
@@ -11,37 +12,24 @@ pub(super) const RECORD: &str = "SOFTBAND_MPI_RECORD";
 pub(super) const REPLAY: &str = "SOFTBAND_MPI_REPLAY";
 
 /// A folder that lives as long as this value.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(Scratch);
 
 impl Folder {
     pub(crate) fn new() -> anyhow::Result<Self> {
-        for number in 0.. {
-            let path = std::env::temp_dir().join(format!("softband-mpi-{:010}-{number:04}", std::process::id()));
-            match std::fs::create_dir(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                other => return other.map(|()| Self(path.clone())).with_context(|| format!("cannot make {}", path.display())),
-            }
-        }
-        unreachable!("some number is free")
+        Ok(Self(Scratch::make("mpi")?))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Returns the variables by which a program leaves its records here.
     pub(crate) fn record_environment(&self, layer: &Path) -> Vec<(String, String)> {
-        vec![layer::preload(layer), (RECORD.into(), self.0.display().to_string())]
+        vec![layer::preload(layer), (RECORD.into(), self.path().display().to_string())]
     }
 
     pub(crate) fn read(&self) -> anyhow::Result<Vec<RankRecord>> {
-        read_run(&self.0)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        read_run(self.path())
     }
 }
 

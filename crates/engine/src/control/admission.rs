@@ -96,8 +96,11 @@ pub(crate) fn random_name() -> anyhow::Result<String> {
     Ok(format!("softband-{}", random_word()?))
 }
 
-/// Returns 32 hexadecimal digits that nobody can guess. Fails if the system has no random numbers.
-pub(crate) fn random_word() -> anyhow::Result<String> {
+/// Returns 32 hexadecimal digits that nobody can guess.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn random_word() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).context("the system has no random numbers")?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
