@@ -68,3 +68,40 @@ impl Harness {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_catalog::{Catalog, LoadOptions, load_fabric};
+    use softband_ipc::calls::SharedMapping;
+    use softband_sim::SimTime;
+    use std::path::Path;
+
+    const DAY_PS: u64 = 86_400 * 1_000_000_000_000;
+    const NOW: SimTime = SimTime::from_picos(1_000_000);
+    const NEXT_EVENT: SimTime = SimTime::from_picos(2_000_000);
+
+    #[test]
+    fn a_false_clock_of_a_process_puts_no_sharer_off() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
+        let spec = load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec;
+        let Harness(mut engine) = Harness::new(&spec);
+        engine.expect_process(0, 0, None).expect("memory for a process");
+        engine.processes[1].attach(0, None, 0);
+        let mapping = SharedMapping { range: 0, kind: 0, space: 1, number: 2 };
+        for process in 0..2 {
+            engine.processes.map_shared(process, mapping.range, (0, mapping.kind, mapping.space, mapping.number));
+        }
+        engine.scheduler.set_now(NOW);
+        engine.processes[0].begin_turn(0, NOW, NEXT_EVENT);
+        let shared = engine.processes[0].shared();
+        shared.slot(0).clock_ps.store(DAY_PS, Ordering::Relaxed);
+        shared.header().written_at_ps.store(DAY_PS, Ordering::Relaxed);
+        shared.header().written_ranges[0].store(1, Ordering::Relaxed);
+
+        assert!(engine.host_calls().pass_on_writes(0));
+        let visible = engine.processes[1].puts_off(0, NOW).expect("the line has to come");
+        assert_eq!(visible, NEXT_EVENT + spec.hosts[0].part.cache_line_transfer);
+    }
+}

@@ -280,7 +280,7 @@ impl Process {
         let thread = &mut self.threads[slot as usize];
         thread.resume();
         thread.see((self.news, self.memory_written));
-        thread.rounds.begin_turn(self.arrivals.count);
+        thread.rounds.begin_turn(self.arrivals.begin_turn(next_event));
         if std::mem::take(&mut thread.has_spun) {
             thread.looks.see_writes(self.writes);
         }

@@ -67,6 +67,17 @@ pub(crate) struct Arrivals {
     pub(super) count: u64,
     /// Time at which the process can see all of them.
     pub(super) visible: SimTime,
+    /// The next event of the run when the process's latest turn began.
+    next_event: SimTime,
+}
+
+impl Arrivals {
+    /// Begins a turn of the process, in which nothing happens before `next_event`. Returns the
+    /// number of writes.
+    pub(super) fn begin_turn(&mut self, next_event: SimTime) -> u64 {
+        self.next_event = next_event;
+        self.count
+    }
 }
 
 /// The round of a polling thread through the places at which it looks.
@@ -153,7 +164,8 @@ impl Process {
 
     /// Notes that a sharer has written memory, which the process sees at `visible`.
     pub(crate) fn note_arrival(&mut self, visible: SimTime) {
-        self.arrivals = Arrivals { count: self.arrivals.count + 1, visible: self.arrivals.visible.max(visible) };
+        self.arrivals.count += 1;
+        self.arrivals.visible = self.arrivals.visible.max(visible);
         self.note_news();
         self.note_memory_written();
     }
@@ -209,12 +221,17 @@ impl Process {
         self.shared().header().written_ranges.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Takes the program's clock at its first write of the turn.
-    pub(crate) fn take_written_at(&self) -> Option<SimTime> {
-        match self.shared().header().written_at_ps.swap(0, Ordering::Relaxed) {
+    /// Takes the time of the program's first write of the turn that ends at `now`.
+    ///
+    /// The program can write any time into its header, and into its clock. A time past the next event
+    /// of the run counts as the time of that event. So a program that lies delays no other program.
+    pub(crate) fn take_written_at(&self, now: SimTime) -> SimTime {
+        let told = match self.shared().header().written_at_ps.swap(0, Ordering::Relaxed) {
             0 => None,
             picos => crate::protocol::program_time(picos),
-        }
+        };
+        let latest = self.last_clock().unwrap_or(now).min(self.arrivals.next_event).max(now);
+        told.unwrap_or(now).clamp(now, latest)
     }
 }
 

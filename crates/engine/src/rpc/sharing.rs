@@ -41,10 +41,7 @@ impl HostCalls<'_> {
             return false;
         }
         let now = self.scheduler.now();
-        // The program can write any time into its header.
-        let latest = record.last_clock().unwrap_or(now).max(now);
-        let at = record.take_written_at().unwrap_or(now).clamp(now, latest);
-        let visible: SimTime = at + self.world.spec().hosts[record.host()].part.cache_line_transfer;
+        let visible: SimTime = record.take_written_at(now) + self.world.spec().hosts[record.host()].part.cache_line_transfer;
         for reader in self.processes.take_readers(writer) {
             if self.processes[reader].is_attached() {
                 self.scheduler.touch_shared(self.processes, reader, visible);
