@@ -120,6 +120,7 @@ impl Observer<'_> {
         let cq = crate::protocol::request::<calls::Handle>(&request).ok().map(|handle| handle.handle).filter(|cq| self.cqs.contains(*cq));
         let (what, detail) = match (process.thread(slot as u32).state(), cq) {
             (ThreadState::Waiting(Waiting::Poll), Some(cq)) => (format!("polls {} in vain{since}", self.name_of_cq(cq)), Detail::CompletionQueue(cq)),
+            (ThreadState::Waiting(Waiting::Pause), _) => (format!("polls memory, a clock or a descriptor in vain{since}"), Detail::Process),
             _ => (format!("spins on memory in vain{since}"), Detail::Process),
         };
         let mut queue_pairs: Vec<String> = self.queue_pair_lines(process, detail).iter().map(|line| line.trim_start().to_owned()).collect();
@@ -132,9 +133,10 @@ impl Observer<'_> {
     }
 }
 
-/// Returns the first thread of a process that waits for news of a CQ or of memory.
+/// Returns the first thread of a process that waits for news of a CQ, of memory, or of something else
+/// that it polls.
 fn polling_slot(process: &Process) -> Option<usize> {
-    let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Poll | Waiting::Spin));
+    let waits = |state: &ThreadState| matches!(state, ThreadState::Waiting(Waiting::Poll | Waiting::Pause | Waiting::Spin));
     process.threads().iter().position(|thread| waits(thread.state()))
 }
 

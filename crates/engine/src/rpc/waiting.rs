@@ -45,6 +45,7 @@ impl HostCalls<'_> {
             return outcome;
         }
         self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Pause, program_time(pause.until_ps));
+        self.scheduler.note_vain_poll();
         Outcome::Later
     }
 
