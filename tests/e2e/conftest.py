@@ -298,6 +298,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "refusals",
         "registered_memory",
         "scribble",
+        "robust_mutex",
         "shared_memory",
         "joined",
         "kernel_descriptors",

@@ -132,3 +132,16 @@ def test_a_message_between_ranks_of_a_host_takes_a_fraction_of_a_microsecond(
     times = dict(zip(head, row, strict=True))
     # Ranks count their calls between the two clock reads of a round in part.
     assert 0.9 * LINE_NS <= 1_000 * float(times["t_avg_us"]) <= LAST_NS
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_a_robust_mutex_of_a_process_that_has_ended_is_free(
+    softband: Softband, c_programs: Path, end: str
+) -> None:
+    command = (str(c_programs / "robust_mutex"), end)
+    native = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert native.stdout == "the owner has died\n", native.stderr
+    outcome = softband.run("modern-pair", ("a", " ".join(command))).assert_ok()
+    assert outcome.program("a-0") == native.stdout

@@ -19,14 +19,26 @@ pub fn writes() -> u64 {
     WRITES.get()
 }
 
-/// Makes the memory that another process has, too, read-only. The thread's turn has come.
+/// Makes the memory that another process has, too, read-only. The thread's turn has come. Each turn
+/// counts as a write to memory that stays open.
 pub fn token_came() {
     if !super::is_sharing() {
         return;
     }
     for mapping in ranges::iter().filter(|mapping| mapping.is_shared() && mapping.is_writable() && mapping.is_open()) {
-        mapping.set_open(false);
+        if mapping.stays_open() {
+            mapping.note_write();
+        } else {
+            mapping.set_open(false);
+        }
     }
+}
+
+/// Leaves the memory at an address open from now on: the kernel writes it at the end of a thread.
+pub fn keep_open(address: usize) {
+    let Some(mapping) = ranges::at(address).filter(|mapping| mapping.is_writable() && !mapping.stays_open()) else { return };
+    mapping.keep_open();
+    open(&mapping);
 }
 
 /// Opens the memory that the engine writes on behalf of peers.

@@ -27,6 +27,8 @@ struct Cell {
     rights: AtomicI32,
     /// Set while the pages have the program's own rights; otherwise they are read-only.
     is_open: AtomicBool,
+    /// Set if the pages keep the program's own rights.
+    stays_open: AtomicBool,
     kind: AtomicU32,
     space: AtomicU64,
     number: AtomicU64,
@@ -38,6 +40,7 @@ static TABLE: [Cell; RANGES_MAX] = [const {
         end: AtomicUsize::new(0),
         rights: AtomicI32::new(0),
         is_open: AtomicBool::new(true),
+        stays_open: AtomicBool::new(false),
         kind: AtomicU32::new(0),
         space: AtomicU64::new(0),
         number: AtomicU64::new(0),
@@ -69,6 +72,15 @@ impl Mapping {
 
     pub fn is_open(&self) -> bool {
         self.cell.is_open.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the pages keep the program's own rights.
+    pub fn stays_open(&self) -> bool {
+        self.cell.stays_open.load(Ordering::Relaxed)
+    }
+
+    pub fn keep_open(&self) {
+        self.cell.stays_open.store(true, Ordering::Relaxed);
     }
 
     /// Returns the present access rights of the pages.
@@ -154,6 +166,7 @@ fn insert(range: Range<usize>, rights: i32, memory: Memory, is_open: bool) {
     cell.end.store(range.end, Ordering::Relaxed);
     cell.rights.store(rights, Ordering::Relaxed);
     cell.is_open.store(is_open, Ordering::Relaxed);
+    cell.stays_open.store(false, Ordering::Relaxed);
     cell.kind.store(memory.kind, Ordering::Relaxed);
     cell.space.store(memory.space, Ordering::Relaxed);
     cell.number.store(memory.number, Ordering::Relaxed);

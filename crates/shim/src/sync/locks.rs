@@ -5,6 +5,7 @@
 use crate::clib::args::{In, Managed};
 use crate::clib::real;
 use crate::runtime::world::{active, is_valid, keeping_errno};
+use crate::shared::{guard, ranges};
 use crate::sync::doorbell::{self, Place};
 use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
@@ -22,6 +23,7 @@ const MUTEX_OWNER: usize = 8;
 const MUTEX_KIND: usize = 16;
 const KIND_MASK: c_int = 3;
 const KIND_ERRORCHECK: c_int = 2;
+const KIND_ROBUST: c_int = 16;
 const KIND_SHARED: c_int = 128;
 /// `__wrefs` of a condition: bit 0 means shared between processes, bit 1 selects the clock.
 const COND_WREFS: usize = 36;
@@ -66,7 +68,7 @@ fn acquire(address: usize, shared: bool, deadline: u64, mut attempt: impl FnMut(
 }
 
 fn lock_mutex(mutex: Managed<pthread_mutex_t>, deadline: u64) -> c_int {
-    let status = real::pthread_mutex_trylock(mutex);
+    let status = pthread_mutex_trylock(mutex);
     if status != libc::EBUSY {
         return status;
     }
@@ -76,6 +78,17 @@ fn lock_mutex(mutex: Managed<pthread_mutex_t>, deadline: u64) -> c_int {
         return libc::EDEADLK;
     }
     acquire(mutex.address(), kind & KIND_SHARED != 0, deadline, || real::pthread_mutex_trylock(mutex))
+}
+
+/// Implements `pthread_mutex_trylock`. The kernel frees the robust mutexes of a thread that ends, so
+/// their memory stays writable.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_mutex_trylock(mutex: Managed<pthread_mutex_t>) -> c_int {
+    let status = real::pthread_mutex_trylock(mutex);
+    if ranges::any() && mutex.field(MUTEX_KIND) & KIND_ROBUST != 0 && active() {
+        keeping_errno(|| guard::keep_open(mutex.address()));
+    }
+    status
 }
 
 #[unsafe(no_mangle)]
