@@ -300,6 +300,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "scribble",
         "robust_mutex",
         "shared_memory",
+        "shared_read",
         "joined",
         "kernel_descriptors",
         "late_receiver",

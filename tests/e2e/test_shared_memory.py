@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Softband
+from conftest import FABRICS, ROOT, Softband, line_of
 
 ROUNDS = 50
 # A hand-over takes at least the transfer of a cache line, on the hosts of this fabric.
@@ -145,3 +145,22 @@ def test_a_robust_mutex_of_a_process_that_has_ended_is_free(
     assert native.stdout == "the owner has died\n", native.stderr
     outcome = softband.run("modern-pair", ("a", " ".join(command))).assert_ok()
     assert outcome.program("a-0") == native.stdout
+
+
+def test_a_thread_that_reads_from_outside_fills_memory_of_two_processes(
+    softband: Softband, c_programs: Path, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    program = f"{c_programs / 'shared_read'} {fifo}"
+    words = ["run", str(FABRICS / "modern-pair.toml"), "--on", "a", program]
+    with subprocess.Popen(
+        [str(softband.binary), *words], stdout=subprocess.PIPE, text=True
+    ) as run:
+        try:
+            assert line_of(run).endswith("it waits\n")
+            fifo.write_text("data")
+            assert line_of(run).endswith("data\n")
+            assert run.wait(60) == 0
+        finally:
+            run.kill()

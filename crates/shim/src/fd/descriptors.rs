@@ -3,7 +3,8 @@
 use crate::clib::args::Out;
 use crate::clib::real;
 use crate::process::pid::{group_or_process, known_number};
-use crate::runtime::world::{active, errno, fail, set_errno};
+use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
+use crate::socket::open::socket_option;
 use crate::socket::{interfaces, netlink};
 use crate::time::pace::{Patience, empty_poll};
 use libc::{c_int, c_long, c_uint, c_ulong, pollfd};
@@ -12,6 +13,7 @@ use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::{Object, SocketReceive, WaitEntry, WaitRequest, op, reason};
 
 const F_SETOWN_EX: c_int = 15;
+const PICOS_PER_MILLI: u64 = 1_000_000_000;
 
 /// Returns the engine's object behind `fd`, if the calling thread may use it.
 #[inline]
@@ -92,7 +94,39 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
             return call();
         }
     }
+    if events & libc::POLLIN != 0 && crate::shared::ranges::any() {
+        return after_native_wait(fd, events, call);
+    }
     crate::runtime::world::away(call)
+}
+
+/// Waits in the kernel for data on `fd` while the engine does not wait for this thread. Then runs
+/// `call` with the token. In its own turns, another thread of the process closes shared memory, to
+/// which the kernel could not write.
+fn after_native_wait<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
+    let millis = receive_limit(fd);
+    loop {
+        let (count, error) = crate::runtime::world::away(|| (poll_natively(&mut [pollfd { fd, events, revents: 0 }], millis), errno()));
+        if count == 0 {
+            return fail(libc::EAGAIN);
+        }
+        if count < 0 && !(error == libc::EINTR && crate::signal::actions::restarts()) {
+            return fail(error);
+        }
+        // Another thread may have taken the data before this one got the token back.
+        if is_ready_natively(fd, events) {
+            return call();
+        }
+    }
+}
+
+/// Returns the time limit of a socket for data, in milliseconds; -1 means without a limit.
+fn receive_limit(fd: c_int) -> c_int {
+    let Some(limit) = socket_option::<libc::timeval>(fd, libc::SO_RCVTIMEO) else { return -1 };
+    match timeval_picos(&limit).div_ceil(PICOS_PER_MILLI) {
+        0 => -1,
+        millis => c_int::try_from(millis).unwrap_or(c_int::MAX),
+    }
 }
 
 /// Returns whether `fd` cannot lead to another program of the run: a terminal or another device.

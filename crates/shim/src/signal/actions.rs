@@ -79,6 +79,11 @@ pub fn restarts() -> bool {
     RESTARTS.get()
 }
 
+/// Notes that a signal has interrupted a call while the engine did not wait for the thread.
+pub fn note_outside(signal: c_int) {
+    RESTARTS.set(has_restart(signal));
+}
+
 /// Returns a count that grows with each delivery of signals to the calling thread.
 pub fn raised() -> u64 {
     RAISED.get()

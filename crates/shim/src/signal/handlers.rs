@@ -6,7 +6,7 @@ use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
-use crate::signal::actions::{in_handler, is_blocked, without_ours};
+use crate::signal::actions::{self, in_handler, is_blocked, without_ours};
 use crate::spin;
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
@@ -123,6 +123,7 @@ fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if !active() {
         run();
     } else if is_away() {
+        actions::note_outside(signal);
         outside_time(run);
     } else if is_parked() || spin::is_in_library(machine) {
         keeping_errno(|| keep(signal, description));
