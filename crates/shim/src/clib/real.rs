@@ -284,14 +284,41 @@ const ERRORS: std::ops::Range<c_long> = -4095..0;
 pub unsafe fn padded_syscall(number: c_long, given: &[c_long]) -> c_long {
     let mut all = [0; 6];
     all[..given.len()].copy_from_slice(given);
-    let [a, b, c, d, e, f] = all;
-    let result: c_long;
-    // SAFETY: the kernel ignores the arguments behind those of the call, and changes two registers.
-    unsafe {
-        std::arch::asm!("syscall", inlateout("rax") number => result, in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
-            lateout("rcx") _, lateout("r11") _, options(nostack));
-    }
+    // SAFETY: the kernel ignores the arguments behind those of the call.
+    let result = unsafe { kernel_call(number, &all) };
     if ERRORS.contains(&result) { fail(-result as c_int) } else { result }
+}
+
+/// Makes a system call. Returns the kernel's result.
+///
+/// # Safety
+/// The arguments are those of the system call.
+#[unsafe(naked)]
+unsafe extern "C" fn kernel_call(number: c_long, given: &[c_long; 6]) -> c_long {
+    std::arch::naked_asm!(
+        "2:",
+        "mov rax, rdi",
+        "mov r11, rsi",
+        "mov rdi, [r11]",
+        "mov rsi, [r11 + 8]",
+        "mov rdx, [r11 + 16]",
+        "mov r10, [r11 + 24]",
+        "mov r8, [r11 + 32]",
+        "mov r9, [r11 + 40]",
+        "syscall",
+        "ret",
+        ".skip {bytes} - (. - 2b)",
+        bytes = const KERNEL_CALL_BYTES,
+    )
+}
+
+const KERNEL_CALL_BYTES: usize = 64;
+
+/// Returns whether a thread with this instruction address makes a system call for this library. A
+/// signal that the call raises reaches its handler there, as in the C library's `syscall`.
+pub fn is_kernel_call(instruction: usize) -> bool {
+    let start = kernel_call as *const () as usize;
+    (start..start + KERNEL_CALL_BYTES).contains(&instruction)
 }
 
 /// Reads the kernel's clock without the vDSO, which reads the time stamp counter and would trap.

@@ -21,6 +21,7 @@ pub mod probe;
 pub mod registers;
 pub mod watch;
 
+use crate::clib::real::is_kernel_call;
 use crate::runtime::world::{active, set_parked};
 use crate::shared::guard;
 use softband_client as client;
@@ -71,7 +72,7 @@ pub fn is_in_library(machine: &libc::ucontext_t) -> bool {
 }
 
 pub(crate) fn is_own(instruction: usize) -> bool {
-    (TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)).contains(&instruction)
+    (TEXT_START.load(Ordering::Relaxed)..TEXT_END.load(Ordering::Relaxed)).contains(&instruction) && !is_kernel_call(instruction)
 }
 
 /// Makes memory accessible before the thread gives the token away (hook of the client), because the
