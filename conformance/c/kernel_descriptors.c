@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * kernel_descriptors KIND WAY ROUNDS: a writer makes a descriptor of the kernel readable, again and
- * again. KIND is "eventfd", "pipe", "stream" (a pipe by fwrite), "socket", "signalfd" (the writer is
- * another thread) or "child" (a pipe from a child process). The reader finds it by WAY: "poll" looks at a completion queue that
+ * again. KIND is "eventfd", "pipe", "socket", "signalfd" (the writer is another thread) or "child"
+ * (a pipe from a child process). The reader finds it by WAY: "poll" looks at a completion queue that
  * stays empty and then asks for the descriptor without a wait, "nonblocking" reads it without a wait
  * instead, "wait" waits in poll, "read" waits in read. The program prints the nanoseconds from the
  * write to its discovery, on average and at most. */
@@ -18,7 +18,6 @@
 
 static int reading, writing, rounds, is_signal;
 static const char *kind;
-static FILE *stream;
 
 static void nap(long nanoseconds)
 {
@@ -36,7 +35,6 @@ static void write_once(double *at)
 	*at = seconds();
 	if (is_signal) IS(0, sigqueue(getpid(), SIGUSR1, none));
 	else if (strcmp(kind, "eventfd") == 0) IS(0, eventfd_write(writing, one));
-	else if (stream) CHECK(fwrite(at, sizeof *at, 1, stream) == 1 && fflush(stream) == 0);
 	else CHECK(write(writing, at, sizeof *at) == sizeof *at);
 }
 
@@ -71,7 +69,6 @@ static void open_ends(void)
 	} else {
 		IS(0, pipe(ends));
 		reading = ends[0], writing = ends[1];
-		if (strcmp(kind, "stream") == 0) CHECK((stream = fdopen(writing, "w")) != NULL);
 	}
 	CHECK(reading >= 0);
 }

@@ -1,4 +1,4 @@
-"""Pipes (also by streams), eventfds, Unix sockets and signalfds: a write wakes those that poll or wait for it, at once."""
+"""Pipes, eventfds, Unix sockets and signalfds: a write wakes those that poll or wait for it, at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def lateness(softband: Softband, program: Path, kind: str, way: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["poll", "nonblocking", "wait", "read"])
-@pytest.mark.parametrize("kind", ["eventfd", "pipe", "stream", "socket", "signalfd", "child"])
+@pytest.mark.parametrize("kind", ["eventfd", "pipe", "socket", "signalfd", "child"])
 def test_a_write_is_found_at_the_time_of_the_write(softband: Softband, c_programs: Path, kind: str, way: str) -> None:
     _, average, most = lateness(softband, c_programs / "kernel_descriptors", kind, way).split()
     assert 0 < int(average) <= int(most) < LATE_NS_MAX

@@ -6,7 +6,6 @@
 use crate::clib::symbols;
 use crate::fd::descriptors::{close, forget, ours};
 use crate::fd::io::{read, write};
-use crate::fd::kernel_news;
 use crate::runtime::world::fail;
 use libc::{FILE, c_int, c_void, off_t, ssize_t};
 use softband_client::fds::Kind;
@@ -66,10 +65,9 @@ unsafe extern "C" fn read_stream(stream: *mut FILE, data: *mut c_void, len: ssiz
 unsafe extern "C" fn write_stream(stream: *mut FILE, data: *const c_void, len: ssize_t) -> ssize_t {
     // SAFETY: the stream is open while the C library writes to it.
     let Some(fd) = (unsafe { socket(stream) }) else {
-        // SAFETY: the stream is open.
-        let fd = unsafe { descriptor(stream) };
+        // The thread keeps the token here: it holds the stream's lock, which other threads may await.
         // SAFETY: the original has the type of a write, and gets what the C library passed.
-        return kernel_news::writing(fd, || unsafe { std::mem::transmute::<usize, WriteStream>(original(1))(stream, data, len) });
+        return unsafe { std::mem::transmute::<usize, WriteStream>(original(1))(stream, data, len) };
     };
     let mut written = 0;
     while written < len {
@@ -151,7 +149,7 @@ pub fn install() {
 }
 
 fn bypassed(why: &str) {
-    warn::once(&format!("the streams of this C library bypass sockets of the fabric and waits for pipes (fprintf, fgets): {why}"));
+    warn::once(&format!("the streams of this C library bypass sockets of the fabric (fprintf, fgets): {why}"));
 }
 
 /// Writes entries into a table that the dynamic linker made read-only. Returns false if it stays so.
