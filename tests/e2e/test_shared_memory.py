@@ -13,7 +13,7 @@ from conftest import FABRICS, ROOT, Softband, line_of
 
 ROUNDS = 50
 # A hand-over takes at least the transfer of a cache line, on the hosts of this fabric.
-LINE_NS = 200
+LINE_NS = 254
 LAST_NS = 1_000
 KINDS = ("file", "memfd", "shm_open", "sysv", "inherited")
 WAYS = (
