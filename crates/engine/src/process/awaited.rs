@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 
-/// Most empty polls beside news of objects. A program that polls more often waits for something
-/// else.
+/// Most empty polls beside news of objects: before there is evidence, at least, and at most. A
+/// program that polls more often waits for something else.
+const POLLS_FIRST: u32 = 256;
+const POLLS_MIN: u32 = 16;
 const POLLS_MAX: u32 = 4096;
+/// Factor for a limit that was reached in vain, and for the polls before a question.
+const POLLS_FACTOR: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Question {
@@ -15,7 +19,10 @@ struct Question {
 }
 
 /// Objects with the last question for each.
-#[derive(Debug, Default)]
+///
+/// The engine learns after how many empty polls the program asks. Many programs leave some news to
+/// other threads, or look at them rarely.
+#[derive(Debug)]
 pub(crate) struct Awaited {
     questions: BTreeMap<u32, Question>,
     /// Number of questions to the kernel at the last write to a descriptor of the kernel. The engine
@@ -23,13 +30,28 @@ pub(crate) struct Awaited {
     kernel_news: Option<u32>,
     /// Empty polls beside news since the last question.
     polls: u32,
+    limit: u32,
+}
+
+impl Default for Awaited {
+    fn default() -> Self {
+        Self { questions: BTreeMap::new(), kernel_news: None, polls: 0, limit: POLLS_FIRST }
+    }
 }
 
 impl Awaited {
     /// Notes that the program asks for an object. It then knows all news of the object.
     pub(super) fn ask(&mut self, object: u32, interest: u32) {
-        self.questions.insert(object, Question { interest, has_news: false });
+        let former = self.questions.insert(object, Question { interest, has_news: false });
+        if former.is_some_and(|question| question.has_news) {
+            self.learn();
+        }
         self.polls = 0;
+    }
+
+    /// Adapts the limit to the polls before a question that finds news.
+    fn learn(&mut self) {
+        self.limit = self.limit.max(self.polls.saturating_mul(POLLS_FACTOR).min(POLLS_MAX));
     }
 
     /// Notes that the program has taken something from an object.
@@ -65,16 +87,31 @@ impl Awaited {
     /// Returns whether an object or the kernel has news, at an empty poll of a completion queue.
     /// `kernel_questions` is the number of questions to the kernel so far.
     pub(super) fn has_news(&mut self, kernel_questions: u32) -> bool {
-        let has_kernel_news = self.kernel_news == Some(kernel_questions);
-        let found = self.polls < POLLS_MAX && (has_kernel_news || self.questions.values().any(|question| question.has_news));
-        self.polls += u32::from(found);
-        found
+        if self.kernel_news.is_some_and(|questions| questions != kernel_questions) {
+            self.kernel_news = None;
+            self.learn();
+            self.polls = 0;
+        }
+        if self.kernel_news.is_none() && !self.questions.values().any(|question| question.has_news) {
+            return false;
+        }
+        self.polls = self.polls.saturating_add(1);
+        let is_within = self.polls <= self.limit;
+        if self.polls == self.limit + 1 {
+            self.limit = (self.limit / POLLS_FACTOR).max(POLLS_MIN);
+        }
+        is_within
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Polls in vain. Returns the number of polls that found news.
+    fn vain_polls(awaited: &mut Awaited, kernel_questions: u32) -> u32 {
+        (0..10_000).map(|_| u32::from(awaited.has_news(kernel_questions))).sum()
+    }
 
     #[test]
     fn news_of_an_object_counts_until_the_program_asks_again() {
@@ -97,16 +134,39 @@ mod tests {
         awaited.note_kernel_news(7);
         assert!(awaited.has_news(7));
         assert!(!awaited.has_news(8), "it has asked since");
-        assert_eq!((0..10_000).filter(|_| awaited.has_news(7)).count(), POLLS_MAX as usize - 1);
+        awaited.note_kernel_news(7);
+        assert_eq!(vain_polls(&mut awaited, 7), POLLS_FIRST);
         awaited.note_kernel_news(7);
         assert!(awaited.has_news(7), "another write begins the count anew");
     }
 
     #[test]
-    fn a_program_that_never_asks_again_polls_a_limited_number_of_times() {
+    fn a_program_that_never_asks_again_polls_less_and_less() {
         let mut awaited = Awaited::default();
         awaited.ask(3, 1);
         awaited.note_news(3);
-        assert_eq!((0..10_000).filter(|_| awaited.has_news(0)).count(), POLLS_MAX as usize);
+        assert_eq!(vain_polls(&mut awaited, 0), POLLS_FIRST);
+        for expected in [64, 16, 16] {
+            awaited.note_kernel_news(7);
+            assert_eq!(vain_polls(&mut awaited, 7), expected);
+        }
+    }
+
+    #[test]
+    fn a_question_after_many_polls_raises_the_limit() {
+        let mut awaited = Awaited::default();
+        for questions in 1..4 {
+            awaited.note_kernel_news(questions);
+            vain_polls(&mut awaited, questions);
+        }
+        for (questions, polls) in [(4, 100), (5, 2_000)] {
+            awaited.note_kernel_news(questions);
+            for _ in 0..polls {
+                awaited.has_news(questions);
+            }
+            assert!(!awaited.has_news(questions + 1), "the program has asked");
+        }
+        awaited.note_kernel_news(8);
+        assert_eq!(vain_polls(&mut awaited, 8), POLLS_MAX);
     }
 }

@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 
 /// Most repetitions of a place within one round.
 const REPEATS_MAX: u32 = 64;
+/// Most polls of a round for each repetition. A thread can leave the queue at which its round ends.
+const POLLS_MAX: u32 = 256;
 
 /// The identity of shared memory: host, kind, name space, number.
 pub(crate) type Memory = (usize, u32, u64, u64);
@@ -95,6 +97,8 @@ pub(crate) struct Rounds {
     last: u32,
     /// The queue at which the round ends, and the number of polls of it that are left.
     end: Option<(u32, u32)>,
+    /// Number of polls of all queues that are left in the round.
+    polls_left: u32,
     repeats: u32,
     /// Set if a pause of the thread has ended without news.
     has_paused: bool,
@@ -104,7 +108,7 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     pub(super) const fn new() -> Self {
-        Self { at_turn: 0, at_round: 0, last: 0, end: None, repeats: 1, has_paused: false, is_put_off: false }
+        Self { at_turn: 0, at_round: 0, last: 0, end: None, polls_left: 0, repeats: 1, has_paused: false, is_put_off: false }
     }
 
     /// Notes the beginning of a turn, in which the thread sees all `writes`.
@@ -127,7 +131,12 @@ impl Rounds {
 
     /// Begins a round, because a sharer's write wakes the thread from its last poll.
     pub(super) fn wake(&mut self, writes: u64) {
-        (self.at_round, self.end, self.has_paused) = (writes, Some((self.last, self.repeats)), false);
+        self.has_paused = false;
+        self.begin(self.last, writes);
+    }
+
+    fn begin(&mut self, end: u32, writes: u64) {
+        (self.at_round, self.end, self.polls_left) = (writes, Some((end, self.repeats)), POLLS_MAX * self.repeats);
     }
 
     /// Notes that a pause has ended without news.
@@ -144,13 +153,14 @@ impl Rounds {
     pub(super) fn look(&mut self, queue: u32, writes: u64) -> bool {
         self.last = queue;
         if self.at_round != writes {
-            (self.at_round, self.end) = (writes, Some((queue, self.repeats)));
+            self.begin(queue, writes);
             return true;
         }
         let Some((end, left)) = self.end else { return false };
         let left = left - u32::from(end == queue);
-        self.end = (left > 0).then_some((end, left));
-        left > 0
+        self.polls_left -= 1;
+        self.end = (left > 0 && self.polls_left > 0).then_some((end, left));
+        self.end.is_some()
     }
 }
 
@@ -290,6 +300,15 @@ mod tests {
         assert!(rounds.look(7, 1));
         assert!(rounds.look(8, 1));
         assert!(!rounds.look(7, 1));
+    }
+
+    #[test]
+    fn a_round_ends_though_the_thread_leaves_its_queue() {
+        let mut rounds = Rounds::new();
+        rounds.look(7, 0);
+        rounds.wake(1);
+        assert_eq!((0..10_000).filter(|_| rounds.look(8, 1)).count(), POLLS_MAX as usize - 1);
+        assert!(rounds.look(8, 2), "another write begins a round");
     }
 
     #[test]

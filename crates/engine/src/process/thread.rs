@@ -7,6 +7,8 @@ use softband_sim::{SimDuration, SimTime};
 /// First and longest pause between vain polls of a polling thread, in picoseconds.
 const SLICE_FIRST_PICOS: u64 = 20_000_000;
 const SLICE_LAST_PICOS: u64 = 1_000_000_000;
+/// First pause after a sharer's write to memory.
+const SLICE_WRITTEN_PICOS: u64 = 1_000_000;
 
 /// Reason of a thread's wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +164,11 @@ impl Thread {
     pub(crate) fn adapt_slice(&mut self, now: SimTime) {
         let waited = self.waiting_since.take().map_or(0, |since| now.saturating_since(since).as_picos());
         self.slice_picos = (waited * 2).clamp(SLICE_FIRST_PICOS, SLICE_LAST_PICOS);
+    }
+
+    /// Shortens the pauses after a sharer's write. The thread may not have looked at the memory yet.
+    pub(crate) fn shorten_slice(&mut self) {
+        (self.waiting_since, self.slice_picos) = (None, SLICE_WRITTEN_PICOS);
     }
 
     /// Lets the thread go where the engine does not see it. Returns whether it has come back.

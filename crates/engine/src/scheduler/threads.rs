@@ -60,7 +60,7 @@ impl Scheduler {
                 continue;
             }
             let sleeps = matches!(thread.state(), ThreadState::Waiting(Waiting::Sleep | Waiting::OsPoll));
-            thread.adapt_slice(self.now());
+            thread.shorten_slice();
             thread.wake();
             processes[process].begin_round(slot);
             if sleeps {
