@@ -313,6 +313,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "verbs_threads",
         "waits",
         "without_engine",
+        "yields",
     )
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}
     parts["data_path"] = [PROGRAMS / "data_path.c", PROGRAMS / "data_path_plan.c"]

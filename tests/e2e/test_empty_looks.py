@@ -38,3 +38,12 @@ def test_a_message_on_a_socket_wakes_a_thread_that_polls_a_queue(softband: Softb
 def test_empty_looks_give_the_same_times_in_each_run(softband: Softband, c_programs: Path) -> None:
     program = c_programs / "empty_looks"
     assert len({round_ns(softband, program, "write", 100) for _ in range(3)}) == 1
+
+
+def test_yields_in_a_row_cost_more_and_more(softband: Softband, c_programs: Path) -> None:
+    """The first yields cost less than a microsecond, and later ones ten."""
+    outputs = {softband.run("two-hosts", ("a", f"{c_programs / 'yields'} 200")).assert_ok().program("a-0") for _ in range(2)}
+    assert len(outputs) == 1
+    yields, micros = map(float, outputs.pop().split())
+    assert micros > 2_000
+    assert micros / 20 < yields < micros / 10 + 10

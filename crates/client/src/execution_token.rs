@@ -42,6 +42,17 @@ pub fn set_clock_limit(picos: u64) {
 
 thread_local! {
     static PROGRESS: Cell<u64> = const { Cell::new(0) };
+    static CQ_POLLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns a count of this thread's polls of completion queues in simulated time.
+pub fn cq_polls() -> u64 {
+    CQ_POLLS.with(Cell::get)
+}
+
+/// Counts a poll of a completion queue.
+pub fn note_cq_poll() {
+    CQ_POLLS.with(|count| count.set(count.get().wrapping_add(1)));
 }
 
 /// Returns a count of hand-overs of the token and posts by this thread. It grows with all work

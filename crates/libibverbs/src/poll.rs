@@ -8,7 +8,7 @@ use crate::qp::QpInner;
 use libc::c_int;
 use softband_abi::verbs::{ibv_cq, ibv_wc};
 use softband_client::direct::RemoteCqeRing;
-use softband_client::{Errno, advance_ps, end_looks, header, is_wall, poll_empty, sync, warn};
+use softband_client::{Errno, advance_ps, end_looks, header, is_wall, note_cq_poll, poll_empty, sync, warn};
 use softband_ipc::ring::{Cqe, flags};
 use std::sync::atomic::Ordering;
 
@@ -52,6 +52,7 @@ pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
         return poll_in_wall_pace(ours, cq, room, store);
     }
     advance_ps(header().cost_poll_cq);
+    note_cq_poll();
     let mut taken = take(ours, cq, room, &mut store);
     if taken == 0 {
         if cq.freshly_armed.swap(false, Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! Waits for objects of the engine and descriptors of the kernel at once.
 
-use crate::time::pace::{Patience, empty_poll, pay_for_call};
+use crate::time::pace::{Patience, empty_poll, idle_if_at_once, pay_for_call};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use softband_ipc::calls::{WaitEntry, WaitRequest, op, reason};
@@ -62,7 +62,9 @@ pub fn wait(entries: &mut [WaitEntry], mut native: Option<&mut dyn Native>, dead
             None => deadline,
         };
         let raised = crate::signal::actions::raised();
-        let ready = if native.is_some() && !over { client::awaiting_kernel(|| ask(entries, until, over)) } else { ask(entries, until, over) }?;
+        let ready = idle_if_at_once(|| {
+            if native.is_some() && !over { client::awaiting_kernel(|| ask(entries, until, over)) } else { ask(entries, until, over) }
+        })?;
         if ready + native_ready == 0 && crate::signal::actions::raised() != raised {
             return Err(Errno(libc::EINTR));
         }

@@ -57,7 +57,11 @@ fn write_object(fd: c_int, parts: &[Readable]) -> Option<ssize_t> {
 
 fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
     spin::before_native();
-    if active() { blocking_natively(fd, events, call) } else { call() }
+    if !active() {
+        return call();
+    }
+    crate::time::pace::note_work();
+    blocking_natively(fd, events, call)
 }
 
 /// Returns whether a native socket may accept a part of the data. Messages go whole.

@@ -16,6 +16,9 @@ const PATIENCE_PS: u64 = 10_000_000_000_000;
 const EMPTY_POLL_MIN_PS: u64 = 200_000;
 const EMPTY_POLL_MAX_PS: u64 = 10_000_000;
 
+/// Longest time between two yields in a row, in picoseconds.
+const YIELD_ROW_PS: u64 = 1_000_000;
+
 /// Cost of a system call, in picoseconds. Without it, simulated time would stand still in a loop of
 /// successful calls, such as a peek at available bytes while waiting for more.
 const CALL_PS: u64 = 200_000;
@@ -82,6 +85,52 @@ fn sleep(request: Sleep) -> Result<(), Errno> {
 
 thread_local! {
     static EMPTY: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// Hand-overs of the token by polls, clock reads and yields, less other work.
+    static IDLE: Cell<u64> = const { Cell::new(0) };
+    /// The last yield: its time, its cost, and [`work`] then.
+    static YIELD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// Runs `body`, whose hand-overs of the token are no work of the program.
+pub fn idle<R>(body: impl FnOnce() -> R) -> R {
+    let before = client::progress();
+    let result = body();
+    IDLE.set(IDLE.get().wrapping_add(client::progress().wrapping_sub(before)));
+    result
+}
+
+/// Runs `body`, whose hand-overs of the token are no work of the program if no time passes.
+pub fn idle_if_at_once<R>(body: impl FnOnce() -> R) -> R {
+    let (before, begun) = (client::progress(), client::now_ps());
+    let result = body();
+    if client::now_ps() == begun {
+        IDLE.set(IDLE.get().wrapping_add(client::progress().wrapping_sub(before)));
+    }
+    result
+}
+
+/// Counts work of the program that needs no hand-over of the token.
+pub fn note_work() {
+    IDLE.set(IDLE.get().wrapping_sub(1));
+}
+
+/// Returns a count of the thread's calls except polls of descriptors, clock reads and yields.
+fn work() -> u64 {
+    client::progress().wrapping_sub(IDLE.get()).wrapping_add(client::cq_polls()).wrapping_add(crate::shared::guard::writes())
+}
+
+/// Yields the processor. The cost grows with each yield in a row. A thread may look at descriptors
+/// and clocks between two yields, as UCX does while another thread keeps a lock.
+pub fn yield_turn() {
+    let (at, cost, known) = YIELD.get();
+    let since = client::now_ps().saturating_sub(at);
+    let is_in_row = since == 0 || (work() == known && since <= YIELD_ROW_PS);
+    let cost = if is_in_row { (cost * 2).clamp(EMPTY_POLL_MIN_PS, EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
+    idle(|| {
+        pay_for_empty_poll(cost);
+        client::sync();
+    });
+    YIELD.set((client::now_ps(), cost, work()));
 }
 
 /// Pays for a nonblocking poll that found nothing. The cost grows with each empty poll in a row, so
@@ -93,15 +142,20 @@ pub fn empty_poll() {
         // A poll is in a row if nothing but polls happened since the last. Turns of polls move no
         // clock.
         let cost = if at == now { (cost * 2).clamp(EMPTY_POLL_MIN_PS, EMPTY_POLL_MAX_PS) } else { EMPTY_POLL_MIN_PS };
-        if cost > EMPTY_POLL_MIN_PS && is_sharing() {
-            // Another process may end the wait.
-            client::advance_ps(EMPTY_POLL_MIN_PS);
-            client::pause(now + cost);
-        } else {
-            client::advance_ps(cost);
-        }
+        pay_for_empty_poll(cost);
         cell.set((client::now_ps(), cost));
     });
+}
+
+fn pay_for_empty_poll(cost: u64) {
+    if cost > EMPTY_POLL_MIN_PS && is_sharing() {
+        // Another process may end the wait.
+        let end = client::now_ps() + cost;
+        client::advance_ps(EMPTY_POLL_MIN_PS);
+        client::pause(end);
+    } else {
+        client::advance_ps(cost);
+    }
 }
 
 #[cfg(test)]
