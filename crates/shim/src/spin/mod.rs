@@ -125,6 +125,9 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
         }
         return;
     }
+    if probe::rests() {
+        return;
+    }
     let progress = client::progress();
     let (known, count) = SIGNALS.get();
     let count = if known == progress { count + 1 } else { 0 };

@@ -14,6 +14,10 @@ const PERIOD_MAX: u32 = 512;
 /// number).
 const ROUNDS_NEEDED: u32 = 8;
 
+/// Computation after a probe in vain, in durations of this probe. So probes take at most a tenth of a
+/// long computation, also if it makes calls.
+const REST: u64 = 9;
+
 /// A running probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
@@ -74,19 +78,39 @@ impl Probe {
 
 thread_local! {
     static RUNNING: Cell<Option<Probe>> = const { Cell::new(None) };
+    /// The thread's processor time at the start of the running probe, and at the end of its rest, in
+    /// nanoseconds.
+    static BEGUN: Cell<u64> = const { Cell::new(0) };
+    static RESTS_UNTIL: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns whether the thread has lately been probed in vain.
+pub fn rests() -> bool {
+    let until = RESTS_UNTIL.get();
+    until > 0 && client::thread_cpu_ns() < until
+}
+
+/// Ends a probe in vain.
+fn end_in_vain() {
+    RUNNING.set(None);
+    let now = client::thread_cpu_ns();
+    RESTS_UNTIL.set(now + REST * now.saturating_sub(BEGUN.get()));
 }
 
 pub fn is_running() -> bool {
     RUNNING.get().is_some()
 }
 
-/// Ends a probe. The next trap clears the flag.
+/// Ends a probe, because the thread makes a call. The next trap clears the flag.
 pub fn stop() {
-    RUNNING.set(None);
+    if is_running() {
+        end_in_vain();
+    }
 }
 
 /// Starts to step the interrupted thread.
 pub fn start(machine: &mut libc::ucontext_t) {
+    BEGUN.set(client::thread_cpu_ns());
     RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine))));
     registers::set_stepping(machine, true);
 }
@@ -103,12 +127,13 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     match step {
         Step::GoOn => RUNNING.set(Some(probe)),
         Step::GiveUp => {
-            RUNNING.set(None);
+            end_in_vain();
             registers::set_stepping(machine, false);
         }
         Step::Spin => {
             registers::set_stepping(machine, false);
             RUNNING.set(None);
+            RESTS_UNTIL.set(0);
             client::spin_wait();
             // The thread most likely spins on, so the next proof needs no signal first.
             start(machine);
@@ -134,6 +159,18 @@ mod tests {
             }
         }
         (Step::GoOn, count)
+    }
+
+    #[test]
+    fn a_probe_in_vain_is_followed_by_a_rest() {
+        let work_until = |time: u64| while client::thread_cpu_ns() < time {};
+        assert!(!rests());
+        BEGUN.set(client::thread_cpu_ns());
+        work_until(BEGUN.get() + 1_000_000);
+        end_in_vain();
+        assert!(rests());
+        work_until(BEGUN.get() + 20_000_000);
+        assert!(!rests());
     }
 
     #[test]
