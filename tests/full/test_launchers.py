@@ -36,7 +36,7 @@ def launched(stack: str, hello: Path, pace: str, out: Path) -> str:
         "mpich": f"mpiexec.hydra -launcher ssh -launcher-exec {rsh} -hosts a:2,b:2",
         "openmpi": f"mpirun.openmpi --allow-run-as-root --mca plm_rsh_agent {rsh} --host a:2,b:2",
     }
-    variables = "HWLOC_COMPONENTS=-gl"
+    variables = "HWLOC_COMPONENTS=-gl,-pci,-linuxio"
     if (wheels := open_mpi_5()) and stack == "openmpi5":
         # The wheel's programs look for prted where they were built, unless --prefix names another folder.
         launchers[stack] = f"{wheels}/prterun --prefix {wheels.parent} --allow-run-as-root --prtemca plm_ssh_agent {rsh} --host a:2,b:2"

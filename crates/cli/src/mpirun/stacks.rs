@@ -56,7 +56,7 @@ impl Stack {
         let transports = if shares_host { "rc_verbs,ud_verbs,sm,self" } else { "rc_verbs,ud_verbs,self" };
         let mut settings = vec![
             // hwloc looks for displays of X11 by TCP.
-            ("HWLOC_COMPONENTS", "-gl"),
+            ("HWLOC_COMPONENTS", "-gl,-pci,-linuxio"),
             // Without the connection manager and TCP, which UCX also finds.
             ("UCX_TLS", transports),
             ("UCX_MODULES", "^rdmacm"),
