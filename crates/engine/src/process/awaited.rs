@@ -49,9 +49,12 @@ impl Awaited {
         self.polls = 0;
     }
 
-    /// Adapts the limit to the polls before a question that finds news.
+    /// Adapts the limit to the polls before a question that finds news. No limit covers too many
+    /// polls.
     fn learn(&mut self) {
-        self.limit = self.limit.max(self.polls.saturating_mul(POLLS_FACTOR).min(POLLS_MAX));
+        if self.polls <= POLLS_MAX {
+            self.limit = self.limit.max(self.polls.saturating_mul(POLLS_FACTOR).min(POLLS_MAX));
+        }
     }
 
     /// Notes that the program has taken something from an object.
