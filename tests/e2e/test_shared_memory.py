@@ -14,6 +14,8 @@ from conftest import FABRICS, ROOT, Softband, line_of
 ROUNDS = 50
 # A hand-over takes at least the transfer of a cache line, on the hosts of this fabric.
 LINE_NS = 254
+# A loop of process_vm_readv sees a write after the cost of its call.
+CALL_NS = 200
 LAST_NS = 1_000
 KINDS = ("file", "memfd", "shm_open", "sysv", "inherited")
 WAYS = (
@@ -55,7 +57,8 @@ def test_a_word_in_a_mapping_of_each_kind_arrives_after_a_cache_line(
 def test_each_way_to_wait_sees_a_word_at_once(
     softband: Softband, c_programs: Path, way: str
 ) -> None:
-    assert LINE_NS <= hand_over(softband, c_programs, "memfd", way) <= LAST_NS
+    least = CALL_NS if way == "readv" else LINE_NS
+    assert least <= hand_over(softband, c_programs, "memfd", way) <= LAST_NS
 
 
 @pytest.mark.parametrize("way", ["spin", "cqs", "yield", "clock", "condition"])
