@@ -13,9 +13,16 @@ pub(crate) fn guarded<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Runs a verb that returns 0 or a positive errno.
+/// Runs a verb that returns 0 or a positive errno. A failure also sets `errno`, as the system call
+/// of rdma-core does.
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Errno>) -> i32 {
-    guarded(libc::EIO, || body().map_or_else(|Errno(errno)| errno, |()| 0))
+    guarded(Err(Errno(libc::EIO)), body).map_or_else(
+        |errno| {
+            set_errno(errno);
+            errno.0
+        },
+        |()| 0,
+    )
 }
 
 /// Runs a verb that returns a value, or -1 with `errno` set.
