@@ -3,7 +3,7 @@ mod common;
 
 use common::*;
 use softband_model::parts::{HostPart, PciExpress, Slot};
-use softband_model::verbs::api::{SendOperation, SendRequest};
+use softband_model::verbs::api::{PayloadSlice, SendOperation, SendRequest};
 use softband_spec::FabricSpec;
 use softband_types::*;
 
@@ -238,4 +238,21 @@ fn an_atomic_reads_its_operand_from_where_a_read_has_its_payload() {
         assert_eq!(took(1_500, operation) - took(500, operation), nanos(1_000));
     }
     assert!(took(500, add) > took(500, read));
+}
+
+#[test]
+fn a_receive_completes_after_its_own_payload_and_not_after_that_behind_it() {
+    let mut part = host_part(600, 300);
+    part.memory.bytes_per_second = Some(200_000_000);
+    let mut lab = Lab::new(&back_to_back(LinkSpeed::Sdr, 1, 1, part));
+    let (a, b) = lab.connect(0, 1, QpType::Rc);
+    let inline = Some(PayloadSlice { buffer: Some(vec![7; 64].into()), offset: 0, len: 64 });
+    for number in 0..4 {
+        lab.receive(1, b, number, number * 64, 64);
+        let request = lab.request(0, number, SendOperation::Send { immediate: None }, 0, 64);
+        lab.send(0, a, SendRequest { inline: inline.clone(), ..request });
+    }
+    lab.run();
+    let times: Vec<_> = lab.timed_completions(1).iter().map(|(at, _)| *at).collect();
+    assert!(times.is_sorted_by(|before, after| before < after), "{times:?}");
 }

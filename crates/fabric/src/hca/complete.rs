@@ -32,10 +32,17 @@ impl Hcas {
             // already has back.
             let lands = queue == RECEIVE || matches!(completion.opcode, WcOpcode::RdmaRead | WcOpcode::CompareSwap | WcOpcode::FetchAdd);
             let written = if lands { slot.in_memory_last } else { SimTime::ZERO };
-            let behind = slot.completed_last[queue].max(written) + SimDuration::from_picos(1);
+            let on_bus = if queue == RECEIVE { slot.on_bus_completes } else { SimTime::ZERO };
+            let behind = slot.completed_last[queue].max(written).max(on_bus) + SimDuration::from_picos(1);
             slot.failed_last[queue] = at.max(behind).max(slot.failed_last[queue]);
             slot.failed_last[queue]
         };
+        self.enter(timeline, qp, queue, at, completion);
+    }
+
+    /// Schedules the entry of a completion into its completion queue.
+    fn enter(&mut self, timeline: &mut Timeline, qp: u32, queue: usize, at: SimTime, completion: Completion) {
+        let Some(slot) = self.slot(qp) else { return };
         let init = slot.qp.attributes.init;
         let (mut owner, node) = (slot.qp.owner, slot.qp.hca.0);
         let mut cq = if queue == SEND { init.send_cq } else { init.recv_cq };
@@ -46,6 +53,20 @@ impl Hcas {
         }
         let completion = self.completions.insert((owner, cq, completion));
         timeline.push(at, node, Event::Completed { completion });
+    }
+
+    /// Fails a receive whose payload is on the bus. In the error state the queue is already
+    /// flushed, and the flushes wait for all receives on the bus: this completion stays before
+    /// them.
+    pub(super) fn fail_on_bus(&mut self, timeline: &mut Timeline, qp: u32, completion: Completion, status: WcStatus, at: SimTime) {
+        let completion = Completion { status, ..completion };
+        let Some(slot) = self.slot_mut(qp) else { return };
+        if slot.qp.attributes.state != QpState::Error {
+            return self.complete_receive(timeline, qp, at, completion);
+        }
+        slot.completed_last[RECEIVE] = at.max(slot.completed_last[RECEIVE]);
+        let at = slot.completed_last[RECEIVE];
+        self.enter(timeline, qp, RECEIVE, at, completion);
     }
 
     pub(super) fn complete_receive(&mut self, timeline: &mut Timeline, qp: u32, at: SimTime, completion: Completion) {
@@ -143,7 +164,7 @@ impl Hcas {
         if former != QpState::Error {
             // The queue pair takes no more requests from the shared queue, and its own have
             // completed (IBTA 11.6.3.1).
-            let at = slot.completed_last[RECEIVE].max(slot.failed_last[RECEIVE]).max(now);
+            let at = slot.completed_last[RECEIVE].max(slot.on_bus_completes).max(slot.failed_last[RECEIVE]).max(now);
             self.report_qp_event(timeline, qp, EVENT_LAST_WQE_REACHED, at);
         }
     }

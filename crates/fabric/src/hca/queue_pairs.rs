@@ -33,6 +33,10 @@ pub(super) struct QpSlot {
     pub completed_last: [SimTime; 2],
     /// Times of the last unsuccessful completions, by queue.
     pub failed_last: [SimTime; 2],
+    /// Time at which the last receive whose payload is on the bus completes.
+    pub on_bus_completes: SimTime,
+    /// DMA writes of received payload so far.
+    pub dma_writes_started: u64,
     /// Time at which the last received byte is in memory.
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
@@ -65,6 +69,8 @@ impl QpSlot {
             ready_last: [SimTime::ZERO; 2],
             completed_last: [SimTime::ZERO; 2],
             failed_last: [SimTime::ZERO; 2],
+            on_bus_completes: SimTime::ZERO,
+            dma_writes_started: 0,
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,

@@ -27,6 +27,8 @@ pub(super) struct InFlight {
     psn: Psn,
     /// Arrival time of the packet's last bit.
     tail: SimTime,
+    /// Number of the DMA write in its queue pair's order. Packets of one HCA can arrive at once.
+    number: u64,
 }
 
 impl InFlight {
@@ -301,12 +303,12 @@ impl Hcas {
         let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
         slot.in_memory_last = done;
         if matches!(dma_write.end, DmaWriteEnd::Request { completion: Some(_), .. }) {
-            // Later completions, above all flushes, wait for this completion.
-            let completed = done + part.completion_write;
-            slot.completed_last[1] = slot.completed_last[1].max(completed);
+            // Flushes wait for this completion.
+            slot.on_bus_completes = done + part.completion_write;
         }
         if dma_write.leads_to_something() {
-            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, psn, tail: arrival.tail };
+            slot.dma_writes_started += 1;
+            let in_flight = InFlight { qp, epoch: slot.qp.epoch, dma_write, psn, tail: arrival.tail, number: slot.dma_writes_started };
             let dma_write = self.dma_writes.insert(in_flight);
             timeline.push(done, hca, Event::InMemory { dma_write });
         }
@@ -314,7 +316,7 @@ impl Hcas {
     }
 
     pub(crate) fn on_in_memory(&mut self, hop: &mut Hop<'_>, id: u32, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
-        let InFlight { qp, epoch, dma_write, psn, tail } = self.dma_writes.take(id);
+        let InFlight { qp, epoch, dma_write, psn, tail, .. } = self.dma_writes.take(id);
         let fault = self.write_to_memory(&dma_write, memory, notices).is_err();
         let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) else { return };
         let hca = slot.qp.hca.0 as usize;
@@ -331,9 +333,9 @@ impl Hcas {
                 if fault {
                     let ends_message = dma_write.last;
                     if let Some(completion) = completion {
-                        self.fail_receive(hop.timeline, qp, *completion, WcStatus::LocalProtectionError, now);
+                        self.fail_on_bus(hop.timeline, qp, *completion, WcStatus::LocalProtectionError, completed_at);
                     }
-                    self.fail_in_flight(hop.timeline, (qp, epoch), ends_message, now);
+                    self.fail_in_flight(hop.timeline, (qp, epoch), ends_message, completed_at);
                     return self.on_write_fault(hop, qp, psn, now);
                 }
                 if let Some(completion) = completion {
@@ -364,21 +366,17 @@ impl Hcas {
         Ok(())
     }
 
-    fn fail_receive(&mut self, timeline: &mut Timeline, qp: u32, completion: Completion, status: WcStatus, now: SimTime) {
-        self.complete_receive(timeline, qp, now, Completion { status, ..completion });
-    }
-
     /// Fails the requests on the bus behind a write that lost its memory, in their order of
     /// arrival. Their receive requests come before those that no message has taken. If the write
     /// was not the last of its message, the first completion belongs to that message.
-    fn fail_in_flight(&mut self, timeline: &mut Timeline, (qp, epoch): (u32, u32), mut ends_message: bool, now: SimTime) {
+    fn fail_in_flight(&mut self, timeline: &mut Timeline, (qp, epoch): (u32, u32), mut ends_message: bool, at: SimTime) {
         let behind = self.dma_writes.iter_mut().filter(|in_flight| in_flight.qp == qp && in_flight.epoch == epoch);
-        let mut behind: Vec<_> = behind.map(|in_flight| (in_flight.tail, in_flight.dma_write.last, in_flight.withdraw())).collect();
-        behind.sort_by_key(|(tail, ..)| *tail);
+        let mut behind: Vec<_> = behind.map(|in_flight| (in_flight.number, in_flight.dma_write.last, in_flight.withdraw())).collect();
+        behind.sort_by_key(|(number, ..)| *number);
         for (_, last, completion) in behind {
             let status = if ends_message { WcStatus::FlushError } else { WcStatus::LocalProtectionError };
             if let Some(completion) = completion {
-                self.fail_receive(timeline, qp, *completion, status, now);
+                self.fail_on_bus(timeline, qp, *completion, status, at);
             }
             ends_message |= last;
         }

@@ -390,8 +390,12 @@ impl Lab {
     }
 
     pub fn receive(&mut self, who: usize, qpn: Qpn, wr_id: u64, offset: u64, len_bytes: u32) {
+        self.receive_with(who, qpn, wr_id, offset, len_bytes, self.programs[who].lkey);
+    }
+
+    pub fn receive_with(&mut self, who: usize, qpn: Qpn, wr_id: u64, offset: u64, len_bytes: u32, lkey: LKey) {
         let program = self.programs[who];
-        let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey: program.lkey }];
+        let entries = vec![ScatterGatherEntry { address: BASE + offset, len_bytes, lkey }];
         let now = self.world.now();
         self.world.post_receive(now, program.process, program.hca, qpn, ReceiveRequest { wr_id, entries, srq: None });
     }
@@ -450,6 +454,12 @@ impl Lab {
 
     pub fn statuses(&self, who: usize) -> Vec<(u64, WcStatus)> {
         self.completions(who).iter().map(|completion| (completion.wr_id, completion.status)).collect()
+    }
+
+    /// Returns the statuses of one queue pair's completions so far.
+    pub fn statuses_of(&self, who: usize, qpn: Qpn) -> Vec<(u64, WcStatus)> {
+        let of = |completion: Completion| (completion.qpn == qpn).then_some((completion.wr_id, completion.status));
+        self.completions(who).into_iter().filter_map(of).collect()
     }
 
     pub fn fill(&mut self, who: usize, offset: usize, len: usize, seed: u8) {
