@@ -58,6 +58,7 @@ def test_a_native_run_becomes_a_recording_and_a_trace_that_plays(softband: Softb
     calls = calls_of(recording, 1)
     names = [call["c"] for call in calls]
     assert names[:3] == ["MPI_Init", "MPI_Barrier", "MPI_Wtime"] and names[-1] == "MPI_Finalize"
+    assert "at" not in calls[0], "the machine's load decides when a rank of a native run starts"
     receive = next(call for call in calls if call["c"] == "MPI_Irecv")
     wait = next(call for call in calls if call["c"] == "MPI_Wait")
     # Rank 1 meets rank 3 in its row, and ranks are those of MPI_COMM_WORLD.
@@ -185,6 +186,10 @@ def test_a_recording_in_simulated_time_replays_alike_on_each_fabric(softband: So
     stretches = [int(str(call["t"])) for rank in range(4) for call in calls_of(recording, rank)]
     # The program computes between its calls, and a recording shows the machine's time for it.
     assert 10_000 < max(stretches) < 10**9
+    starts = [int(str(calls_of(recording, rank)[0]["at"])) for rank in range(4)]
+    assert min(starts) == 0 < max(starts) < 10**9
+    softband.command("record", "goal", str(recording), "--out", str(trace := softband.folder / "app.goal"), "--compute-factor", "0")
+    assert f"calc {max(starts)}\n" in trace.read_text()
     took = {}
     for fabric in ("fat-tree-16", "ddr-through-switch"):
         replay = ("mpirun", "-n", "4", "--ppn", "2", "--compute", f"recorded={recording}", *limit, fabric, "--", *job)

@@ -254,6 +254,17 @@ static void put_header(void) {
     put("{\"format\":\"softband-mpi-rank\",\"version\":%d,\"rank\":%d,\"ranks\":%d,\"library\":\"%.200s\"}\n", VERSION, rank, ranks, text);
 }
 
+/* Writes the first call. Its end on a clock that all ranks share tells which rank begins when. */
+static void put_start(const char *name) {
+    put("{\"c\":\"%s\",\"t\":0", name);
+    if (getenv("SOFTBAND_MPI_STARTS")) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        put(",\"at\":%lld", now.tv_sec * 1000000000LL + now.tv_nsec);
+    }
+    put("}\n");
+}
+
 static void open_record(const char *folder) {
     char path[4096];
     snprintf(path, sizeof path, "%s/rank-%d.jsonl", folder, rank);
@@ -286,7 +297,7 @@ void start_layer(const char *name) {
         calibrate();
         put_header();
         comm_number(MPI_COMM_WORLD);
-        put("{\"c\":\"%s\",\"t\":0}\n", name);
+        put_start(name);
     } else if (times && open_replay(times, rank, ranks)) {
         mode = REPLAY;
         comm_number(MPI_COMM_WORLD);

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let prepared = compute.prepare(arguments.pace == PaceName::Virtual)?;
     let play = |environment: &[(String, String)]| plan.play(arguments.pace, limits, environment, &interrupt);
     let status = match &arguments.record.record {
-        Some(file) => arguments.record.record(file, &compute.mpicc, play)?,
+        Some(file) => arguments.record.record(file, &compute.mpicc, arguments.pace == PaceName::Virtual, play)?,
         None => play(prepared.environment())?,
     };
     if let Some(loss) = crate::output::take_loss() {

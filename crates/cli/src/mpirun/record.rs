@@ -1,6 +1,6 @@
 //! `--record`: a recording of the job's calls and computation.
 
-use crate::recording::folder::Folder;
+use crate::recording::folder::{Folder, STARTS};
 use crate::recording::{keep, layer};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,24 @@ pub(crate) struct RecordArguments {
 
 impl RecordArguments {
     /// Runs the job as often as asked by `play`, which takes variables of the ranks and returns the
-    /// exit status. Writes no recording of a job that fails. Returns the exit status.
-    pub(crate) fn record(&self, file: &Path, mpicc: &str, play: impl Fn(&[(String, String)]) -> anyhow::Result<i32>) -> anyhow::Result<i32> {
+    /// exit status. A job in simulated time records when its ranks begin. Writes no recording of a job
+    /// that fails. Returns the exit status.
+    pub(crate) fn record(
+        &self,
+        file: &Path,
+        mpicc: &str,
+        is_simulated: bool,
+        play: impl Fn(&[(String, String)]) -> anyhow::Result<i32>,
+    ) -> anyhow::Result<i32> {
         let layer = layer::build(mpicc)?;
         let mut runs = Vec::new();
         for _ in 0..self.repeat {
             let folder = Folder::new()?;
-            let status = play(&folder.record_environment(&layer))?;
+            let mut environment = folder.record_environment(&layer);
+            if is_simulated {
+                environment.push((STARTS.into(), "1".into()));
+            }
+            let status = play(&environment)?;
             if status != 0 {
                 return Ok(status);
             }

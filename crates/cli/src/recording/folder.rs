@@ -8,6 +8,9 @@ use std::path::Path;
 
 /// Variable that names the folder for the records of a run.
 pub(super) const RECORD: &str = "SOFTBAND_MPI_RECORD";
+/// Variable with which ranks record the end of `MPI_Init`. Only simulated time gives all ranks a common
+/// clock on which it does not follow the load of a machine.
+pub(crate) const STARTS: &str = "SOFTBAND_MPI_STARTS";
 /// Variable that names the folder with the times of a replay.
 pub(super) const REPLAY: &str = "SOFTBAND_MPI_REPLAY";
 

@@ -19,6 +19,10 @@ pub struct Call {
     /// Computation since the former line, in nanoseconds of processor time.
     #[serde(rename = "t", default)]
     pub nanos: u64,
+    /// End of `MPI_Init` in nanoseconds, on a clock of all ranks. In a recording of all ranks it counts
+    /// from the first rank's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
     /// Number of the communicator at this rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comm: Option<u32>,

@@ -22,8 +22,20 @@ pub fn merge(repetitions: &[Vec<RankRecord>]) -> Result<Recording, RecordingErro
         }
     }
     let of_rank = |rank: usize| repetitions.iter().map(|repetition| repetition[rank].lines.as_slice()).collect::<Vec<_>>();
-    let ranks = (0..ranks as usize).map(|rank| merge_rank(rank, &of_rank(rank))).collect::<Result<_, _>>()?;
+    let mut ranks = (0..ranks as usize).map(|rank| merge_rank(rank, &of_rank(rank))).collect::<Result<Vec<_>, _>>()?;
+    count_from_first_start(&mut ranks);
     Ok(Recording { repetitions: repetitions.len() as u32, library: first.library.clone(), ranks, ..Recording::default() })
+}
+
+/// Lets the starts of the ranks count from the first one. They are those of the first repetition.
+fn count_from_first_start(ranks: &mut [Vec<Line>]) {
+    let starts = || ranks.iter().map(|lines| lines.iter().find_map(|line| line.call()?.at));
+    let first = if starts().all(|start| start.is_some()) { starts().flatten().min() } else { None };
+    for line in ranks.iter_mut().flatten() {
+        if let Line::Call(call) = line {
+            call.at = call.at.zip(first).map(|(at, first)| at.saturating_sub(first));
+        }
+    }
 }
 
 /// Counted calls of a rank, each with all computation since the former one.

@@ -151,7 +151,11 @@ impl Recording {
             if rank != Some(ranks.len() as u64) || ranks.len() as u32 == head.ranks {
                 return fail(format!("{name}:{number}: expected the beginning of rank {}", ranks.len()), AGAIN);
             }
-            ranks.push(rank_lines(name, ranks.len() as u32, head.ranks, &mut lines)?);
+            let lines = rank_lines(name, ranks.len() as u32, head.ranks, &mut lines)?;
+            if let Some(late) = lines.iter().find_map(|line| line.call()?.at.filter(|at| *at > STRETCH_MAX_NANOS)) {
+                return fail(format!("{name}: rank {} starts after {late} ns, more than a day", ranks.len()), AGAIN);
+            }
+            ranks.push(lines);
         }
         if ranks.len() as u32 != head.ranks {
             return fail(format!("{name}: the file ends after {} of {} ranks", ranks.len(), head.ranks), format!("it is cut off: {AGAIN}"));

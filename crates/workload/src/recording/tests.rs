@@ -34,6 +34,24 @@ fn repetitions_merge_to_the_median_of_each_stretch() {
 }
 
 #[test]
+fn a_trace_begins_each_rank_as_late_as_its_recording() {
+    let started = |at: &str, nanos: u64| format!("{{\"c\":\"MPI_Init\",\"t\":0{at}}}\n{{\"c\":\"MPI_Barrier\",\"t\":{nanos},\"comm\":0,\"b\":0}}\n");
+    let of = |starts: [&str; 2]| merge(&[vec![record(0, 2, &started(starts[0], 10)), record(1, 2, &started(starts[1], 10))]]).unwrap();
+    let merged = of([",\"at\":5000", ",\"at\":5700"]);
+    assert_eq!(Recording::parse("x", &merged.text()).unwrap(), merged);
+    let calcs = |recording: &Recording, factor: f64| {
+        let text = goal(recording, &Options { factor, ..OPTIONS }).unwrap();
+        text.lines().filter_map(|line| line.split_once("calc ")?.1.parse().ok()).collect::<Vec<u64>>()
+    };
+    assert_eq!(calcs(&merged, 0.0), [700], "the start is no computation");
+    assert_eq!(calcs(&merged, 2.0), [20, 700, 20]);
+    assert_eq!(calcs(&of(["", ",\"at\":5700"]), 0.0), [0; 0], "without all starts there is no common clock");
+    let text = merged.text().replace("\"at\":700", "\"at\":99999999999999999");
+    let error = Recording::parse("x", &text).unwrap_err();
+    assert_eq!(error.message, "x: rank 1 starts after 99999999999999999 ns, more than a day");
+}
+
+#[test]
 fn repetitions_with_other_calls_are_refused_by_rank_and_call() {
     let error = merge(&[pair(8, 1), pair(16, 1)]).unwrap_err();
     assert_eq!(
@@ -139,5 +157,18 @@ fn a_collective_of_all_kinds_completes_on_a_power_of_two_and_beside_it() {
         let records = (0..ranks).map(|rank| record(rank, ranks, &calls)).collect();
         let text = goal(&merge(&[records]).unwrap(), &OPTIONS).unwrap();
         reader::parse(&text).unwrap();
+    }
+}
+
+#[test]
+fn an_all_to_all_of_many_ranks_goes_in_batches_of_mpich() {
+    const RANKS: u32 = 40;
+    let of = |own| Collective::Alltoall(1024).rounds(own, 0, RANKS);
+    let sizes: Vec<_> = of(3).iter().map(|round| (round.sends.len(), round.receives.len())).collect();
+    assert_eq!(sizes, [(31, 31), (8, 8)], "the own block counts in the first batch");
+    assert_eq!((of(3)[0].sends[0], of(3)[1].sends[0]), ((2, 1024), (11, 1024)));
+    for (own, batch) in (0..RANKS).flat_map(|own| [(own, 0), (own, 1)]) {
+        let is_received = |(to, _): &(u32, u64)| of(*to)[batch].receives.contains(&(own, 1024));
+        assert!(of(own)[batch].sends.iter().all(is_received), "rank {own}, batch {batch}");
     }
 }

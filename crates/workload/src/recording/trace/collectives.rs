@@ -9,8 +9,8 @@
 //! | Allreduce | recursive doubling up to 2 KiB, else reduce-scatter and allgather by halves |
 //! | Allgather | recursive doubling or Bruck below 512 KiB together, else a ring |
 //! | Allgatherv | ring |
-//! | Alltoall | Bruck up to 256 B from 8 ranks on, all at once up to 32 KiB, else pairs |
-//! | Alltoallv, Alltoallw | all at once |
+//! | Alltoall | Bruck up to 256 B from 8 ranks on, batches of 32 messages up to 32 KiB, else pairs |
+//! | Alltoallv, Alltoallw | batches of 32 messages |
 //! | Gather, Scatter | binomial tree |
 //! | Gatherv, Scatterv | root with each rank |
 //! | Reduce_scatter, Reduce_scatter_block | halves below 512 KiB at powers of two, else pairs |
@@ -28,6 +28,8 @@ const ALLGATHER_LONG_BYTES: u64 = 524_288;
 const ALLTOALL_SHORT_BYTES: u64 = 256;
 const ALLTOALL_FEW_RANKS: u32 = 8;
 const ALLTOALL_LONG_BYTES: u64 = 32_768;
+/// Ranks with which a rank exchanges at once (`MPIR_CVAR_ALLTOALL_THROTTLE`).
+const BATCH_RANKS: u32 = 32;
 /// Bytes by which ranks agree on a new communicator.
 const AGREEMENT_BYTES: u64 = 8;
 
@@ -140,9 +142,9 @@ impl Collective {
             Self::Allgather(bytes) => symmetric::ring(own, ranks, |_| *bytes),
             Self::Allgatherv(sizes) => symmetric::ring(own, ranks, |rank| size(sizes, rank)),
             Self::Alltoall(bytes) if *bytes <= ALLTOALL_SHORT_BYTES && ranks >= ALLTOALL_FEW_RANKS => symmetric::bruck_alltoall(own, ranks, *bytes),
-            Self::Alltoall(bytes) if *bytes <= ALLTOALL_LONG_BYTES => symmetric::all_at_once(own, ranks, |_| *bytes, |_| *bytes),
+            Self::Alltoall(bytes) if *bytes <= ALLTOALL_LONG_BYTES => symmetric::batches(own, ranks, |_| *bytes, |_| *bytes),
             Self::Alltoall(bytes) => symmetric::pairs(own, ranks, |_| *bytes, |_| *bytes),
-            Self::Alltoallv(sizes, receive_sizes) => symmetric::all_at_once(own, ranks, |rank| size(sizes, rank), |rank| size(receive_sizes, rank)),
+            Self::Alltoallv(sizes, receive_sizes) => symmetric::batches(own, ranks, |rank| size(sizes, rank), |rank| size(receive_sizes, rank)),
             Self::Gather(bytes) => rooted::tree_up(own, root, ranks, |blocks| bytes.saturating_mul(blocks)),
             Self::Scatter(bytes) => rooted::tree_down(own, root, ranks, |blocks| bytes.saturating_mul(blocks)),
             Self::Gatherv(bytes, sizes) => rooted::linear_in(own, root, ranks, *bytes, |rank| size(sizes, rank)),

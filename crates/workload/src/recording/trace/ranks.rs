@@ -63,7 +63,8 @@ impl<'a> RankTrace<'a> {
             match line {
                 Line::Communicator(new) => self.add_group(new),
                 Line::Call(call) => {
-                    self.compute(call.nanos);
+                    self.compute((call.nanos as f64 * self.options.factor).round() as u64);
+                    self.compute(call.at.unwrap_or_default());
                     self.call(call)
                         .map_err(|error| RecordingError { message: format!("rank {}, call {number}: {}", self.rank, error.message), ..error })?;
                     number += usize::from(!call.is_poll());
@@ -82,8 +83,7 @@ impl<'a> RankTrace<'a> {
         self.groups.push(Group { number, members, is_plain });
     }
 
-    fn compute(&mut self, nanos: u64) {
-        let mut nanos = (nanos as f64 * self.options.factor).round() as u64;
+    fn compute(&mut self, mut nanos: u64) {
         while nanos > 0 {
             let part = nanos.min(CALC_NANOS_MAX);
             let step = self.step(&format!("calc {part}"), &self.frontier.clone());

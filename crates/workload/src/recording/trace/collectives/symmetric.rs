@@ -1,6 +1,6 @@
 //! Collectives in which all ranks do the same.
 
-use super::{ALLGATHER_LONG_BYTES, Round};
+use super::{ALLGATHER_LONG_BYTES, BATCH_RANKS, Round};
 
 /// Distances 1, 2, 4 and so on, below the number of ranks.
 fn distances(ranks: u32) -> impl Iterator<Item = u32> {
@@ -79,13 +79,19 @@ pub(super) fn bruck_alltoall(own: u32, ranks: u32, bytes: u64) -> Vec<Round> {
     distances(ranks).map(|distance| Round::exchange((own + distance) % ranks, (own + ranks - distance) % ranks, bytes * blocks(distance))).collect()
 }
 
-/// Begins all messages together, to the next rank first. Messages without data are left out.
-pub(super) fn all_at_once(own: u32, ranks: u32, to: impl Fn(u32) -> u64, from: impl Fn(u32) -> u64) -> Vec<Round> {
-    let peers = |step: fn(u32, u32, u32) -> u32| (1..ranks).map(move |distance| step(own, distance, ranks));
-    let sends = peers(|own, distance, ranks| (own + distance) % ranks).map(|peer| (peer, to(peer))).filter(|(_, bytes)| *bytes > 0).collect();
-    let receives =
-        peers(|own, distance, ranks| (own + ranks - distance) % ranks).map(|peer| (peer, from(peer))).filter(|(_, bytes)| *bytes > 0).collect();
-    vec![Round { sends, receives }]
+/// Sends to all ranks in batches. The messages of a batch begin together, and those of the next batch
+/// after all of them. A rank's own block counts in the first batch. Messages without data are left
+/// out.
+pub(super) fn batches(own: u32, ranks: u32, to: impl Fn(u32) -> u64, from: impl Fn(u32) -> u64) -> Vec<Round> {
+    let batch = |first: u32| {
+        let distances = || (first.max(1)..ranks.min(first + BATCH_RANKS)).map(u64::from);
+        let with_data = |(_, bytes): &(u32, u64)| *bytes > 0;
+        let (own, ranks) = (u64::from(own), u64::from(ranks));
+        let sends = distances().map(|distance| ((own + ranks - distance) % ranks) as u32).map(|peer| (peer, to(peer)));
+        let receives = distances().map(|distance| ((own + distance) % ranks) as u32).map(|peer| (peer, from(peer)));
+        Round { sends: sends.filter(with_data).collect(), receives: receives.filter(with_data).collect() }
+    };
+    (0..ranks).step_by(BATCH_RANKS as usize).map(batch).collect()
 }
 
 /// Exchanges with one partner in each round.
