@@ -97,6 +97,13 @@ impl Effect {
         self.uses().first().map(|used| used.place.address)
     }
 
+    #[cfg(test)]
+    pub fn writing(place: Place) -> Self {
+        let mut effect = Self::default();
+        effect.use_memory(Use { place, is_read: false, is_write: true }).expect("the first use");
+        effect
+    }
+
     fn use_memory(&mut self, used: Use) -> Option<()> {
         *self.uses.get_mut(self.count)? = used;
         self.count += 1;

@@ -8,6 +8,7 @@ use super::effect::{Decides, Effect, Place, Set};
 use super::emulate::Registers;
 use super::registers::{self, Fingerprint};
 
+const WORD_BYTES: usize = 8;
 /// Most words of memory that the noted rounds write.
 const WORDS_MAX: usize = 256;
 /// Rounds after which the loop is judged.
@@ -39,21 +40,23 @@ pub enum Outcome {
 
 /// Memory of the program.
 pub trait Memory {
-    /// Returns a word of up to eight bytes.
-    fn read(&self, place: Place) -> Option<u64>;
+    /// Returns the aligned word of eight bytes at an address.
+    fn read(&self, word: usize) -> Option<u64>;
     /// Returns whether peers may write it.
     fn is_watched(&self, address: usize) -> bool;
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Word {
-    place: Place,
+    address: usize,
     former: u64,
     middle: u64,
 }
 
-fn words_of(place: Place) -> impl Iterator<Item = Place> {
-    (0..place.len).step_by(8).map(move |first| Place { address: place.address.wrapping_add(first), len: (place.len - first).min(8) })
+/// Returns the aligned words that a place touches. So each byte has one word, however it is accessed.
+fn words_of(place: Place) -> impl Iterator<Item = usize> {
+    let first = place.address & !(WORD_BYTES - 1);
+    (first..place.address.saturating_add(place.len)).step_by(WORD_BYTES)
 }
 
 /// What depends on the values of watched memory.
@@ -72,8 +75,7 @@ impl Dependent {
     }
 
     fn step(&mut self, effect: &Effect, memory: &impl Memory) {
-        let holds =
-            |place: Place| memory.is_watched(place.address) || words_of(place).any(|word| self.words[..self.count].contains(&(word.address & !7)));
+        let holds = |place: Place| memory.is_watched(place.address) || words_of(place).any(|word| self.words[..self.count].contains(&word));
         let depends = effect.read.overlaps(self.registers) || effect.uses().iter().any(|used| used.is_read && holds(used.place));
         self.is_tested |= depends && effect.branches;
         if depends {
@@ -84,9 +86,9 @@ impl Dependent {
         for used in effect.uses().iter().filter(|used| used.is_write) {
             for word in words_of(used.place) {
                 if depends {
-                    self.add(word.address & !7)
-                } else if word.len == 8 {
-                    self.remove(word.address & !7)
+                    self.add(word);
+                } else if used.place.address <= word && word + WORD_BYTES <= used.place.address + used.place.len {
+                    self.remove(word);
                 }
             }
         }
@@ -132,7 +134,7 @@ pub struct Rounds {
 
 impl Rounds {
     pub const fn new() -> Self {
-        let word = Word { place: Place { address: 0, len: 0 }, former: 0, middle: 0 };
+        let word = Word { address: 0, former: 0, middle: 0 };
         Self {
             steps_left: 0,
             round: 0,
@@ -183,21 +185,21 @@ impl Rounds {
 
     fn note_write(&mut self, place: Place, memory: &impl Memory) {
         for word in words_of(place) {
-            if self.words[..self.word_count].iter().any(|noted| noted.place == word) {
+            if self.words[..self.word_count].iter().any(|noted| noted.address == word) {
                 continue;
             }
             let Some(former) = memory.read(word).filter(|_| self.word_count < WORDS_MAX) else {
                 self.is_unclear = true;
                 return;
             };
-            self.words[self.word_count] = Word { place: word, former, middle: former };
+            self.words[self.word_count] = Word { address: word, former, middle: former };
             self.word_count += 1;
         }
     }
 
     /// Ends a round: the loop is back at its first instruction, with registers in `state`.
     pub fn end_round(&mut self, state: u64, registers: &Registers, memory: &impl Memory) -> Option<Outcome> {
-        let is_back = |word: &Word| memory.read(word.place) == Some(word.former);
+        let is_back = |word: &Word| memory.read(word.address) == Some(word.former);
         if !self.is_unclear && state == self.state && self.words[..self.word_count].iter().all(is_back) {
             return Some(Outcome::Endless);
         }
@@ -210,7 +212,7 @@ impl Rounds {
         if self.round == MIDDLE {
             self.registers[1] = *registers;
             for word in &mut self.words[..self.word_count] {
-                word.middle = memory.read(word.place).unwrap_or(word.former);
+                word.middle = memory.read(word.address).unwrap_or(word.former);
             }
         }
         (self.round == ROUNDS_MAX).then(|| self.judge(registers, memory))
@@ -229,7 +231,7 @@ impl Rounds {
         let has_known_paths = (last..self.ends.len()).all(|at| self.ends[at - half..at].iter().any(|end| end.0 == self.ends[at].0));
         let is_even = |former: u64, middle: u64, now: u64| middle.wrapping_sub(former) == now.wrapping_sub(middle);
         let counts_in_memory =
-            || self.words[..self.word_count].iter().all(|word| memory.read(word.place).is_some_and(|now| is_even(word.former, word.middle, now)));
+            || self.words[..self.word_count].iter().all(|word| memory.read(word.address).is_some_and(|now| is_even(word.former, word.middle, now)));
         let counts_in_registers = registers::GENERAL
             .zip(&self.registers[0])
             .zip(&self.registers[1])
@@ -269,8 +271,8 @@ mod tests {
     struct Words(RefCell<BTreeMap<usize, u64>>);
 
     impl Memory for Words {
-        fn read(&self, place: Place) -> Option<u64> {
-            Some(self.0.borrow().get(&place.address).copied().unwrap_or(0))
+        fn read(&self, word: usize) -> Option<u64> {
+            Some(self.0.borrow().get(&word).copied().unwrap_or(0))
         }
         fn is_watched(&self, address: usize) -> bool {
             address == FLAG
@@ -313,6 +315,21 @@ mod tests {
         assert_eq!(judge(&[CMP_WATCHED, JE], |_, _| (5, 0, 0)), Outcome::Endless);
         // It stores the same value again.
         assert_eq!(judge(&[CMP_WATCHED, JE, STORE], |_, _| (5, 0, 0x8000)), Outcome::Endless);
+    }
+
+    #[test]
+    fn a_place_that_a_round_clears_and_sets_again_is_unchanged() {
+        // mov qword [rdx], 0 in the middle of the place that the next instruction sets.
+        let mut rounds = Rounds::new();
+        let memory = Words::default();
+        let place = |address, len| Effect::writing(Place { address, len });
+        memory.0.borrow_mut().insert(0x8000, 7);
+        rounds.begin(100, 1);
+        rounds.step(Some(place(0x8000, 8)), &[0; 23], &memory);
+        memory.0.borrow_mut().insert(0x8000, 0);
+        rounds.step(Some(place(0x8000, 4)), &[0; 23], &memory);
+        memory.0.borrow_mut().insert(0x8000, 7);
+        assert_eq!(rounds.end_round(1, &[0; 23], &memory), Some(Outcome::Endless));
     }
 
     #[test]

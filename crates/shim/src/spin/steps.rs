@@ -2,7 +2,7 @@
 //!
 //! [`rounds`]: super::rounds
 
-use super::effect::{Effect, Place, effect};
+use super::effect::{Effect, effect};
 use super::emulate::INSTRUCTION_BYTES;
 use super::machine::Site;
 use super::rounds::{Memory, Outcome, Rounds};
@@ -152,12 +152,9 @@ impl Steps {
 struct Watched;
 
 impl Memory for Watched {
-    fn read(&self, place: Place) -> Option<u64> {
-        if watch::is_watched(place.address) || watch::is_watched(place.address.wrapping_add(place.len)) {
-            return None;
-        }
+    fn read(&self, word: usize) -> Option<u64> {
         let mut bytes = [0; 8];
-        read_memory(place.address, &mut bytes[..place.len]).then(|| u64::from_le_bytes(bytes))
+        (!watch::is_watched(word) && read_memory(word, &mut bytes)).then(|| u64::from_le_bytes(bytes))
     }
     fn is_watched(&self, address: usize) -> bool {
         watch::is_watched(address)
