@@ -75,6 +75,12 @@ pub fn is_running() -> bool {
     RUNNING.load(Ordering::Acquire)
 }
 
+/// Returns the suspicion of the steps under way, or of the last ones.
+pub fn suspicion() -> Suspicion {
+    // SAFETY: no reference outlives a handler, and handlers do not nest here (`Shared`).
+    unsafe { (*STEPS.0.get()).suspicion }
+}
+
 /// Ends the steps without a result. The next trap clears the flag.
 pub fn stop() {
     if RUNNING.swap(false, Ordering::AcqRel) {

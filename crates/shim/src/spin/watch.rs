@@ -251,7 +251,12 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         }
         Verdict::Spin => prove(site, is_hot(address)),
         Verdict::Step => {
-            steps::begin(site, if is_hot(address) { Suspicion::Hot } else { Suspicion::Access }, machine);
+            let suspicion = if is_hot(address) { Suspicion::Hot } else { Suspicion::Access };
+            if suspicion == Suspicion::Hot {
+                // What these steps see must not depend on a signal of the engine.
+                end_suspicion();
+            }
+            steps::begin(site, suspicion, machine);
             go_on(machine);
         }
         Verdict::Watch => {}
@@ -342,7 +347,8 @@ fn judge(site: Site, machine: &libc::ucontext_t) -> Verdict {
     probe::stop();
     let access = Access { site, fingerprint: registers::fingerprint(machine), is_write: registers::is_write(machine), progress: client::progress() };
     if steps::is_running() {
-        if !access.is_write {
+        let is_foreign = is_hot(site.address) && steps::suspicion() != Suspicion::Hot;
+        if !access.is_write && !is_foreign {
             steps::note_access(site);
             return Verdict::Watch;
         }
