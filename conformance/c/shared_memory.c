@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-enum { WARM_UP = 8, BYTES = 1 << 16 };
+enum { WARM_UP = 8, BYTES = 1 << 16, LOOKS_MAX = 1 << 30 };
 
 /* The two sides write to pages of their own, as the queues of MPI libraries do. */
 struct ball {
@@ -38,6 +38,7 @@ static sem_t *named[2];
 /* The word that the other process reads or writes by a system call. */
 static _Atomic uint32_t own;
 static pid_t other;
+static volatile long looks;
 static int is_parent;
 
 /* Makes the memory before the fork. Returns a descriptor or the number of a segment. */
@@ -137,6 +138,10 @@ static void between(_Atomic uint32_t *word, uint32_t seen)
 		sched_yield();
 	} else if (strcmp(way, "clock") == 0) {
 		clock_gettime(CLOCK_MONOTONIC, &now);
+	} else if (strcmp(way, "counted") == 0) {
+		looks++;
+	} else if (strcmp(way, "limited") == 0) {
+		if (++looks > LOOKS_MAX) FAIL("nothing came");
 	} else if (strcmp(way, "futex") == 0) {
 		syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL, 0);
 	}

@@ -281,6 +281,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "extended_poll",
         "held_up",
         "no_reads",
+        "no_spins",
         "pinned_memory",
         "port_events",
         "protected_memory",

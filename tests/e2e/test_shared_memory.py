@@ -24,6 +24,8 @@ WAYS = (
     "twice",
     "yield",
     "clock",
+    "counted",
+    "limited",
     "semaphore",
     "named",
     "mutex",
@@ -61,7 +63,7 @@ def test_each_way_to_wait_sees_a_word_at_once(
     assert least <= hand_over(softband, c_programs, "memfd", way) <= LAST_NS
 
 
-@pytest.mark.parametrize("way", ["spin", "cqs", "yield", "clock", "condition"])
+@pytest.mark.parametrize("way", ["spin", "counted", "limited", "cqs", "yield", "clock", "condition"])
 def test_hand_overs_take_the_same_time_beside_other_work(
     softband: Softband, c_programs: Path, way: str
 ) -> None:

@@ -6,19 +6,24 @@
 //! time never depends on its arrival:
 //!
 //! - [`watch`] makes memory that peers may write inaccessible. Each access faults, is stepped over,
-//!   and is remembered. An access that repeats without any other change is a spin ([`machine`]).
-//! - [`probe`] steps a thread without such accesses, instruction by instruction. A thread spins if
-//!   it repeatedly returns to the same state of all registers by the same path.
+//!   and is remembered. An access that repeats may be that of a spin ([`machine`]).
+//! - [`probe`] steps a thread without such accesses, instruction by instruction. A thread may spin
+//!   if it repeatedly returns to the same state of all registers by the same path.
+//! - [`steps`] examines such a loop. The loop spins if its rounds also leave memory as it was, or if
+//!   no branch depends on what they change ([`rounds`], [`effect`](mod@effect)).
 //! - [`blocked`] lets a thread in a system call that is not interposed wait for it in simulated
 //!   time.
 //!
 //! Only a proven spin gives the token away.
 
 pub mod blocked;
+pub mod effect;
 pub mod emulate;
 pub mod machine;
 pub mod probe;
 pub mod registers;
+pub mod rounds;
+pub mod steps;
 pub mod watch;
 
 use crate::clib::real::is_kernel_call;
@@ -82,6 +87,7 @@ pub fn before_give() {
     watch::disarm();
     guard::before_give();
     probe::stop();
+    steps::stop();
 }
 
 /// Watches a known spinner from the start of its turn (hook of the client).
@@ -111,7 +117,7 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
 /// Handles the engine's signal: this thread has had the token for long.
 pub fn on_signal(machine: &mut libc::ucontext_t) {
     let instruction = registers::instruction(machine);
-    if !active() || is_own(instruction) || probe::is_running() {
+    if !active() || is_own(instruction) || probe::is_running() || steps::is_running() {
         return;
     }
     if blocked::is_blocked(machine) {
@@ -135,7 +141,7 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
     let faults = watch::take_fault_count();
     if count > 0 && faults == 0 {
         // The watched thread made no access to watched memory since the last signal.
-        watch::disarm();
+        watch::end_suspicion();
         probe::start(machine);
     } else {
         watch::arm();

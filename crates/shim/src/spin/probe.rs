@@ -1,7 +1,9 @@
 //! Steps through a program that keeps the token and never accesses watched memory.
 
+use super::machine::Site;
 use super::registers::{self, Fingerprint};
-use super::{is_after_call, is_own};
+use super::steps::{self, Suspicion};
+use super::{is_after_call, is_own, watch};
 use softband_client as client;
 use std::cell::Cell;
 
@@ -93,6 +95,16 @@ pub fn rests() -> bool {
 /// Ends a probe in vain.
 fn end_in_vain() {
     RUNNING.set(None);
+    rest();
+}
+
+/// Notes the begin of steps.
+pub fn begin_work() {
+    BEGUN.set(client::thread_cpu_ns());
+}
+
+/// Begins the rest after steps in vain.
+pub fn rest() {
     let now = client::thread_cpu_ns();
     RESTS_UNTIL.set(now + REST * now.saturating_sub(BEGUN.get()));
 }
@@ -110,9 +122,20 @@ pub fn stop() {
 
 /// Starts to step the interrupted thread.
 pub fn start(machine: &mut libc::ucontext_t) {
-    BEGUN.set(client::thread_cpu_ns());
+    begin_work();
     RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine))));
     registers::set_stepping(machine, true);
+}
+
+/// Ends the steps through a loop that the probe has found.
+pub fn conclude(is_spin: bool, machine: &mut libc::ucontext_t) {
+    if !is_spin {
+        return rest();
+    }
+    RESTS_UNTIL.set(0);
+    client::spin_wait();
+    // The thread most likely spins on, so the next proof needs no signal first.
+    start(machine);
 }
 
 /// Handles a step. Returns false if the trap is not ours. A trap that follows the end of a probe
@@ -130,13 +153,11 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
             end_in_vain();
             registers::set_stepping(machine, false);
         }
+        // Equal registers do not prove that memory is the same.
         Step::Spin => {
-            registers::set_stepping(machine, false);
             RUNNING.set(None);
-            RESTS_UNTIL.set(0);
-            client::spin_wait();
-            // The thread most likely spins on, so the next proof needs no signal first.
-            start(machine);
+            steps::begin(Site { address: 0, instruction }, Suspicion::Registers, machine);
+            watch::go_on(machine);
         }
     }
     true

@@ -7,7 +7,7 @@ const TRAP_FLAG: i64 = 0x100;
 /// Flags that single-stepping changes by itself: trap and resume.
 const NOT_STATE: i64 = TRAP_FLAG | 0x1_0000;
 /// General registers: r8..r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp.
-const GENERAL: std::ops::Range<usize> = 0..16;
+pub const GENERAL: std::ops::Range<usize> = 0..16;
 /// Bytes of the floating-point and vector registers in the `fxsave` area.
 const FXSAVE_BYTES: usize = 416;
 
@@ -42,6 +42,11 @@ pub fn is_write(machine: &ucontext_t) -> bool {
     machine.uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0
 }
 
+/// Returns the flags that instructions set and use.
+pub fn flags_of(registers: &[i64; 23]) -> u64 {
+    (registers[libc::REG_EFL as usize] & !NOT_STATE) as u64
+}
+
 /// Returns a hash of the state on which a program can base decisions: general registers, flags,
 /// vector registers.
 pub fn fingerprint(machine: &ucontext_t) -> u64 {
@@ -49,7 +54,7 @@ pub fn fingerprint(machine: &ucontext_t) -> u64 {
     for register in &machine.uc_mcontext.gregs[GENERAL] {
         hash.add(*register as u64);
     }
-    hash.add((machine.uc_mcontext.gregs[libc::REG_EFL as usize] & !NOT_STATE) as u64);
+    hash.add(flags_of(&machine.uc_mcontext.gregs));
     if !machine.uc_mcontext.fpregs.is_null() {
         // SAFETY: the kernel stores the floating-point state there. Its first 416 bytes are
         // registers on every x86-64.

@@ -1,10 +1,12 @@
 //! Watches the memory that peers may write, by removal of its access rights.
 //!
-//! After the engine's signal, this module watches all of it until it finds the access that spins.
-//! From then on, it watches only the page of that access, from the start of each turn.
+//! After the engine's signal, this module watches all of it until it finds the loop that spins. From
+//! then on, it watches only a page of that loop (a hot page), from the start of each turn.
 
-use super::machine::{Access, Machine, Verdict};
-use super::{emulate, is_own, registers};
+use super::machine::{Access, Known, Machine, Site, Verdict};
+use super::rounds::Outcome;
+use super::steps::{self, Suspicion};
+use super::{emulate, is_own, probe, registers};
 use crate::shared::{guard, ranges};
 use softband_client::{self as client, regions};
 use std::cell::UnsafeCell;
@@ -41,14 +43,27 @@ static RANGE_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Pages that are open during a step over an access.
 static STEP_PAGES: [AtomicUsize; STEP_PAGES_MAX] = [const { AtomicUsize::new(0) }; STEP_PAGES_MAX];
 static STEP_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The pages on which this process spun. Pages and [`Known`] follow from proofs alone, and proofs from
+/// the program's own course, so they are the same in each run.
 static HOT: [AtomicUsize; HOT_MAX] = [const { AtomicUsize::new(0) }; HOT_MAX];
 static HOT_NEXT: AtomicUsize = AtomicUsize::new(0);
+/// The hot pages that are watched from the start of this turn, each or 0.
+static HOT_CLOSED: [AtomicUsize; HOT_MAX] = [const { AtomicUsize::new(0) }; HOT_MAX];
 
-struct Shared(UnsafeCell<Machine>);
+/// Histories of accesses.
+struct History {
+    /// Accesses to hot pages, from the start of the turn.
+    hot: Machine,
+    /// Accesses to other memory since a signal of the engine. Where it begins depends on the machine.
+    suspect: Machine,
+    known: Known,
+}
+
+struct Shared(UnsafeCell<History>);
 // SAFETY: only the thread that has the token faults here, because others run nothing. Its handlers
 // do not nest here.
 unsafe impl Sync for Shared {}
-static MACHINE: Shared = Shared(UnsafeCell::new(Machine::new()));
+static HISTORY: Shared = Shared(UnsafeCell::new(History { hot: Machine::new(), suspect: Machine::new(), known: Known::new() }));
 
 fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
     // SAFETY: the range is registered memory of the program. The program has these rights itself,
@@ -70,8 +85,9 @@ fn open(start: usize, end: usize) {
 
 /// Closes the watched parts of a mapping again that the guard of shared memory has opened.
 fn close_admitted(mapping: &ranges::Mapping) {
-    for range in &RANGES[..RANGE_COUNT.load(Ordering::Acquire)] {
-        let watched = range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed);
+    let ranges = RANGES[..RANGE_COUNT.load(Ordering::Acquire)].iter();
+    let suspect = ranges.map(|range| range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed));
+    for watched in suspect.chain(hot_closed().map(|page| page..page + PAGE)) {
         if mapping.overlaps(&watched) {
             protect(watched.start, watched.end, libc::PROT_NONE);
         }
@@ -85,7 +101,7 @@ fn pages_of(region: &regions::Region) -> (usize, usize) {
 
 /// Makes all memory that peers and other processes may write inaccessible.
 pub fn arm() {
-    disarm();
+    end_suspicion();
     for region in regions::iter().filter(|region| region.remote_writable) {
         let (start, end) = pages_of(&region);
         close(start, end);
@@ -95,13 +111,16 @@ pub fn arm() {
     }
 }
 
-/// Makes a range inaccessible, unless it is near the stack.
-fn close(start: usize, end: usize) {
+fn is_near_stack(start: usize, end: usize) -> bool {
     let marker = 0u8;
     let stack = (&raw const marker).addr();
-    let near_stack = start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW);
+    start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW)
+}
+
+/// Makes a range inaccessible, unless it is near the stack.
+fn close(start: usize, end: usize) {
     let count = RANGE_COUNT.load(Ordering::Acquire);
-    if near_stack || count == RANGES_MAX {
+    if is_near_stack(start, end) || count == RANGES_MAX {
         return;
     }
     if !protect(start, end, libc::PROT_NONE) {
@@ -117,18 +136,52 @@ fn close(start: usize, end: usize) {
 
 /// Gives the access rights back.
 pub fn disarm() {
-    if !ARMED.swap(false, Ordering::AcqRel) {
+    if !ARMED.load(Ordering::Acquire) {
+        return;
+    }
+    for page in HOT_CLOSED.iter().map(|page| page.swap(0, Ordering::AcqRel)).filter(|page| *page != 0) {
+        open(page, page + PAGE);
+    }
+    end_suspicion();
+}
+
+/// Gives the access rights back, but to the hot pages that are watched from the start of the turn.
+pub fn end_suspicion() {
+    let is_hot = hot_closed().count() > 0;
+    if !ARMED.swap(is_hot, Ordering::AcqRel) {
         return;
     }
     STEP_COUNT.store(0, Ordering::Release);
     for range in &RANGES[..RANGE_COUNT.swap(0, Ordering::AcqRel)] {
         open(range.start.load(Ordering::Relaxed), range.end.load(Ordering::Relaxed));
     }
+    for page in hot_closed() {
+        protect(page, page + PAGE, libc::PROT_NONE);
+    }
 }
 
-fn is_watched(address: usize) -> bool {
+/// Stops to watch hot pages from the start of the turn.
+fn end_hot() {
+    for page in HOT_CLOSED.iter().map(|page| page.swap(0, Ordering::AcqRel)).filter(|page| *page != 0) {
+        if !is_watched(page) {
+            open(page, page + PAGE);
+        }
+    }
+    ARMED.store(RANGE_COUNT.load(Ordering::Acquire) > 0, Ordering::Release);
+}
+
+fn hot_closed() -> impl Iterator<Item = usize> {
+    HOT_CLOSED.iter().map(|page| page.load(Ordering::Acquire)).filter(|page| *page != 0)
+}
+
+fn is_hot(address: usize) -> bool {
+    let page = address & !(PAGE - 1);
+    hot_closed().any(|hot| hot == page)
+}
+
+pub fn is_watched(address: usize) -> bool {
     let ranges = &RANGES[..RANGE_COUNT.load(Ordering::Acquire)];
-    ranges.iter().any(|range| (range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed)).contains(&address))
+    is_hot(address) || ranges.iter().any(|range| (range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed)).contains(&address))
 }
 
 /// Returns the number of faults since the last call.
@@ -143,14 +196,16 @@ pub fn token_came() {
         return;
     }
     TURNS_SINCE.store(since + 1, Ordering::Relaxed);
-    for page in HOT.iter().map(|page| page.load(Ordering::Relaxed)).filter(|page| *page != 0) {
+    for (page, closed) in HOT.iter().map(|page| page.load(Ordering::Relaxed)).zip(&HOT_CLOSED).filter(|(page, _)| *page != 0) {
         let is_registered = |region: &regions::Region| {
             let (start, end) = pages_of(region);
             region.remote_writable && (start..end).contains(&page)
         };
         let is_shared = || ranges::at(page).is_some_and(|mapping| mapping.is_shared());
-        if !is_watched(page) && (regions::iter().any(|region| is_registered(&region)) || is_shared()) {
-            close(page, page + PAGE);
+        let is_foreign = regions::iter().any(|region| is_registered(&region)) || is_shared();
+        if is_foreign && !is_near_stack(page, page + PAGE) && protect(page, page + PAGE, libc::PROT_NONE) {
+            closed.store(page, Ordering::Release);
+            ARMED.store(true, Ordering::Release);
         }
     }
 }
@@ -174,33 +229,80 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
     if !ARMED.load(Ordering::Acquire) || !is_watched(address) {
         return admitted.is_some();
     }
-    let instruction = registers::instruction(machine);
-    if is_own(instruction) || !client::has_slot() {
-        disarm();
+    let site = Site { address, instruction: registers::instruction(machine) };
+    if is_own(site.instruction) || !client::has_slot() {
+        if is_hot(address) || !client::has_slot() {
+            disarm()
+        } else {
+            end_suspicion()
+        }
         return true;
     }
     // The second operand of a stepped instruction is not an access of its own.
-    let verdict = if STEP_COUNT.load(Ordering::Acquire) > 0 { Verdict::Watch } else { judge(instruction, address, machine) };
+    let verdict = if STEP_COUNT.load(Ordering::Acquire) > 0 { Verdict::Watch } else { judge(site, machine) };
     match verdict {
         Verdict::Bulk => {
-            disarm();
+            if is_hot(address) {
+                end_hot()
+            } else {
+                end_suspicion()
+            }
             return true;
         }
-        Verdict::Spin => {
-            make_hot(address);
-            // SAFETY: this thread has the token, so no other thread is here (`Shared`).
-            if unsafe { (*MACHINE.0.get()).looks_at_one() } {
-                client::spin_wait_at(address, OPERAND_BYTES);
-            } else {
-                client::spin_wait();
+        Verdict::Spin => prove(site, is_hot(address)),
+        Verdict::Step => {
+            let suspicion = if is_hot(address) { Suspicion::Hot } else { Suspicion::Access };
+            if suspicion == Suspicion::Hot {
+                // What these steps see must not depend on a signal of the engine.
+                end_suspicion();
             }
+            steps::begin(site, suspicion, machine);
+            go_on(machine);
         }
         Verdict::Watch => {}
     }
     if STEP_COUNT.load(Ordering::Acquire) > 0 || !carry_out(address, machine) {
         step_over(address, machine);
+    } else {
+        go_on(machine);
     }
     true
+}
+
+/// Gives the token away in a proven spin.
+fn prove(site: Site, is_hot: bool) {
+    make_hot(site.address);
+    // SAFETY: this thread has the token, so no other thread is here (`Shared`).
+    let history = unsafe { &mut *HISTORY.0.get() };
+    history.known.add(site);
+    let machine = if is_hot { &history.hot } else { &history.suspect };
+    if machine.distinct() == 1 {
+        client::spin_wait_at(site.address, OPERAND_BYTES);
+    } else {
+        client::spin_wait();
+    }
+}
+
+/// Goes on with steps through a loop, if they are under way.
+pub fn go_on(machine: &mut libc::ucontext_t) {
+    let Some(end) = steps::before_instruction(machine) else { return };
+    // SAFETY: this thread has the token, so no other thread is here (`Shared`).
+    let history = unsafe { &*HISTORY.0.get() };
+    let is_hot = end.suspicion == Suspicion::Hot;
+    let is_spin = match end.suspicion {
+        Suspicion::Hot => history.hot.is_spin(end.start, end.outcome),
+        Suspicion::Access => history.suspect.is_spin(end.start, end.outcome),
+        Suspicion::Registers => return probe::conclude(end.outcome == Outcome::Endless, machine),
+    };
+    if is_spin {
+        return prove(end.first, is_hot);
+    }
+    if end.outcome == Outcome::Works {
+        if is_hot { end_hot() } else { end_suspicion() }
+    }
+    if !is_hot {
+        probe::rest();
+    }
 }
 
 /// Emulates the instruction if it only reads or only writes. The access must lie within one page.
@@ -239,17 +341,22 @@ fn close_again(page: usize) {
     }
 }
 
-fn judge(instruction: usize, address: usize, machine: &libc::ucontext_t) -> Verdict {
+fn judge(site: Site, machine: &libc::ucontext_t) -> Verdict {
     FAULTS.fetch_add(1, Ordering::AcqRel);
-    let access = Access {
-        instruction,
-        address,
-        fingerprint: registers::fingerprint(machine),
-        is_write: registers::is_write(machine),
-        progress: client::progress(),
-    };
-    // SAFETY: no reference to the machine outlives a fault, and faults do not nest (`Shared`).
-    unsafe { (*MACHINE.0.get()).look(access) }
+    // A probe sees no accesses to watched memory.
+    probe::stop();
+    let access = Access { site, fingerprint: registers::fingerprint(machine), is_write: registers::is_write(machine), progress: client::progress() };
+    if steps::is_running() {
+        let is_foreign = is_hot(site.address) && steps::suspicion() != Suspicion::Hot;
+        if !access.is_write && !is_foreign {
+            steps::note_access(site);
+            return Verdict::Watch;
+        }
+        steps::stop();
+    }
+    // SAFETY: no reference to the history outlives a fault, and faults do not nest (`Shared`).
+    let history = unsafe { &mut *HISTORY.0.get() };
+    if is_hot(site.address) { history.hot.look(access, Some(&history.known)) } else { history.suspect.look(access, None) }
 }
 
 /// Opens the page of the access, or both pages if it may cross into the next, and stops after the
@@ -272,16 +379,20 @@ fn step_over(address: usize, machine: &mut libc::ucontext_t) {
     }
 }
 
-/// Handles the end of a step over a watched access. Returns false if no step was under way.
+/// Handles the end of a step over a watched access, or of a step through a loop. Returns false if no
+/// step was under way.
 pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
     let count = STEP_COUNT.swap(0, Ordering::AcqRel);
-    if count == 0 {
+    if count == 0 && !steps::is_running() {
         return false;
     }
-    registers::set_stepping(machine, false);
     for page in &STEP_PAGES[..count] {
-        let page = page.load(Ordering::Relaxed);
-        protect(page, page + PAGE, libc::PROT_NONE);
+        close_again(page.load(Ordering::Relaxed));
+    }
+    if steps::is_running() {
+        go_on(machine);
+    } else {
+        registers::set_stepping(machine, false);
     }
     true
 }
