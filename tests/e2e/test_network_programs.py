@@ -71,6 +71,17 @@ def test_redis_serves_another_host(softband: Softband) -> None:
     assert outcome.program("b-0").split() == ["OK", "v"]
 
 
+@pytest.mark.parametrize("how", ["sendfile", "splice"])
+def test_a_copy_by_the_kernel_takes_the_time_of_the_same_bytes_by_write(softband: Softband, shim_programs: Path, how: str) -> None:
+    def nanos(how: str) -> int:
+        outcome = twice(softband, ("a", f"{shim_programs / 'copying'} server 5000"), ("b", f"{shim_programs / 'copying'} client a 5000 {how}"))
+        found = re.search(rf"{how} took (\d+) ns", outcome.program("b-0"))
+        assert found is not None
+        return int(found[1])
+
+    assert nanos(how) == pytest.approx(nanos("write"), rel=0.01)
+
+
 def test_nuttcp_talks_by_standard_streams_on_a_socket(softband: Softband) -> None:
     """The server's control connection is its standard input and output. The C library reads and writes these."""
     need("nuttcp")

@@ -229,6 +229,8 @@ pub mod socket_option {
     pub const ONLY_V6: u32 = 3;
     /// Several datagram sockets may share an address.
     pub const SHARE_ADDRESS: u32 = 4;
+    /// Bytes that a connected stream socket takes now. Nothing sets it.
+    pub const ROOM: u32 = 5;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

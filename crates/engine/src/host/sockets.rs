@@ -293,16 +293,28 @@ impl SocketTable {
         }
     }
 
-    pub(crate) fn send(&mut self, object: u32, bytes: &[u8], now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<usize, i32> {
+    /// Returns the peer of a socket that can send.
+    fn receiver(&mut self, object: u32, now: SimTime) -> Result<u32, i32> {
         self.outcome(object, now).map_err(|errno| if errno == libc::EINPROGRESS { libc::ENOTCONN } else { errno })?;
         let socket = self.get(object)?;
         if socket.state != SocketState::Connected {
             return Err(libc::ENOTCONN);
         }
-        if socket.write_shut {
+        if socket.write_shut || socket.reset_at.is_some_and(|at| at <= now) {
             return Err(libc::EPIPE);
         }
-        let peer = socket.peer.ok_or(libc::EPIPE)?;
+        socket.peer.ok_or(libc::EPIPE)
+    }
+
+    /// Returns the bytes that a send takes at `now`.
+    pub(crate) fn room(&mut self, object: u32, now: SimTime) -> Result<u32, i32> {
+        let peer = self.receiver(object, now)?;
+        let unread = self.sockets.get(&peer).filter(|end| !end.read_shut).map_or(0, |end| end.received_bytes);
+        Ok(WINDOW_BYTES.saturating_sub(unread) as u32)
+    }
+
+    pub(crate) fn send(&mut self, object: u32, bytes: &[u8], now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<usize, i32> {
+        let peer = self.receiver(object, now)?;
         let Some(end) = self.sockets.get_mut(&peer).filter(|end| !end.read_shut) else {
             return self.send_to_nobody(object, bytes.len(), now, path);
         };
@@ -325,14 +337,8 @@ impl SocketTable {
     /// trip later.
     fn send_to_nobody(&mut self, object: u32, len: usize, now: SimTime, path: Path) -> Result<usize, i32> {
         let socket = self.get_mut(object)?;
-        match socket.reset_at {
-            Some(at) if at <= now => Err(libc::EPIPE),
-            Some(_) => Ok(len),
-            None => {
-                socket.reset_at = Some(now + path.latency * 2);
-                Ok(len)
-            }
-        }
+        socket.reset_at.get_or_insert(now + path.latency * 2);
+        Ok(len)
     }
 
     /// Takes the visible bytes, or only copies them if `peek`. An empty result is the end of the
