@@ -287,6 +287,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "read_before_reply",
         "region_gone",
         "folder_walks",
+        "forked_region",
         "fresh_queue_pairs",
         "global_route",
         "group",
