@@ -309,6 +309,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "signal_waits",
         "soak",
         "thread_left_behind",
+        "verbs_edges",
         "verbs_errors",
         "verbs_optional",
         "verbs_threads",

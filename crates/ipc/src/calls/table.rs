@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_message_with_a_tail_survives_the_way_and_a_short_one_does_not() {
-        let entry = WaitEntry { object: 1, interest: 2, ready: 3, reserved: 0 };
+        let entry = WaitEntry { object: 1, interest: 2, ready: 3, seen: 0 };
         let sent = WithTail { head: WaitReply { ready_count: 2, interrupted: 0 }, tail: vec![entry; 2] };
         let mut bytes = sent.parts().concat();
         bytes.push(0); // a part of an element is none

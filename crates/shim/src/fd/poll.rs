@@ -41,8 +41,8 @@ pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
             entries.push(interest::entry(entry.object, from_poll(element.events)));
             owners.push(index);
         } else {
-            for (object, interest) in crate::fd::epoll::objects_of(element.fd) {
-                entries.push(interest::entry(object, interest));
+            for entry in crate::fd::epoll::entries_of(element.fd) {
+                entries.push(entry);
                 owners.push(index);
             }
         }
