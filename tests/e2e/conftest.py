@@ -293,6 +293,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "group",
         "emptied_environment",
         "host_interfaces",
+        "interrupted",
         "life_cycle",
         "many_senders",
         "missing_interfaces",

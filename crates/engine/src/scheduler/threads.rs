@@ -157,6 +157,16 @@ impl Scheduler {
         self.wake(processes, process, slot);
     }
 
+    /// Ends the wait of a process's first thread, to which the system has sent a signal.
+    pub(crate) fn interrupt_first(&mut self, processes: &mut Processes, host: &mut HostServices, process: usize) {
+        const FIRST: u32 = 0;
+        match processes[process].thread(FIRST).state() {
+            ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep | Waiting::OsPoll) => self.finish_wait(processes, host, (process, FIRST), true),
+            ThreadState::Waiting(_) => self.wake(processes, process, FIRST),
+            _ => {}
+        }
+    }
+
     /// Returns the reply to a wait for these objects with these interests.
     pub(crate) fn wait_reply(&self, host: &mut HostServices, wanted: &[WaitEntry], interrupted: bool) -> WithTail<WaitReply, WaitEntry> {
         let entry = |entry: &WaitEntry| WaitEntry { ready: host.ready_for(entry, self.now()), seen: host.last_edge(entry.object), ..*entry };

@@ -56,6 +56,9 @@ macro_rules! for_each_call {
             WroteMemory = 19, wrote_memory(ProcessNumber) -> (), Free, Virtual;
             /// The thread has written to a descriptor of the kernel that others may await.
             KernelWritten = 20, kernel_written() -> (), Free, Virtual;
+            /// A signal has come for the process of this number on the host, whose first thread handles
+            /// it: the wait of that thread ends. ESRCH if the process is not of the run.
+            Interrupt = 21, interrupt(ProcessNumber) -> (), Free, Virtual;
 
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;

@@ -359,7 +359,7 @@ pub unsafe extern "C" fn epoll_pwait(epoll: c_int, events: *mut epoll_event, roo
     }
     // SAFETY: signal handlers that run meanwhile leave the caller's array alone.
     let room = unsafe { room_of(events, room) };
-    with_mask(mask, || wait_for(epoll, room, millis_deadline(timeout)))
+    with_mask(mask, millis_deadline(timeout), |deadline| wait_for(epoll, room, deadline))
 }
 
 /// Implements `epoll_pwait2`.
@@ -378,7 +378,7 @@ pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, ro
     let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
     // SAFETY: the array belongs to this call, which ends before the caller reads it.
     let room = unsafe { room_of(events, room) };
-    with_mask(mask, || wait_for(epoll, room, deadline))
+    with_mask(mask, deadline, |deadline| wait_for(epoll, room, deadline))
 }
 
 #[cfg(test)]
