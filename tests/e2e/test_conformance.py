@@ -50,6 +50,13 @@ def test_every_error_comes_as_the_specification_has_it(softband: Softband, c_pro
     assert "all parts hold" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_forked_child_releases_a_region_and_leaves_it_to_its_parent(softband: Softband, c_programs: Path, pace: str) -> None:
+    done = softband.run("two-hosts", ("a", str(c_programs / "forked_region")), options=("--pace", pace)).assert_ok()
+    assert done.program("a-0").splitlines() == ["child 0 released its copy", "child 1 released its copy", "parent released its region"]
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_what_a_queue_pair_has_completed_goes_with_it(softband: Softband, c_programs: Path, fabric: str, pace: str) -> None:

@@ -71,6 +71,36 @@ def test_redis_serves_another_host(softband: Softband) -> None:
     assert outcome.program("b-0").split() == ["OK", "v"]
 
 
+@pytest.mark.parametrize("how", ["sendfile", "splice"])
+def test_a_copy_by_the_kernel_takes_the_time_of_the_same_bytes_by_write(softband: Softband, shim_programs: Path, how: str) -> None:
+    def nanos(how: str) -> int:
+        outcome = twice(softband, ("a", f"{shim_programs / 'copying'} server 5000"), ("b", f"{shim_programs / 'copying'} client a 5000 {how}"))
+        found = re.search(rf"{how} took (\d+) ns", outcome.program("b-0"))
+        assert found is not None
+        return int(found[1])
+
+    assert nanos(how) == pytest.approx(nanos("write"), rel=0.01)
+
+
+def test_nginx_serves_a_file_by_sendfile_and_edges(softband: Softband, tmp_path: Path) -> None:
+    """nginx waits for edges alone. A read that leaves bytes unread must not make it look again and again."""
+    need("nginx", "curl")
+    content = bytes(at * 7 % 251 for at in range(3_000_000))
+    (tmp_path / "bulk").write_bytes(content)
+    (tmp_path / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {tmp_path}/pid; error_log {tmp_path}/errors;\n"
+        "events { use epoll; worker_connections 64; }\n"
+        f"http {{ access_log off; sendfile on; client_body_temp_path {tmp_path}/body; proxy_temp_path {tmp_path}/proxy;\n"
+        f"fastcgi_temp_path {tmp_path}/fastcgi; uwsgi_temp_path {tmp_path}/uwsgi; scgi_temp_path {tmp_path}/scgi;\n"
+        f"server {{ listen 8080; root {tmp_path}; }} }}\n"
+    )
+    ends = f"sh -c 'sleep 2; kill -QUIT $(cat {tmp_path}/pid)'"
+    client = f"sh -c 'curl -s -S -o {tmp_path}/got -w \"%{{http_code}} %{{size_download}} %{{time_total}}\\n\" http://a:8080/bulk http://a:8080/pid'"
+    outcome = twice(softband, ("a", f"nginx -e {tmp_path}/errors -c {tmp_path}/nginx.conf"), ("b", client), ("a", ends))
+    assert outcome.program("b-0").startswith("200 3000000 ")
+    assert (tmp_path / "got").read_bytes()[: len(content)] == content
+
+
 def test_nuttcp_talks_by_standard_streams_on_a_socket(softband: Softband) -> None:
     """The server's control connection is its standard input and output. The C library reads and writes these."""
     need("nuttcp")

@@ -39,3 +39,28 @@ def test_who_ends_in_good_order_is_not_said_to_have_crashed(softband: Softband, 
         done = softband.run("two-hosts", ("a", f"sh -c '{end}'"))
         assert done.status == status
         assert ("killed or crashed" in done.stderr) == (status > 128)
+
+
+def test_a_signal_of_another_process_interrupts_a_wait_at_once(softband: Softband, c_programs: Path) -> None:
+    done = softband.run("two-hosts", ("a", str(c_programs / "interrupted"))).assert_ok()
+    interrupted = "Interrupted system call after 100 ms"
+    assert done.program("a-0").splitlines() == [
+        f"nanosleep: {interrupted}, 1 handled",
+        "rest: 900 ms",
+        f"poll: {interrupted}, 2 handled",
+        "value: 42",
+        f"epoll_wait: {interrupted}, 3 handled",
+        f"recv: {interrupted}, 4 handled",
+        f"read of a pipe: {interrupted}, 5 handled",
+        f"pause: {interrupted}, 6 handled",
+        f"select: {interrupted}, 7 handled",
+        "recv that restarts: done after 200 ms, 8 handled",
+        "read of a pipe that restarts: done after 200 ms, 9 handled",
+        f"nanosleep: {interrupted}, 10 handled",
+        "nanosleep with the signal blocked: done after 1000 ms, 10 handled",
+        "ppoll that lets it in: Interrupted system call after 0 ms, 11 handled",
+        f"ppoll that waits for it: {interrupted}, 12 handled",
+        "nanosleep with the signal ignored: done after 1000 ms, 12 handled",
+        "senders: 12 of 12",
+    ]
+    assert done.stderr == ""

@@ -17,8 +17,10 @@ pod! {
     pub struct Sleep { pub until_ps: u64, pub polls: u64, }
     /// `deadline_ps` is `u64::MAX` for no deadline. `reason` is a [`reason`].
     pub struct WaitRequest { pub deadline_ps: u64, pub count: u32, pub reason: u32, }
-    /// `interest` and `ready` are [`readiness`] bits.
-    pub struct WaitEntry { pub object: u32, pub interest: u32, pub ready: u32, pub reserved: u32, }
+    /// `interest` and `ready` are [`readiness`] bits. `seen` is the number of the object's last edge that
+    /// the program knows; the reply has the number of the last one.
+    #[derive(PartialEq, Eq)]
+    pub struct WaitEntry { pub object: u32, pub interest: u32, pub ready: u32, pub seen: u32, }
     /// `interrupted`: a signal arrived. Otherwise `ready_count` entries are ready; 0 means that the
     /// deadline has passed.
     pub struct WaitReply { pub ready_count: u32, pub interrupted: u32, }
@@ -229,6 +231,8 @@ pub mod socket_option {
     pub const ONLY_V6: u32 = 3;
     /// Several datagram sockets may share an address.
     pub const SHARE_ADDRESS: u32 = 4;
+    /// Bytes that a connected stream socket takes now. Nothing sets it.
+    pub const ROOM: u32 = 5;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].
@@ -237,4 +241,12 @@ pub mod readiness {
     pub const WRITABLE: u32 = 2;
     pub const HANG_UP: u32 = 4;
     pub const ERROR: u32 = 8;
+    /// The peer sends no more.
+    pub const PEER_ENDED: u32 = 16;
+    /// All states: an edge of this kind concerns any interest.
+    pub const ANY: u32 = 31;
+    /// In an interest: only edges behind `seen` count.
+    pub const EDGE: u32 = 1 << 31;
+    /// In an interest: of the threads that wait so for one object, an edge wakes one.
+    pub const EXCLUSIVE: u32 = 1 << 30;
 }

@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 29] = [
+const REFUSED_IN_WALL_PACE: [Op; 30] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -16,6 +16,7 @@ const REFUSED_IN_WALL_PACE: [Op; 29] = [
     Op::Pause,
     Op::WroteMemory,
     Op::KernelWritten,
+    Op::Interrupt,
     Op::SocketNew,
     Op::SocketBind,
     Op::SocketListen,

@@ -81,7 +81,7 @@ fn is_nonblocking(fd: c_int) -> bool {
 
 fn wait_readable(object: u32) -> Result<(), Errno> {
     let request = WaitRequest { deadline_ps: u64::MAX, count: 1, reason: reason::NONE };
-    let entry = WaitEntry { object, interest: readiness::READABLE, ready: 0, reserved: 0 };
+    let entry = WaitEntry { object, interest: readiness::READABLE, ready: 0, seen: 0 };
     let (reply, _) = call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
     if reply.interrupted != 0 && !signals_restart() { Err(Errno(libc::EINTR)) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@ use crate::query::device_of;
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
-use softband_client::{Errno, call, regions, shared_memory};
+use softband_client::{Errno, call, process_id, regions, shared_memory};
 use softband_ipc::calls::{Device, Handle, RegisterMr, RegisterMrReply, ReregisterMr, op};
 
 /// Rights by which peers, or our receives, write.
@@ -49,6 +49,14 @@ fn check_registration(address: u64, len_bytes: u64, access: u32, offered: Offere
     if is_wrong { Err(Errno(libc::EINVAL)) } else { Ok(access & KNOWN) }
 }
 
+/// A region as this library keeps it. The program knows the first field.
+#[repr(C)]
+struct Region {
+    mr: ibv_mr,
+    /// The process that registered it.
+    owner: u32,
+}
+
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
     object(|| {
         // SAFETY: the caller names a PD of ours, and so an open context.
@@ -65,7 +73,8 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         })?;
         regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
-        Ok(Box::into_raw(Box::new(ibv_mr { context: abi_context, pd, addr: address, length, handle, lkey, rkey })))
+        let mr = ibv_mr { context: abi_context, pd, addr: address, length, handle, lkey, rkey };
+        Ok(Box::into_raw(Box::new(Region { mr, owner: process_id() })).cast())
     })
 }
 
@@ -164,16 +173,21 @@ fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
+        let region = not_null(mr)?.cast::<Region>();
         // SAFETY: the caller names a region of ours.
-        let (handle, address, length) = unsafe {
-            let mr = &*not_null(mr)?;
-            (mr.handle, mr.addr as usize, mr.length)
+        let (handle, address, length, owner) = unsafe {
+            let Region { mr, owner } = &*region;
+            (mr.handle, mr.addr as usize, mr.length, *owner)
         };
-        call::<op::DeregisterMr>(&Handle { handle, reserved: 0 })?;
-        regions::remove(address, length);
-        shared_memory::unregister(address, length);
+        // A forked child has only a copy of its parent's record. The region stays with the parent.
+        // UCX releases all records in a child that is about to run another program.
+        if owner == process_id() {
+            call::<op::DeregisterMr>(&Handle { handle, reserved: 0 })?;
+            regions::remove(address, length);
+            shared_memory::unregister(address, length);
+        }
         // SAFETY: `register` boxed it, and nobody uses it any more.
-        drop(unsafe { Box::from_raw(mr) });
+        drop(unsafe { Box::from_raw(region) });
         Ok(())
     })
 }

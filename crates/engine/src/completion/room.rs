@@ -5,6 +5,7 @@ use crate::host::room::HostServices;
 use crate::process::processes::Processes;
 use crate::scheduler::agenda::Event;
 use crate::scheduler::room::Scheduler;
+use softband_ipc::calls::readiness;
 use softband_sim::SimTime;
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ impl CompletionQueues {
         let Some(record) = self.all.get_mut(&handle) else { return };
         let (channel, cookie) = record.count_event();
         if host.add_cq_event(channel, (at, cookie, handle)) {
-            scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel });
+            scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel, edge: readiness::ANY });
         }
     }
 

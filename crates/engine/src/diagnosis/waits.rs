@@ -9,7 +9,7 @@ use crate::process::record::{Process, ProcessState};
 use crate::process::thread::{Thread, ThreadState, Waiting};
 use crate::realtime::receive_queues::QueueName;
 use softband_fabric::QueuePairView;
-use softband_ipc::calls::{self, Op, readiness, reason};
+use softband_ipc::calls::{self, Op, WaitEntry, readiness, reason};
 use softband_ipc::layout::token;
 use softband_sim::SimTime;
 use softband_types::{Lid, QpState, QpType, counted};
@@ -102,7 +102,7 @@ impl Observer<'_> {
         format!("completion queue {cq:#x}{device}")
     }
 
-    fn describe_objects(&self, process: &Process, request: &[u8], entries: &[(u32, u32)]) -> (String, Detail) {
+    fn describe_objects(&self, process: &Process, request: &[u8], entries: &[WaitEntry]) -> (String, Detail) {
         let head = calls_request::<calls::WaitRequest>(request);
         let until =
             head.and_then(|head| crate::protocol::program_time(head.deadline_ps)).map_or_else(String::new, |at| format!(", until {}", moment(at)));
@@ -111,7 +111,7 @@ impl Observer<'_> {
         }
         let mut detail = Detail::None;
         let mut names: Vec<String> = Vec::new();
-        for (object, interest) in entries {
+        for WaitEntry { object, interest, .. } in entries {
             let name = match self.host.object(*object) {
                 Some(Object::Socket) => {
                     self.host.socket(*object).map_or_else(|_| "a socket".into(), |socket| self.describe_socket(socket, *interest))

@@ -38,6 +38,7 @@ macro_rules! rooms_of {
     ($engine:ident sleep) => { $engine.host_calls() };
     ($engine:ident wait) => { $engine.host_calls() };
     ($engine:ident kernel_written) => { $engine.host_calls() };
+    ($engine:ident interrupt) => { $engine.host_calls() };
     ($engine:ident pause) => { $engine.host_calls() };
     ($engine:ident map_shared) => { $engine.host_calls() };
     ($engine:ident unmap_shared) => { $engine.host_calls() };

@@ -10,6 +10,7 @@ use crate::report::{ProgramReport, RunReport};
 use crate::scheduler::agenda::Event;
 use crate::scheduler::time_limit::expire_after;
 use softband_fabric::notice::Notice;
+use softband_ipc::calls::readiness;
 use softband_ipc::layout::BELL;
 use softband_sim::SimTime;
 use std::time::{Duration, Instant};
@@ -169,9 +170,9 @@ impl Engine {
             Event::WaitOver { process, slot, generation, .. } => {
                 self.scheduler.wait_over(&mut self.processes, &mut self.host, (process, slot), generation);
             }
-            Event::ObjectChanged { object } => {
+            Event::ObjectChanged { object, edge } => {
                 self.vain_polls.note_object();
-                self.scheduler.object_changed(&mut self.processes, &mut self.host, object);
+                self.scheduler.object_changed(&mut self.processes, &mut self.host, (object, edge));
             }
             Event::TimerFires { object, generation } => self.host_calls().timer_fires(object, generation),
             Event::AlarmRings { process, signal, generation } => {
@@ -181,7 +182,7 @@ impl Engine {
             Event::DatagramsArrive => {
                 for object in self.host_calls().datagrams_arrive() {
                     self.vain_polls.note_object();
-                    self.scheduler.object_changed(&mut self.processes, &mut self.host, object);
+                    self.scheduler.object_changed(&mut self.processes, &mut self.host, (object, readiness::READABLE));
                 }
             }
             Event::ProcessGone { process } => self.process_gone(process),

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::scheduler::agenda::Event;
 use softband_fabric::notice::Notice;
+use softband_ipc::calls::readiness;
 use softband_types::{HcaId, ProcessId};
 
 /// Asynchronous event, numbered as in `enum ibv_event_type`.
@@ -65,7 +66,7 @@ impl Engine {
     fn async_event(&mut self, process: ProcessId, hca: HcaId, event: u32, element: u32) {
         let at = self.scheduler.now() + self.plane().wakeup_of(process);
         for channel in self.host.add_async_event(process.0, hca.0, (at, event, element)) {
-            self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel });
+            self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel, edge: readiness::ANY });
         }
     }
 }

@@ -168,7 +168,7 @@ impl Engine {
                 Event::Resume { process, slot } if self.processes[process].is_attached() => self.return_call(process, slot),
                 Event::Resume { .. } => {}
                 Event::Execute { process, slot } if self.processes[process].is_attached() => self.execute(process, slot),
-                Event::ObjectChanged { object } => {
+                Event::ObjectChanged { object, .. } => {
                     self.plane().tell_of_event(object);
                 }
                 other => self.handle(other),

@@ -4,7 +4,7 @@
 //! carry out the arrivals up to now, so their order alone decides about drops and refusals.
 
 use crate::host::sockets::{LOOPBACK, Path, Wakeups, host_address, host_of};
-use softband_ipc::calls::socket_option;
+use softband_ipc::calls::{readiness, socket_option};
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -343,7 +343,7 @@ impl DatagramTable {
         socket.leaving.push_back((leaves, bytes.len() + OVERHEAD));
         socket.leaving_bytes += bytes.len() + OVERHEAD;
         if !socket.has_room() {
-            wakeups.extend(socket.room_at().map(|at| (at, object)));
+            wakeups.extend(socket.room_at().map(|at| (at, object, readiness::WRITABLE)));
         }
         let datagram = Received { from: (socket.source(to.address.0), socket.local.1), bytes: bytes.to_vec() };
         self.set_under_way(leaves + path.latency, Arrival::Datagram(UnderWay { sender: object, to_host, to, latency: path.latency, datagram }));

@@ -27,10 +27,45 @@ pub(crate) enum Object {
     },
 }
 
+/// The edges of an object: moments at which a program that waits for edges learns of its readiness.
+/// Each has a number. The fields have the numbers of the last ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Edges {
+    last: u32,
+    readable: u32,
+    writable: u32,
+    /// A change of the object's state, which concerns any interest.
+    any: u32,
+}
+
+impl Edges {
+    /// Notes an edge that concerns these readiness bits.
+    fn note(&mut self, bits: u32) {
+        self.last += 1;
+        match bits {
+            readiness::READABLE => self.readable = self.last,
+            readiness::WRITABLE => self.writable = self.last,
+            _ => self.any = self.last,
+        }
+    }
+
+    pub(crate) fn last(self) -> u32 {
+        self.last
+    }
+
+    /// Returns whether an edge behind number `seen` concerns an interest.
+    pub(crate) fn has_news(self, interest: u32, seen: u32) -> bool {
+        let concerns = |bit: u32, edge: u32| interest & bit != 0 && edge > seen;
+        self.any > seen || concerns(readiness::READABLE, self.readable) || concerns(readiness::WRITABLE, self.writable)
+    }
+}
+
 /// All objects, each with the number of references that programs hold.
 #[derive(Default)]
 pub(crate) struct Objects {
     all: BTreeMap<u32, (Object, u32)>,
+    /// Edges of the objects that have had any.
+    edges: BTreeMap<u32, Edges>,
     /// In wall pace: sockets by which programs get the events of their channels.
     event_sockets: BTreeMap<u32, (usize, SocketAddrUnix)>,
     last: u32,
@@ -49,6 +84,15 @@ impl Objects {
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Object> {
         self.all.get_mut(&number).map(|(object, _)| object)
     }
+    /// Notes an edge of an object that concerns these readiness bits.
+    pub(crate) fn note_edge(&mut self, number: u32, bits: u32) {
+        if self.all.contains_key(&number) {
+            self.edges.entry(number).or_default().note(bits);
+        }
+    }
+    pub(crate) fn edges(&self, number: u32) -> Edges {
+        self.edges.get(&number).copied().unwrap_or_default()
+    }
     pub(crate) fn retain(&mut self, number: u32) -> bool {
         self.all.get_mut(&number).map(|(_, references)| *references += 1).is_some()
     }
@@ -60,6 +104,7 @@ impl Objects {
             return None;
         }
         self.event_sockets.remove(&number);
+        self.edges.remove(&number);
         self.all.remove(&number).map(|(object, _)| object)
     }
     /// Sets the socket by which the process gets the events of the object.
@@ -128,5 +173,31 @@ pub(crate) fn drop_async_events(channel: &mut Object, about: About, element: u32
 pub(crate) fn drop_events_of(channel: &mut Object, cq: u32) {
     if let Object::CompletionChannel(events) = channel {
         events.retain(|(_, _, of)| *of != cq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use readiness::{ANY, READABLE, WRITABLE};
+
+    #[test]
+    fn an_edge_is_news_for_the_interest_that_it_concerns() {
+        let mut objects = Objects::default();
+        let number = objects.add(Object::Socket);
+        assert!(!objects.edges(number).has_news(READABLE | WRITABLE, 0));
+        objects.note_edge(number, READABLE);
+        assert!(objects.edges(number).has_news(READABLE, 0));
+        assert!(!objects.edges(number).has_news(WRITABLE, 0));
+        let seen = objects.edges(number).last();
+        assert!(!objects.edges(number).has_news(READABLE, seen));
+        objects.note_edge(number, WRITABLE);
+        assert!(!objects.edges(number).has_news(READABLE, seen));
+        assert!(objects.edges(number).has_news(READABLE | WRITABLE, seen));
+        objects.note_edge(number, ANY);
+        assert!(objects.edges(number).has_news(0, seen));
+        objects.release(number);
+        objects.note_edge(number, ANY);
+        assert_eq!(objects.edges(number).last(), 0);
     }
 }

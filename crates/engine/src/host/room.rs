@@ -7,7 +7,7 @@ use crate::host::objects::{self, About, Object, Objects};
 use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
 use rustix::net::SocketAddrUnix;
 use softband_fabric::World;
-use softband_ipc::calls::readiness;
+use softband_ipc::calls::{WaitEntry, readiness};
 use softband_sim::SimTime;
 use softband_types::{HcaId, PortNumber};
 use std::collections::BTreeMap;
@@ -99,6 +99,27 @@ impl HostServices {
             Some(other) => other.readiness(now),
             None => readiness::ERROR,
         }
+    }
+
+    /// Notes an edge of an object that concerns these readiness bits, or none. New room in a socket is
+    /// an edge only if the program knows of the lack of it.
+    pub(crate) fn note_edge(&mut self, object: u32, bits: u32) {
+        let is_plain_room = bits == readiness::WRITABLE && matches!(self.objects.get(object), Some(Object::Socket));
+        if bits != 0 && (!is_plain_room || self.sockets.ends_lack_of_room(object)) {
+            self.objects.note_edge(object, bits);
+        }
+    }
+
+    /// Returns the readiness bits of an object that end a wait with this entry at `now`.
+    pub(crate) fn ready_for(&mut self, entry: &WaitEntry, now: SimTime) -> u32 {
+        let ready = self.readiness(entry.object, now) & (entry.interest | readiness::ERROR | readiness::HANG_UP);
+        let waits_for_edge = entry.interest & readiness::EDGE != 0;
+        if waits_for_edge && !self.objects.edges(entry.object).has_news(entry.interest, entry.seen) { 0 } else { ready }
+    }
+
+    /// Returns the number of the last edge of an object.
+    pub(crate) fn last_edge(&self, object: u32) -> u32 {
+        self.objects.edges(object).last()
     }
 
     /// Returns whether an object is ready for this interest at `now`.

@@ -4,6 +4,7 @@
 //! therefore never depends on the host.
 
 pub(crate) use crate::host::network::address as host_address;
+use softband_ipc::calls::readiness::{ANY, ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
 use softband_ipc::calls::socket_option;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
@@ -64,10 +65,14 @@ pub(crate) struct Socket {
     backlog: VecDeque<(SimTime, u32)>,
     /// Time at which a connecting socket is connected.
     connected_at: SimTime,
+    /// Set if the program has seen that there is no room. New room is an edge only then, as in Linux
+    /// (SOCK_NOSPACE).
+    lacks_room: bool,
 }
 
-/// Objects whose readiness changes, each with the time of the change.
-pub(crate) type Wakeups = Vec<(SimTime, u32)>;
+/// Objects whose readiness changes, each with the time of the change and the readiness bits that it
+/// concerns.
+pub(crate) type Wakeups = Vec<(SimTime, u32, u32)>;
 
 /// One-way latency and rate between two programs.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +114,7 @@ impl SocketTable {
             reset_at: None,
             backlog: VecDeque::new(),
             connected_at: SimTime::ZERO,
+            lacks_room: false,
         };
         self.sockets.insert(object, socket);
     }
@@ -245,8 +251,8 @@ impl SocketTable {
         socket.last_visible = connected;
         socket.peer = Some(server);
         self.get_mut(listener)?.backlog.push_back((arrives, server));
-        wakeups.push((arrives, listener));
-        wakeups.push((connected, object));
+        wakeups.push((arrives, listener, READABLE));
+        wakeups.push((connected, object, ANY));
         Ok(())
     }
 
@@ -293,23 +299,41 @@ impl SocketTable {
         }
     }
 
-    pub(crate) fn send(&mut self, object: u32, bytes: &[u8], now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<usize, i32> {
+    /// Returns the peer of a socket that can send.
+    fn receiver(&mut self, object: u32, now: SimTime) -> Result<u32, i32> {
         self.outcome(object, now).map_err(|errno| if errno == libc::EINPROGRESS { libc::ENOTCONN } else { errno })?;
         let socket = self.get(object)?;
         if socket.state != SocketState::Connected {
             return Err(libc::ENOTCONN);
         }
-        if socket.write_shut {
+        if socket.write_shut || socket.reset_at.is_some_and(|at| at <= now) {
             return Err(libc::EPIPE);
         }
-        let peer = socket.peer.ok_or(libc::EPIPE)?;
-        let Some(end) = self.sockets.get_mut(&peer).filter(|end| !end.read_shut) else {
+        socket.peer.ok_or(libc::EPIPE)
+    }
+
+    /// Returns the bytes that a send takes at `now`.
+    pub(crate) fn room(&mut self, object: u32, now: SimTime) -> Result<u32, i32> {
+        let peer = self.receiver(object, now)?;
+        let unread = self.sockets.get(&peer).filter(|end| !end.read_shut).map_or(0, |end| end.received_bytes);
+        let room = WINDOW_BYTES.saturating_sub(unread);
+        self.get_mut(object)?.lacks_room |= room == 0;
+        Ok(room as u32)
+    }
+
+    pub(crate) fn send(&mut self, object: u32, bytes: &[u8], now: SimTime, path: Path, wakeups: &mut Wakeups) -> Result<usize, i32> {
+        let peer = self.receiver(object, now)?;
+        let Some(end) = self.sockets.get(&peer).filter(|end| !end.read_shut) else {
             return self.send_to_nobody(object, bytes.len(), now, path);
         };
         let len = bytes.len().min(WINDOW_BYTES.saturating_sub(end.received_bytes));
+        if len < bytes.len() {
+            self.get_mut(object)?.lacks_room = true;
+        }
         if len == 0 && !bytes.is_empty() {
             return Err(libc::EAGAIN);
         }
+        let Some(end) = self.sockets.get_mut(&peer) else { return Err(libc::EPIPE) };
         // The wire carries bytes in sequence at its rate, and they become visible when the last has
         // arrived.
         let start = end.last_visible.max(now + path.latency);
@@ -317,7 +341,7 @@ impl SocketTable {
         end.last_visible = visible;
         end.received_bytes += len;
         end.received.push_back(Chunk { visible, bytes: bytes[..len].iter().copied().collect() });
-        wakeups.push((visible, peer));
+        wakeups.push((visible, peer, READABLE));
         Ok(len)
     }
 
@@ -325,14 +349,8 @@ impl SocketTable {
     /// trip later.
     fn send_to_nobody(&mut self, object: u32, len: usize, now: SimTime, path: Path) -> Result<usize, i32> {
         let socket = self.get_mut(object)?;
-        match socket.reset_at {
-            Some(at) if at <= now => Err(libc::EPIPE),
-            Some(_) => Ok(len),
-            None => {
-                socket.reset_at = Some(now + path.latency * 2);
-                Ok(len)
-            }
-        }
+        socket.reset_at.get_or_insert(now + path.latency * 2);
+        Ok(len)
     }
 
     /// Takes the visible bytes, or only copies them if `peek`. An empty result is the end of the
@@ -372,7 +390,7 @@ impl SocketTable {
         if !peek && !taken.is_empty() {
             socket.received_bytes -= taken.len();
             if let Some(peer) = socket.peer {
-                wakeups.push((now + path.latency, peer));
+                wakeups.push((now + path.latency, peer, WRITABLE));
             }
         }
         let ended = socket.read_shut || (socket.received.is_empty() && socket.end_of_stream.is_some_and(|at| at <= now));
@@ -389,7 +407,7 @@ impl SocketTable {
             socket.write_shut = true;
             self.end_peer_stream(object, now, path, wakeups);
         }
-        wakeups.push((now, object));
+        wakeups.push((now, object, ANY));
         Ok(())
     }
 
@@ -400,7 +418,7 @@ impl SocketTable {
         {
             let at = end.last_visible.max(now + path.latency);
             end.end_of_stream = Some(at);
-            wakeups.push((at, peer));
+            wakeups.push((at, peer, ANY));
         }
     }
 
@@ -416,21 +434,37 @@ impl SocketTable {
         }
     }
 
+    /// Returns whether a send can proceed. Remembers a lack of room.
+    fn takes_bytes(&mut self, object: u32) -> bool {
+        let room = |peer: u32| self.sockets.get(&peer).is_none_or(|end| end.received_bytes < WINDOW_BYTES);
+        let takes = self.sockets.get(&object).is_none_or(|socket| socket.write_shut || socket.peer.is_none_or(room));
+        if let Some(socket) = self.sockets.get_mut(&object) {
+            socket.lacks_room |= !takes;
+        }
+        takes
+    }
+
+    /// Returns whether new room is an edge: the program has seen that there was none.
+    pub(crate) fn ends_lack_of_room(&mut self, object: u32) -> bool {
+        let takes = self.takes_bytes(object);
+        takes && self.sockets.get_mut(&object).is_some_and(|socket| std::mem::take(&mut socket.lacks_room))
+    }
+
     /// Returns the readiness bits at `now`.
     pub(crate) fn readiness(&mut self, object: u32, now: SimTime) -> u32 {
-        use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
         let _ = self.outcome(object, now);
         let Some(socket) = self.sockets.get(&object) else { return ERROR | HANG_UP };
         match socket.state {
             SocketState::New => WRITABLE | HANG_UP,
             SocketState::Listening => socket.backlog.front().map_or(0, |(at, _)| if *at <= now { READABLE } else { 0 }),
             SocketState::Seeking | SocketState::Connecting => 0,
-            SocketState::Failed(_) => READABLE | WRITABLE | ERROR | HANG_UP,
+            SocketState::Failed(_) => ANY,
             SocketState::Connected => {
-                let ended = socket.end_of_stream.is_some_and(|at| at <= now);
-                let readable = socket.received.front().is_some_and(|chunk| chunk.visible <= now) || ended || socket.read_shut;
-                let room = socket.peer.and_then(|peer| self.sockets.get(&peer)).is_none_or(|end| end.received_bytes < WINDOW_BYTES);
-                u32::from(readable) * READABLE + u32::from(room || socket.write_shut) * WRITABLE + u32::from(ended && socket.write_shut) * HANG_UP
+                let ended = socket.read_shut || socket.end_of_stream.is_some_and(|at| at <= now);
+                let readable = ended || socket.received.front().is_some_and(|chunk| chunk.visible <= now);
+                let both_shut = ended && socket.write_shut;
+                let writable = self.takes_bytes(object);
+                u32::from(readable) * READABLE + u32::from(writable) * WRITABLE + u32::from(ended) * PEER_ENDED + u32::from(both_shut) * HANG_UP
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::process::looks::Looks;
 use crate::process::sharing::Rounds;
+use softband_ipc::calls::WaitEntry;
 use softband_sim::{SimDuration, SimTime};
 
 /// First and longest pause between vain polls of a polling thread, in picoseconds.
@@ -24,8 +25,8 @@ pub(crate) enum Waiting {
     /// An action of another process of the run outside the engine's sight. The thread checks again
     /// after a while.
     OsPoll,
-    /// One of the objects, as (object, interest).
-    Objects(Vec<(u32, u32)>),
+    /// One of the objects.
+    Objects(Vec<WaitEntry>),
 }
 
 /// State of a thread.

@@ -6,7 +6,7 @@ use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::path;
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls::{self, DatagramReceived, SocketAddress, SocketNames, SocketOption, WithTail, datagram};
+use softband_ipc::calls::{self, DatagramReceived, SocketAddress, SocketNames, SocketOption, WithTail, datagram, readiness, socket_option};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ impl HostCalls<'_> {
     pub(super) fn datagram_shutdown(&mut self, object: u32, how: u32) -> Result<(), i32> {
         let ended = self.host.datagrams_mut().shutdown(object, how, self.scheduler.now());
         self.schedule_arrivals();
-        self.wake_at(vec![(self.scheduler.now(), object)]);
+        self.wake_at(vec![(self.scheduler.now(), object, readiness::ANY)]);
         ended
     }
 
@@ -120,6 +120,8 @@ impl HostCalls<'_> {
         let new = (option.set != 0).then_some(option.value);
         let value = if self.host.is_datagram_socket(object) {
             self.host.datagrams_mut().option(object, option.name, new)?
+        } else if (option.name, new) == (socket_option::ROOM, None) {
+            self.host.sockets_mut().room(object, self.scheduler.now())?
         } else {
             self.host.sockets_mut().option(object, option.name, new)?
         };

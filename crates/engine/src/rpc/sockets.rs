@@ -34,8 +34,8 @@ impl HostCalls<'_> {
     }
 
     pub(super) fn wake_at(&mut self, wakeups: Wakeups) {
-        for (at, object) in wakeups {
-            self.scheduler.push(at.max(self.scheduler.now()), u32::MAX, Event::ObjectChanged { object });
+        for (at, object, edge) in wakeups {
+            self.scheduler.push(at.max(self.scheduler.now()), u32::MAX, Event::ObjectChanged { object, edge });
         }
     }
 
@@ -183,7 +183,7 @@ impl HostCalls<'_> {
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
         self.report.warn(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
         self.host.sockets_mut().refuse(object, libc::ECONNREFUSED);
-        self.scheduler.object_changed(self.processes, self.host, object);
+        self.scheduler.object_changed(self.processes, self.host, (object, readiness::ANY));
     }
 
     pub(crate) fn refuse_seekers_of(&mut self, host: usize) {

@@ -21,4 +21,11 @@ impl HostCalls<'_> {
         let number = self.processes.find(is_it).map_or(0, |process| self.processes[process].pid() as u32);
         Ok(ProcessNumber { number, reserved: 0 })
     }
+
+    pub(crate) fn interrupt(&mut self, _caller: Caller, of: &ProcessNumber) -> Result<(), i32> {
+        let is_it = |process: &Process| process.pid() as u32 == of.number && process.is_attached();
+        let process = self.processes.find(is_it).ok_or(libc::ESRCH)?;
+        self.scheduler.interrupt_first(self.processes, self.host, process);
+        Ok(())
+    }
 }

@@ -4,7 +4,7 @@ use crate::host::objects::Object;
 use crate::protocol::{Caller, program_time};
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls;
+use softband_ipc::calls::{self, readiness};
 use softband_sim::SimTime;
 
 impl HostCalls<'_> {
@@ -49,6 +49,8 @@ impl HostCalls<'_> {
         if *generation != fired {
             return;
         }
+        // As in Linux, an interval goes on without an edge until the program reads the timer.
+        let edge = if *expirations == 0 { readiness::READABLE } else { 0 };
         *expirations += 1;
         let next = program_time(now.as_picos().saturating_add(*interval_picos)).filter(|_| *interval_picos > 0);
         if let Some(next) = next {
@@ -58,6 +60,6 @@ impl HostCalls<'_> {
         } else {
             *at = SimTime::ZERO;
         }
-        self.scheduler.object_changed(self.processes, self.host, object);
+        self.scheduler.object_changed(self.processes, self.host, (object, edge));
     }
 }

@@ -76,12 +76,12 @@ impl HostCalls<'_> {
 
     pub(crate) fn wait(&mut self, caller: Caller, request: &WithTail<WaitRequest, WaitEntry>) -> Outcome<WithTail<WaitReply, WaitEntry>> {
         let Some(entries) = request.tail.get(..request.head.count as usize) else { return Outcome::Fail(libc::EPROTO) };
-        let wanted: Vec<(u32, u32)> = entries.iter().map(|entry| (entry.object, entry.interest)).collect();
+        let wanted = entries.to_vec();
         let now = self.scheduler.now();
-        let ready = wanted.iter().any(|(object, interest)| self.host.is_ready(*object, *interest, now));
+        let ready = wanted.iter().any(|entry| self.host.ready_for(entry, now) != 0);
         let is_over = request.head.deadline_ps <= now.as_picos();
-        for (object, interest) in &wanted {
-            self.processes[caller.process].note_question(*object, *interest, !is_over);
+        for entry in &wanted {
+            self.processes[caller.process].note_question(entry.object, entry.interest, !is_over);
         }
         if ready || is_over {
             return Outcome::Reply(self.scheduler.wait_reply(self.host, &wanted, false));

@@ -41,6 +41,8 @@ pub(crate) enum Event {
     },
     ObjectChanged {
         object: u32,
+        /// Readiness bits that the change concerns.
+        edge: u32,
     },
     TimerFires {
         object: u32,

@@ -5,7 +5,7 @@ use crate::process::processes::Processes;
 use crate::process::thread::{ThreadState, Waiting};
 use crate::scheduler::agenda::Event;
 use crate::scheduler::room::Scheduler;
-use softband_ipc::calls::readiness::{ERROR, HANG_UP};
+use softband_ipc::calls::readiness::EXCLUSIVE;
 use softband_ipc::calls::{Message, WaitEntry, WaitReply, WithTail};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::ProcessId;
@@ -96,8 +96,11 @@ impl Scheduler {
         }
     }
 
-    /// Wakes each thread that waits for this object, if the object is ready.
-    pub(crate) fn object_changed(&mut self, processes: &mut Processes, host: &mut HostServices, object: u32) {
+    /// Notes an edge of an object, and wakes each thread that waits for the object, if it is ready. Of
+    /// the threads that wait for it exclusively, wakes the first.
+    pub(crate) fn object_changed(&mut self, processes: &mut Processes, host: &mut HostServices, (object, edge): (u32, u32)) {
+        host.note_edge(object, edge);
+        let mut is_taken = false;
         let mut nth = 0;
         while let Some(process) = processes.nth_living(nth) {
             nth += 1;
@@ -105,11 +108,11 @@ impl Scheduler {
                 continue;
             }
             for slot in processes[process].slots() {
-                let interest = match processes[process].thread(slot).state() {
-                    ThreadState::Waiting(Waiting::Objects(entries)) => entries.iter().find(|(of, _)| *of == object).map(|(_, interest)| *interest),
-                    _ => None,
-                };
-                if interest.is_some_and(|interest| host.is_ready(object, interest, self.now())) {
+                let ThreadState::Waiting(Waiting::Objects(entries)) = processes[process].thread(slot).state() else { continue };
+                let is_exclusive = |entry: &WaitEntry| entry.interest & EXCLUSIVE != 0;
+                let mut waits = entries.iter().filter(|entry| entry.object == object && !(is_taken && is_exclusive(entry)));
+                if let Some(entry) = waits.find(|entry| host.ready_for(entry, self.now()) != 0) {
+                    is_taken |= is_exclusive(entry);
                     self.finish_wait(processes, host, (process, slot), false);
                 }
             }
@@ -154,12 +157,19 @@ impl Scheduler {
         self.wake(processes, process, slot);
     }
 
+    /// Ends the wait of a process's first thread, to which the system has sent a signal.
+    pub(crate) fn interrupt_first(&mut self, processes: &mut Processes, host: &mut HostServices, process: usize) {
+        const FIRST: u32 = 0;
+        match processes[process].thread(FIRST).state() {
+            ThreadState::Waiting(Waiting::Objects(_) | Waiting::Sleep | Waiting::OsPoll) => self.finish_wait(processes, host, (process, FIRST), true),
+            ThreadState::Waiting(_) => self.wake(processes, process, FIRST),
+            _ => {}
+        }
+    }
+
     /// Returns the reply to a wait for these objects with these interests.
-    pub(crate) fn wait_reply(&self, host: &mut HostServices, wanted: &[(u32, u32)], interrupted: bool) -> WithTail<WaitReply, WaitEntry> {
-        let entry = |(object, interest): &(u32, u32)| {
-            let ready = host.readiness(*object, self.now()) & (interest | ERROR | HANG_UP);
-            WaitEntry { object: *object, interest: *interest, ready, reserved: 0 }
-        };
+    pub(crate) fn wait_reply(&self, host: &mut HostServices, wanted: &[WaitEntry], interrupted: bool) -> WithTail<WaitReply, WaitEntry> {
+        let entry = |entry: &WaitEntry| WaitEntry { ready: host.ready_for(entry, self.now()), seen: host.last_edge(entry.object), ..*entry };
         let tail: Vec<WaitEntry> = wanted.iter().map(entry).collect();
         let ready_count = tail.iter().filter(|entry| entry.ready != 0).count() as u32;
         WithTail { head: WaitReply { ready_count, interrupted: u32::from(interrupted) }, tail }

@@ -56,6 +56,9 @@ macro_rules! for_each_call {
             WroteMemory = 19, wrote_memory(ProcessNumber) -> (), Free, Virtual;
             /// The thread has written to a descriptor of the kernel that others may await.
             KernelWritten = 20, kernel_written() -> (), Free, Virtual;
+            /// A signal has come for the process of this number on the host, whose first thread handles
+            /// it: the wait of that thread ends. ESRCH if the process is not of the run.
+            Interrupt = 21, interrupt(ProcessNumber) -> (), Free, Virtual;
 
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;
@@ -314,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_message_with_a_tail_survives_the_way_and_a_short_one_does_not() {
-        let entry = WaitEntry { object: 1, interest: 2, ready: 3, reserved: 0 };
+        let entry = WaitEntry { object: 1, interest: 2, ready: 3, seen: 0 };
         let sent = WithTail { head: WaitReply { ready_count: 2, interrupted: 0 }, tail: vec![entry; 2] };
         let mut bytes = sent.parts().concat();
         bytes.push(0); // a part of an element is none

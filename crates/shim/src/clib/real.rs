@@ -227,6 +227,10 @@ originals! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: InOut<timespec>) -> c_int;
     fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t;
     fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t;
+    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    fn splice(from: c_int, offset: *mut loff_t, out: c_int, out_offset: *mut loff_t, count: size_t, flags: c_uint) -> ssize_t;
+    fn tee(from: c_int, out: c_int, count: size_t, flags: c_uint) -> ssize_t;
+    fn vmsplice(fd: c_int, parts: *const iovec, count: size_t, flags: c_uint) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;

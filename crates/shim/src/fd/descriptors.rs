@@ -32,7 +32,7 @@ pub fn is_nonblocking(fd: c_int) -> bool {
 /// Waits until `object` is ready. Fails with `EAGAIN` at the deadline, and with `EINTR` after a
 /// signal that interrupts.
 pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {
-    let entry = WaitEntry { object, interest, ready: 0, reserved: 0 };
+    let entry = WaitEntry { object, interest, ready: 0, seen: 0 };
     let request = WaitRequest { deadline_ps, count: 1, reason: reason::NONE };
     loop {
         let raised = crate::signal::actions::raised();

@@ -1,9 +1,9 @@
 //! Implements `epoll`. This module keeps the interest in objects of the engine. For descriptors of
 //! the kernel, the kernel keeps it too.
 //!
-//! Edge-triggered interest in reading reports as long as data is available. A program that waits
-//! for edges reads until nothing is left, so the result is the same. Interest in writing reports
-//! once, and again after a call found no room.
+//! The engine numbers the edges of an object: arrivals, new room, changes of state. Each interest
+//! remembers the last edge that it has reported. As in Linux, a new or modified interest first reports
+//! the present state.
 
 use crate::clib::args::{In, slice_mut};
 use crate::clib::real;
@@ -14,13 +14,28 @@ use crate::runtime::world::{active, deadline_after, fail, keeping_errno, timespe
 use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use softband_client::{self as client, Errno, fds};
-use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
+use softband_ipc::calls::WaitEntry;
+use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+
+/// Events that a program always gets.
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+/// What an exclusive interest may ask for (`EPOLLEXCLUSIVE_OK_BITS`).
+const EXCLUSIVE_MAY: u32 = ALWAYS | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | EDGE | EXCLUSIVE;
+/// Readiness bits and their events.
+const EVENTS: [(u32, u32); 5] = [
+    (READABLE, (libc::EPOLLIN | libc::EPOLLRDNORM) as u32),
+    (WRITABLE, (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32),
+    (PEER_ENDED, libc::EPOLLRDHUP as u32),
+    (HANG_UP, libc::EPOLLHUP as u32),
+    (ERROR, libc::EPOLLERR as u32),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Item {
@@ -30,8 +45,10 @@ struct Item {
     object: Option<u32>,
     events: u32,
     data: u64,
-    /// Readiness bits that an edge has reported and that have not cleared since.
-    told: u32,
+    /// Number of the last edge that was reported.
+    seen: Option<u32>,
+    /// Set after a single shot.
+    is_spent: bool,
 }
 
 /// Interest lists of all epoll descriptors of the process.
@@ -54,58 +71,55 @@ fn with_table<R>(body: impl FnOnce(&mut Table) -> R) -> R {
 }
 
 impl Item {
-    /// Returns the readiness bits to request from the engine.
-    fn interest(&self) -> u32 {
-        let mut interest = HANG_UP | ERROR;
-        if self.events & libc::EPOLLIN as u32 != 0 {
-            interest |= READABLE;
+    /// Returns the question to the engine.
+    fn entry(&self, object: u32) -> WaitEntry {
+        let wanted = EVENTS.iter().filter(|(_, events)| self.events & events != 0).map(|(bit, _)| bit);
+        let mut interest = wanted.fold(HANG_UP | ERROR, |interest, bit| interest | bit);
+        if self.events & EXCLUSIVE != 0 {
+            interest |= readiness::EXCLUSIVE;
         }
-        if self.events & libc::EPOLLOUT as u32 != 0 {
-            interest |= WRITABLE;
+        if self.events & EDGE != 0 && self.seen.is_some() {
+            interest |= readiness::EDGE;
         }
-        if self.events & EDGE != 0 {
-            interest &= !self.told;
-        }
-        interest
+        WaitEntry { seen: self.seen.unwrap_or(0), ..interest::entry(object, interest) }
     }
 
-    fn is_disabled(&self) -> bool {
-        self.events & !(EDGE | ONESHOT) == 0 && self.events & ONESHOT != 0
-    }
-
-    /// Returns the events to report, and records the state of edges and single shots.
-    fn tell(&mut self, ready: u32) -> u32 {
-        let mut events = 0;
-        for (bit, event) in [(READABLE, libc::EPOLLIN), (WRITABLE, libc::EPOLLOUT), (HANG_UP, libc::EPOLLHUP), (ERROR, libc::EPOLLERR)] {
-            if ready & bit != 0 {
-                events |= event as u32;
-            }
+    /// Returns the events to report by an answer of the engine, and records it. Returns `None` if
+    /// another thread has reported them.
+    fn tell(&mut self, asked: &Self, answer: &WaitEntry) -> Option<u32> {
+        if self != asked || self.is_spent {
+            return None;
         }
+        let ready = EVENTS.iter().filter(|(bit, _)| answer.ready & bit != 0);
+        let events = ready.fold(0, |all, (_, events)| all | events) & (self.events | ALWAYS);
         if self.events & EDGE != 0 {
-            self.told |= ready & (WRITABLE | HANG_UP | ERROR);
+            self.seen = Some(answer.seen);
         }
-        if self.events & ONESHOT != 0 {
-            self.events &= EDGE | ONESHOT;
-        }
-        events
+        self.is_spent = self.events & ONESHOT != 0;
+        (events != 0).then_some(events)
     }
 }
 
 impl Table {
-    fn position(&self, epoll: c_int, fd: c_int) -> Option<usize> {
-        self.items.iter().position(|item| item.epoll == epoll && item.fd == fd)
+    fn position(&self, epoll: c_int, fd: c_int, object: Option<u32>) -> Option<usize> {
+        self.items.iter().position(|item| (item.epoll, item.fd, item.object) == (epoll, fd, object))
     }
 
     /// Applies an operation to the interest list. Fails with the kernel's error numbers.
     fn control(&mut self, epoll: c_int, operation: c_int, fd: c_int, object: Option<u32>, event: Option<epoll_event>) -> Result<(), c_int> {
-        let position = self.position(epoll, fd);
-        let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, told: 0 };
+        let position = self.position(epoll, fd, object);
+        let is_exclusive = |events: u32| events & EXCLUSIVE != 0;
+        let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false };
         match (operation, position, event) {
+            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(libc::EFAULT),
+            (libc::EPOLL_CTL_ADD, _, Some(event)) if is_exclusive(event.events) && event.events & !EXCLUSIVE_MAY != 0 => Err(libc::EINVAL),
+            (libc::EPOLL_CTL_MOD, _, Some(event)) if is_exclusive(event.events) => Err(libc::EINVAL),
             (libc::EPOLL_CTL_ADD, Some(_), _) => Err(libc::EEXIST),
             (libc::EPOLL_CTL_ADD, None, Some(event)) => {
                 self.items.push(item(event));
                 Ok(())
             }
+            (libc::EPOLL_CTL_MOD, Some(index), _) if is_exclusive(self.items[index].events) => Err(libc::EINVAL),
             (libc::EPOLL_CTL_MOD, Some(index), Some(event)) => {
                 self.items[index] = item(event);
                 Ok(())
@@ -115,15 +129,13 @@ impl Table {
                 Ok(())
             }
             (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None, _) => Err(libc::ENOENT),
-            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(libc::EFAULT),
             _ => Err(libc::EINVAL),
         }
     }
 
     /// Returns the engine's active items at `epoll`, starting at another item each time.
     fn watched(&mut self, epoll: c_int) -> Vec<Item> {
-        let mut found: Vec<Item> =
-            self.items.iter().filter(|item| item.epoll == epoll && item.object.is_some() && !item.is_disabled()).copied().collect();
+        let mut found: Vec<Item> = self.items.iter().filter(|item| item.epoll == epoll && item.object.is_some() && !item.is_spent).copied().collect();
         if !found.is_empty() {
             self.turn = self.turn.wrapping_add(1);
             let start = self.turn % found.len();
@@ -132,33 +144,40 @@ impl Table {
         found
     }
 
-    fn forget(&mut self, fd: c_int) {
-        self.items.retain(|item| item.fd != fd && item.epoll != fd);
+    /// Forgets a closed descriptor. As in Linux, the interest in an object stays if a copy of the
+    /// descriptor is open.
+    fn forget(&mut self, fd: c_int, has_copy: bool) {
+        self.items.retain(|item| item.epoll != fd && (item.fd != fd || has_copy && item.object.is_some()));
+    }
+
+    /// Forgets the interest in an object whose last descriptor has closed.
+    fn forget_object(&mut self, object: u32) {
+        self.items.retain(|item| item.object != Some(object));
     }
 }
 
 /// Removes all interest in a closed descriptor, and all interest that it held.
 pub fn forget(fd: c_int) {
     if COUNT.load(Ordering::Acquire) != 0 {
-        with_table(|table| table.forget(fd));
+        // Few descriptors that close are watched, so most need no search for copies.
+        let is_watched = |object: &u32| with_table(|table| table.items.iter().any(|item| item.object == Some(*object)));
+        let object = fds::lookup(fd).map(|entry| entry.object).filter(is_watched);
+        let has_copy = object.is_some_and(|object| fds::all().any(|(other, entry)| other != fd && entry.object == object));
+        with_table(|table| {
+            table.forget(fd, has_copy);
+            if let Some(object) = object.filter(|_| !has_copy) {
+                table.forget_object(object);
+            }
+        });
     }
 }
 
-/// Returns the objects that make the epoll descriptor `fd` readable, with the readiness bits to
-/// wait for.
-pub fn objects_of(fd: c_int) -> Vec<(u32, u32)> {
+/// Returns the questions to the engine by which the epoll descriptor `fd` becomes readable.
+pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Vec::new();
     }
-    with_table(|table| table.watched(fd)).iter().filter_map(|item| Some((item.object?, item.interest()))).collect()
-}
-
-/// Records that a call on `fd` found no room. A thread that waits for the edge then learns of new
-/// room.
-pub fn found_full(fd: c_int) {
-    if COUNT.load(Ordering::Acquire) != 0 {
-        with_table(|table| table.items.iter_mut().filter(|item| item.fd == fd).for_each(|item| item.told &= !WRITABLE));
-    }
+    with_table(|table| table.watched(fd)).iter().filter_map(|item| Some(item.entry(item.object?))).collect()
 }
 
 #[unsafe(no_mangle)]
@@ -282,7 +301,7 @@ fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: 
     let changes = CHANGES.load(Ordering::Acquire);
     let items = with_table(|table| table.watched(epoll));
     let only_engine = !items.is_empty() && with_table(|table| table.items.iter().all(|item| item.epoll != epoll || item.object.is_some()));
-    let mut entries: Vec<_> = items.iter().filter_map(|item| Some(interest::entry(item.object?, item.interest()))).collect();
+    let mut entries: Vec<_> = items.iter().filter_map(|item| Some(item.entry(item.object?))).collect();
     let bell = place.filter(|_| !items.is_empty());
     entries.extend(bell.map(|place| interest::entry(place.bell(), READABLE)));
     let mut kernel = Kernel { epoll, room, found: 0, changes };
@@ -293,17 +312,24 @@ fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: 
     if let Some(bell) = bell.filter(|_| has_rung) {
         bell.hear();
     }
+    let mut is_late = false;
     for (item, entry) in items.iter().zip(&entries).filter(|(_, entry)| entry.ready != 0) {
         if count >= kernel.room.len() {
             break;
         }
-        let told = with_table(|table| table.position(epoll, item.fd).map(|index| table.items[index].tell(entry.ready)));
-        if let Some(told) = told.filter(|told| *told != 0) {
+        let told = with_table(|table| {
+            let index = table.position(epoll, item.fd, item.object)?;
+            table.items[index].tell(item, entry)
+        });
+        if let Some(told) = told {
             kernel.room[count].write(epoll_event { events: told, u64: item.data });
             count += 1;
+        } else {
+            is_late = true;
         }
     }
-    if has_rung && count == 0 { Err(Errno(CHANGED)) } else { Ok(count as c_int) }
+    // Another thread may have reported all that ended the wait.
+    if (has_rung || is_late) && count == 0 { Err(Errno(CHANGED)) } else { Ok(count as c_int) }
 }
 
 /// Implements `epoll_wait`.
@@ -333,7 +359,7 @@ pub unsafe extern "C" fn epoll_pwait(epoll: c_int, events: *mut epoll_event, roo
     }
     // SAFETY: signal handlers that run meanwhile leave the caller's array alone.
     let room = unsafe { room_of(events, room) };
-    with_mask(mask, || wait_for(epoll, room, millis_deadline(timeout)))
+    with_mask(mask, millis_deadline(timeout), |deadline| wait_for(epoll, room, deadline))
 }
 
 /// Implements `epoll_pwait2`.
@@ -352,7 +378,7 @@ pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, ro
     let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
     // SAFETY: the array belongs to this call, which ends before the caller reads it.
     let room = unsafe { room_of(events, room) };
-    with_mask(mask, || wait_for(epoll, room, deadline))
+    with_mask(mask, deadline, |deadline| wait_for(epoll, room, deadline))
 }
 
 #[cfg(test)]
@@ -376,22 +402,55 @@ mod tests {
         assert_eq!(table.control(9, 77, 3, Some(1), event(IN, 0)), Err(libc::EINVAL));
     }
 
+    fn answer(ready: u32, seen: u32) -> WaitEntry {
+        WaitEntry { ready, seen, ..interest::entry(1, 0) }
+    }
+
+    fn told(table: &mut Table, ready: u32, seen: u32) -> Option<u32> {
+        let asked = table.items[0];
+        table.items[0].tell(&asked, &answer(ready, seen))
+    }
+
     #[test]
     fn a_single_shot_is_silent_until_it_is_set_again() {
         let mut table = Table::default();
         table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | ONESHOT, 5)).unwrap();
-        assert_eq!(table.items[0].tell(READABLE), IN);
+        assert_eq!(told(&mut table, READABLE, 1), Some(IN));
         assert!(table.watched(9).is_empty());
+        assert_eq!(told(&mut table, READABLE, 1), None);
         table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN | ONESHOT, 5)).unwrap();
         assert_eq!(table.watched(9).len(), 1);
     }
 
     #[test]
-    fn an_edge_of_room_is_told_once_and_data_as_long_as_it_is_there() {
+    fn an_interest_in_edges_asks_for_those_behind_the_last_report() {
         let mut table = Table::default();
         table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | OUT | EDGE, 5)).unwrap();
-        assert_eq!(table.items[0].tell(READABLE | WRITABLE), IN | OUT);
-        assert_eq!(table.items[0].interest() & (READABLE | WRITABLE), READABLE);
+        assert_eq!(table.items[0].entry(1).interest & readiness::EDGE, 0, "the first report is the present state");
+        let asked = table.items[0];
+        assert_eq!(told(&mut table, READABLE | WRITABLE, 7), Some(IN | OUT));
+        assert_eq!(table.items[0].entry(1).seen, 7);
+        assert_ne!(table.items[0].entry(1).interest & readiness::EDGE, 0);
+        assert_eq!(table.items[0].tell(&asked, &answer(READABLE, 7)), None, "another thread has reported it");
+        table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN | EDGE, 5)).unwrap();
+        assert_eq!(table.items[0].entry(1).interest & readiness::EDGE, 0);
+    }
+
+    #[test]
+    fn a_report_has_only_the_events_asked_for_and_errors() {
+        let mut table = Table::default();
+        table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(libc::EPOLLRDHUP as u32, 5)).unwrap();
+        assert_eq!(table.items[0].entry(1).interest, PEER_ENDED | HANG_UP | ERROR);
+        assert_eq!(told(&mut table, PEER_ENDED | HANG_UP, 0), Some((libc::EPOLLRDHUP | libc::EPOLLHUP) as u32));
+    }
+
+    #[test]
+    fn an_exclusive_interest_has_limits() {
+        let mut table = Table::default();
+        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | ONESHOT | EXCLUSIVE, 0)), Err(libc::EINVAL));
+        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | EXCLUSIVE, 0)), Ok(()));
+        assert_eq!(table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN, 0)), Err(libc::EINVAL));
+        assert_ne!(table.items[0].entry(1).interest & readiness::EXCLUSIVE, 0);
     }
 
     #[test]
@@ -399,7 +458,11 @@ mod tests {
         let mut table = Table::default();
         table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 5)).unwrap();
         table.control(8, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 5)).unwrap();
-        table.forget(9);
+        table.forget(9, false);
         assert_eq!(table.items.len(), 1);
+        table.forget(3, true);
+        assert_eq!(table.items.len(), 1, "a copy of the descriptor is open");
+        table.forget_object(1);
+        assert!(table.items.is_empty());
     }
 }

@@ -2,15 +2,19 @@
 
 use crate::time::pace::{Patience, empty_poll, idle_if_at_once, pay_for_call};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
+use softband_ipc::calls::readiness::{ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
 use softband_ipc::calls::{WaitEntry, WaitRequest, op, reason};
 
 /// Converts readiness bits to events of `poll`.
 pub fn to_poll(ready: u32) -> i16 {
     let mut events = 0;
-    for (bit, event) in
-        [(READABLE, libc::POLLIN | libc::POLLRDNORM), (WRITABLE, libc::POLLOUT | libc::POLLWRNORM), (HANG_UP, libc::POLLHUP), (ERROR, libc::POLLERR)]
-    {
+    for (bit, event) in [
+        (READABLE, libc::POLLIN | libc::POLLRDNORM),
+        (WRITABLE, libc::POLLOUT | libc::POLLWRNORM),
+        (PEER_ENDED, libc::POLLRDHUP),
+        (HANG_UP, libc::POLLHUP),
+        (ERROR, libc::POLLERR),
+    ] {
         if ready & bit != 0 {
             events |= event;
         }
@@ -27,11 +31,14 @@ pub fn from_poll(events: i16) -> u32 {
     if events & (libc::POLLOUT | libc::POLLWRNORM) != 0 {
         interest |= WRITABLE;
     }
+    if events & libc::POLLRDHUP != 0 {
+        interest |= PEER_ENDED;
+    }
     interest
 }
 
 pub fn entry(object: u32, interest: u32) -> WaitEntry {
-    WaitEntry { object, interest, ready: 0, reserved: 0 }
+    WaitEntry { object, interest, ready: 0, seen: 0 }
 }
 
 /// The kernel's side of a wait.

@@ -5,6 +5,7 @@ use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native, from_poll, to_poll};
 use crate::runtime::world::{PICOS_PER_MICRO, active, deadline_after, fail, timespec_picos};
+use crate::signal::handlers;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 use softband_client::{Errno, fds};
 use softband_ipc::calls::WaitEntry;
@@ -41,8 +42,8 @@ pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
             entries.push(interest::entry(entry.object, from_poll(element.events)));
             owners.push(index);
         } else {
-            for (object, interest) in crate::fd::epoll::objects_of(element.fd) {
-                entries.push(interest::entry(object, interest));
+            for entry in crate::fd::epoll::entries_of(element.fd) {
+                entries.push(entry);
                 owners.push(index);
             }
         }
@@ -99,19 +100,22 @@ pub unsafe extern "C" fn ppoll(set: *mut pollfd, count: nfds_t, timeout: In<time
     let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
     // SAFETY: the caller's array has `count` elements, which the program leaves alone meanwhile.
     let set = unsafe { slice_mut(set, count as usize) };
-    with_mask(mask, || outcome(wait(set, deadline)))
+    with_mask(mask, deadline, |deadline| outcome(wait(set, deadline)))
 }
 
-/// Runs `body` under another signal mask.
-pub fn with_mask(mask: In<sigset_t>, body: impl FnOnce() -> c_int) -> c_int {
+/// Waits by `wait` under another signal mask until the deadline. A signal that the mask lets in at
+/// once ends the wait, unless something is ready.
+pub fn with_mask(mask: In<sigset_t>, deadline: u64, wait: impl FnOnce(u64) -> c_int) -> c_int {
     if mask.is_null() {
-        return body();
+        return wait(deadline);
     }
     let mut old = sigset_t::zeroed();
+    let known = handlers::runs();
     crate::signal::actions::pthread_sigmask(libc::SIG_SETMASK, mask, Out::of(&mut old));
-    let result = body();
+    let is_interrupted = handlers::runs() != known;
+    let result = wait(if is_interrupted { 0 } else { deadline });
     crate::runtime::world::keeping_errno(|| real::pthread_sigmask(libc::SIG_SETMASK, In::of(&old), Out::NULL));
-    result
+    if is_interrupted && result == 0 { fail(libc::EINTR) } else { result }
 }
 
 /// Implements `poll` with a known size of the array, in bytes.

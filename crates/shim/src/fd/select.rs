@@ -134,7 +134,7 @@ pub unsafe extern "C" fn pselect(
     let deadline = timeout.get().map_or(u64::MAX, |timeout| deadline_after(timespec_picos(&timeout)));
     // SAFETY: three sets, each null or with room for `count` descriptors.
     let sets = unsafe { Sets::new(count, read, write, except) };
-    with_mask(mask, || wait_sets(count, &sets, deadline))
+    with_mask(mask, deadline, |deadline| wait_sets(count, &sets, deadline))
 }
 
 #[cfg(test)]

@@ -8,10 +8,15 @@ use crate::fd::kernel_news;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
 use crate::shared::mapping::{before_kernel_writes_parts, note_written};
+use crate::signal::actions::is_ours;
 use crate::time::pace::pay_for_call;
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
+use rustix::fs::{Mode, OFlags};
 use softband_client as client;
 use softband_ipc::calls::{ProcessNumber, op};
+
+/// More than the bytes of a `status` file up to its signals.
+const STATUS_BYTES: usize = 4096;
 
 /// Returns the real number for a number that the program knows: its own, a child's, another
 /// process's of the run, or any other.
@@ -69,9 +74,45 @@ pub extern "C" fn gettid() -> pid_t {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int {
+    // Only the first thread has the number of its process.
+    let is_first = thread == process;
+    let process = translated(process);
+    let (thread, target) = if is_first { (process, process) } else { (system_thread(thread), 0) };
     // SAFETY: the three arguments are numbers, and the kernel refuses those that mean nothing.
-    let status = unsafe { kernel!(libc::SYS_tgkill, translated(process), system_thread(thread), signal) as c_int };
+    interrupting(target, signal, || unsafe { kernel!(libc::SYS_tgkill, process, thread, signal) as c_int })
+}
+
+/// Returns whether the first thread of a process handles a signal, as the kernel knows it.
+fn is_handled_by(process: pid_t, signal: c_int) -> bool {
+    // The standard library would call this library, which translates the number.
+    let file = rustix::fs::open(format!("/proc/{process}/status"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let mut room = [0; STATUS_BYTES];
+    let read = file.and_then(|file| rustix::io::read(file, &mut room[..])).unwrap_or(0);
+    let status = String::from_utf8_lossy(&room[..read]);
+    let has = |set: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(set)).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+    };
+    has("SigCgt:") && !has("SigBlk:")
+}
+
+/// Sends a signal to a process by `send`, at its place in the order of simulated time. If the process
+/// handles it, its wait ends at once.
+fn interrupting(process: pid_t, signal: c_int, send: impl FnOnce() -> c_int) -> c_int {
+    let is_other = active() && process > 0 && process != rustix::process::getpid().as_raw_nonzero().get();
+    let may_interrupt = is_other && (1..=64).contains(&signal) && !is_ours(signal);
+    if may_interrupt {
+        keeping_errno(client::sync);
+    }
+    // During the delivery the kernel blocks the signal, so the question comes first.
+    let is_handled = may_interrupt && is_handled_by(process, signal);
+    let status = send();
     kernel_news::tell_of(status);
+    if status == 0 && is_handled {
+        keeping_errno(|| {
+            let _ = client::call::<op::Interrupt>(&ProcessNumber { number: process as u32, reserved: 0 });
+        });
+    }
     status
 }
 
@@ -94,8 +135,7 @@ pub extern "C" fn getppid() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
-    let status = real::kill(group, signal);
-    kernel_news::tell_of(status);
+    let status = interrupting(group, signal, || real::kill(group, signal));
     if status == 0 && group > 0 && active() {
         keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
@@ -149,9 +189,8 @@ pub extern "C" fn getpgrp() -> pid_t {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
-    let status = real::sigqueue(translated(pid), signal, value);
-    kernel_news::tell_of(status);
-    status
+    let process = translated(pid);
+    interrupting(process, signal, || real::sigqueue(process, signal, value))
 }
 
 #[unsafe(no_mangle)]

@@ -22,6 +22,12 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Signals of this library.
 const OURS: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL];
+
+/// Returns whether this library needs a signal for itself.
+pub fn is_ours(signal: c_int) -> bool {
+    OURS.contains(&signal)
+}
+
 /// Actions that the program requested for the signals of this library.
 // SAFETY: a `sigaction` of zeros is SIG_DFL.
 static WANTED: Table<libc::sigaction> = Table::new(unsafe { std::mem::zeroed() });

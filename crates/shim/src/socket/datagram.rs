@@ -34,9 +34,6 @@ pub struct Taken {
 /// Waits for `interest`. In nonblocking mode, fails with `EAGAIN`.
 fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> Result<(), Errno> {
     if flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd) {
-        if interest == WRITABLE {
-            crate::fd::epoll::found_full(fd);
-        }
         empty_poll();
         return Err(Errno(libc::EAGAIN));
     }

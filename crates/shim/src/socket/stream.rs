@@ -8,65 +8,124 @@ use crate::time::pace::{empty_poll, pay_for_call};
 use libc::c_int;
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Count, SocketData, SocketReceive, op};
+use softband_ipc::calls::{Count, SocketData, SocketOption, SocketReceive, op, socket_option};
 use softband_ipc::layout::PAYLOAD_BYTES;
 
 /// Most bytes that one call carries.
-const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
+pub const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
 
 /// Waits for `interest`. In nonblocking mode, fails with `EAGAIN`.
 fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> Result<(), Errno> {
     if flags & libc::MSG_DONTWAIT != 0 || is_nonblocking(fd) {
-        if interest == WRITABLE {
-            crate::fd::epoll::found_full(fd);
-        }
         empty_poll();
         return Err(Errno(libc::EAGAIN));
     }
     wait_object(object, interest, deadline)
 }
 
+/// A send of one call of the program, in several chunks.
+#[derive(Debug)]
+pub struct Sending {
+    fd: c_int,
+    object: u32,
+    flags: c_int,
+    deadline: Option<u64>,
+    sent: usize,
+}
+
+impl Sending {
+    pub fn begin(fd: c_int, object: u32, flags: c_int) -> Self {
+        pay_for_call();
+        Self { fd, object, flags, deadline: None, sent: 0 }
+    }
+
+    /// Waits for room. In nonblocking mode, fails with `EAGAIN`.
+    fn wait(&mut self) -> Result<(), Errno> {
+        let deadline = *self.deadline.get_or_insert_with(|| timeout_deadline(self.fd, libc::SO_SNDTIMEO));
+        wait(self.fd, self.object, self.flags, WRITABLE, deadline)
+    }
+
+    /// Waits until a send can take bytes, and returns their number.
+    pub fn room(&mut self) -> Result<usize, Errno> {
+        let question = SocketOption { object: self.object, name: socket_option::ROOM, value: 0, set: 0 };
+        loop {
+            match client::call::<op::SocketOption>(&question)?.value {
+                0 => self.wait()?,
+                room => return Ok(room as usize),
+            }
+        }
+    }
+
+    /// Sends a part of `bytes`, at least one. Waits for room if the socket waits.
+    pub fn some(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let chunk = &bytes[..bytes.len().min(CHUNK_BYTES)];
+        let request = SocketData { object: self.object, len: chunk.len() as u32 };
+        loop {
+            match client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []) {
+                Ok((Count { count }, _)) => {
+                    let taken = (count as usize).min(chunk.len());
+                    self.sent += taken;
+                    return Ok(taken);
+                }
+                Err(Errno(libc::EAGAIN)) => self.wait()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends all of `bytes`, for which there was room. Waits if another thread took the room.
+    pub fn all(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            match self.some(bytes) {
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(Errno(libc::EAGAIN | libc::EINTR)) => wait_object(self.object, WRITABLE, u64::MAX).or_else(unless_interrupted)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes sent. An error counts only if there are none.
+    pub fn end(self, outcome: Result<(), Errno>) -> Result<usize, Errno> {
+        match outcome {
+            Err(error) if self.sent == 0 => {
+                if error == Errno(libc::EPIPE) && self.flags & libc::MSG_NOSIGNAL == 0 {
+                    actions::raise_all(1 << libc::SIGPIPE);
+                }
+                Err(error)
+            }
+            _ => Ok(self.sent),
+        }
+    }
+}
+
+fn unless_interrupted(error: Errno) -> Result<(), Errno> {
+    if error == Errno(libc::EINTR) { Ok(()) } else { Err(error) }
+}
+
 /// Sends all parts. Fails only if no byte was sent.
 pub fn send(fd: c_int, object: u32, parts: &[Readable], flags: c_int) -> Result<usize, Errno> {
-    pay_for_call();
-    let mut deadline = None;
-    let mut sent = 0;
+    let mut sending = Sending::begin(fd, object, flags);
     for part in parts {
         let mut rest = part.bytes();
         while !rest.is_empty() {
-            let chunk = &rest[..rest.len().min(CHUNK_BYTES)];
-            let request = SocketData { object, len: chunk.len() as u32 };
-            let error = match client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []) {
-                Ok((Count { count }, _)) => {
-                    let taken = (count as usize).min(chunk.len());
-                    sent += taken;
-                    rest = &rest[taken..];
-                    continue;
-                }
-                Err(Errno(libc::EAGAIN)) => {
-                    let deadline = *deadline.get_or_insert_with(|| timeout_deadline(fd, libc::SO_SNDTIMEO));
-                    match wait(fd, object, flags, WRITABLE, deadline) {
-                        Ok(()) => continue,
-                        Err(error) => error,
-                    }
-                }
-                Err(error) => error,
-            };
-            if sent > 0 {
-                return Ok(sent);
+            match sending.some(rest) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(error) => return sending.end(Err(error)),
             }
-            if error == Errno(libc::EPIPE) && flags & libc::MSG_NOSIGNAL == 0 {
-                actions::raise_all(1 << libc::SIGPIPE);
-            }
-            return Err(error);
         }
     }
-    Ok(sent)
+    sending.end(Ok(()))
 }
 
 /// Receives into the parts. Returns 0 at the end of the stream.
 pub fn receive(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Result<usize, Errno> {
     pay_for_call();
+    receive_more(fd, object, parts, flags)
+}
+
+/// Receives into the parts as a part of a call that is paid for.
+pub fn receive_more(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Result<usize, Errno> {
     let wanted: usize = parts.iter().map(Writable::len).sum();
     let peek = flags & libc::MSG_PEEK != 0;
     let mut cursor = Cursor::new(parts);

@@ -113,7 +113,7 @@ impl Drop for Place {
 }
 
 fn listen(bell: u32, until: u64) -> Result<(), Errno> {
-    let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, reserved: 0 };
+    let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, seen: 0 };
     let request = WaitRequest { deadline_ps: until, count: 1, reason: reason::LOCK };
     let (reply, _) = client::call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
     if reply.ready_count > 0 {

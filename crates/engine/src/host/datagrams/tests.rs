@@ -72,7 +72,7 @@ fn a_full_send_buffer_has_room_when_a_datagram_leaves() {
     table.option(2, socket_option::SEND_BUFFER, Some(0)).unwrap();
     let mut wakeups = Wakeups::new();
     table.send(2, &[0; 10_000], Some(to(0, 99)), at(0), |_, _| PATH, &mut wakeups).unwrap();
-    assert_eq!(wakeups, [(at(100), 2)]);
+    assert_eq!(wakeups, [(at(100), 2, readiness::WRITABLE)]);
     assert_eq!(send(&mut table, &[1], Some(to(0, 99)), at(99)), Err(libc::EAGAIN));
     assert_eq!(send(&mut table, &[1], Some(to(0, 99)), at(100)), Ok(()));
 }
