@@ -44,7 +44,7 @@ def test_every_check_of_mpi_holds(mpi: str, pace: str, ranks: int, folder: Path)
     failed = [line for line in job.lines() if line.startswith("FAILED")]
     assert failed == [], job.text[-3000:]
     checks = [line for line in job.lines() if re.match("ok    |FAILED", line)]
-    assert len(checks) == 82
+    assert len(checks) == 83
     assert job.status == 0
 
 

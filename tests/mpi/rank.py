@@ -19,7 +19,7 @@ UCX = {"UCX_TLS": "rc_verbs,ud_verbs,self", "UCX_LOG_LEVEL": "error", "HWLOC_COM
 # MPICH unpacks whole elements only, and rc_verbs cuts messages at 8256 bytes less a header of 9.
 MPICH = {"MPIR_CVAR_CH4_NETMOD": "ucx", "MPIR_CVAR_NOLOCAL": "1", "UCX_RC_VERBS_SEG_SIZE": "8257"}
 # UCX otherwise takes the reply to a request before the completion of an earlier read.
-OPENMPI = {"UCX_RC_TX_POLL_ALWAYS": "y", "OMPI_MCA_pml": "ucx", "OMPI_MCA_osc": "ucx", "OMPI_MCA_btl": "self", "OMPI_MCA_schizo": "flux", "FLUX_JOB_ID": "1",
+OPENMPI = {"UCX_RC_TX_POLL_ALWAYS": "y", "OMPI_MCA_pml": "ucx", "OMPI_MCA_osc": "ucx,sm", "OMPI_MCA_btl": "self", "OMPI_MCA_schizo": "flux", "FLUX_JOB_ID": "1",
            "OMPI_MCA_mpi_yield_when_idle": "0"}
 
 

@@ -196,6 +196,31 @@ static void with_requests(void)
 	MPI_Win_free(&window);
 }
 
+/* Ranks of a host load and store each other's part of a window. */
+static void shared_between_ranks_of_a_host(void)
+{
+	int own, members, unit, *memory, *next;
+	MPI_Comm host;
+	MPI_Aint bytes;
+	MPI_Win window;
+
+	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+	MPI_Comm_rank(host, &own);
+	MPI_Comm_size(host, &members);
+	MPI_Win_allocate_shared(sizeof(int), sizeof(int), MPI_INFO_NULL, host, &memory, &window);
+	MPI_Win_lock_all(0, window);
+	*memory = 100 + own;
+	MPI_Win_sync(window);
+	MPI_Barrier(host);
+	MPI_Win_sync(window);
+	MPI_Win_shared_query(window, (own + 1) % members, &bytes, &unit, &next);
+	EXPECT(bytes == sizeof(int) && unit == sizeof(int));
+	EXPECT(*next == 100 + (own + 1) % members);
+	MPI_Win_unlock_all(window);
+	MPI_Win_free(&window);
+	MPI_Comm_free(&host);
+}
+
 const struct check WINDOWS[] = {
 	{"put", put},
 	{"get", get},
@@ -205,5 +230,6 @@ const struct check WINDOWS[] = {
 	{"fetch_and_op", fetch_and_op},
 	{"compare_and_swap", compare_and_swap},
 	{"rput, rget and raccumulate", with_requests},
+	{"shared between ranks of a host", shared_between_ranks_of_a_host},
 	{0},
 };

@@ -54,6 +54,8 @@ impl Stack {
         // With its transports of shared memory, UCX maps such memory even in a rank alone on its host.
         // A rank with such memory does not compute beside others in simulated time.
         let transports = if shares_host { "rc_verbs,ud_verbs,sm,self" } else { "rc_verbs,ud_verbs,self" };
+        // Only `sm` of Open MPI has windows of shared memory, between ranks of a host.
+        let windows = if shares_host { "ucx,sm" } else { "ucx" };
         let mut settings = vec![
             // hwloc looks for displays of X11 by TCP.
             ("HWLOC_COMPONENTS", "-gl,-pci,-linuxio"),
@@ -70,14 +72,14 @@ impl Stack {
             // The transports of `OMPI_MCA_btl` serve pml/ob1 only.
             Self::Openmpi4 => settings.extend([
                 ("OMPI_MCA_pml", "ucx"),
-                ("OMPI_MCA_osc", "ucx"),
+                ("OMPI_MCA_osc", windows),
                 ("OMPI_MCA_btl", "self"),
                 ("OMPI_MCA_pmix", "flux"),
                 ("OMPI_MCA_ess", "pmi"),
             ]),
             Self::Openmpi5 => settings.extend([
                 ("OMPI_MCA_pml", "ucx"),
-                ("OMPI_MCA_osc", "ucx"),
+                ("OMPI_MCA_osc", windows),
                 ("OMPI_MCA_btl", "self"),
                 // The other store of the job's data maps a file, which the ranks of all hosts would share.
                 ("PMIX_MCA_gds", "hash"),
