@@ -52,7 +52,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
 ///
 /// # Safety
 /// The arguments are those of the system call.
-unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
+pub unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
     let [a, b, c, d, e, caller, f] = *words;
     match number {
         // A program must not close the descriptors of this library.

@@ -3,6 +3,7 @@
 //! this library, by the address of the calling instruction, and the return from a signal handler.
 
 use crate::clib::real;
+use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::spin;
 use libc::{c_int, c_long, c_ulong, sock_filter, sock_fprog};
@@ -64,6 +65,7 @@ unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const
     let theirs = unsafe { crate::clib::args::slice(theirs.filter, theirs.len.into()) };
     let mut steps = permits(spin::own_text());
     steps.extend(theirs);
+    own_calls::leave_to_filter();
     let Ok(len) = u16::try_from(steps.len()) else { return install(filter) };
     let whole = sock_fprog { len, filter: steps.as_mut_ptr() };
     install(&raw const whole)
