@@ -1,5 +1,6 @@
 //! The loaded objects, and their instructions for system calls.
 
+use super::routes;
 use crate::clib::symbols;
 use crate::process::environment;
 use crate::spin;
@@ -12,6 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// `mov eax, NUMBER`
+const NUMBER_TO_EAX: u8 = 0xb8;
+const NUMBER_BYTES: usize = 5;
 /// Bytes before the instruction at which decoding starts, and the number of starts.
 const RUN_UP: usize = 128;
 const STARTS: usize = 16;
@@ -168,12 +172,13 @@ fn is_of_c_library_or_own(path: &[u8], own_folder: &Path) -> bool {
     parts.iter().any(|part| name == *part) || (!own_folder.as_os_str().is_empty() && path.parent() == Some(own_folder))
 }
 
-/// Returns whether code has an instruction for a system call.
+/// Returns whether code has an instruction for a system call that this library answers. Others, such
+/// as those about private memory, are no reason for dispatch.
 fn has_call(code: &[u8]) -> bool {
     let mut from = 0;
     while let Some(found) = find(&code[from..]) {
         let at = from + found;
-        if is_call(code, at) {
+        if number_before(code, at).is_none_or(routes::answers) && is_call(code, at) {
             return true;
         }
         from = at + 1;
@@ -202,6 +207,12 @@ fn find(code: &[u8]) -> Option<usize> {
         at += LANES;
     }
     code[at..].windows(SYSCALL.len()).position(|pair| pair == SYSCALL).map(|found| at + found)
+}
+
+/// Returns the number of the system call, if the instruction before it loads the number.
+fn number_before(code: &[u8], at: usize) -> Option<libc::c_long> {
+    let [NUMBER_TO_EAX, number @ ..] = code.get(at.checked_sub(NUMBER_BYTES)?..at)? else { return None };
+    Some(i32::from_le_bytes(number.try_into().ok()?).into())
 }
 
 /// Returns whether the two bytes at an offset are the instruction. They also occur within others.
@@ -241,6 +252,7 @@ mod tests {
         let has = |code: &[u8]| has_call(&[&[0x90; 80], code, &[0x90; 8]].concat());
         assert!(has(&[0xb8, 0xca, 0, 0, 0, 0x0f, 0x05]), "a number before it");
         assert!(has(&[0x48, 0x89, 0xdf, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff]), "a check behind it");
+        assert!(!has(&[0xb8, 0x0c, 0, 0, 0, 0x0f, 0x05]), "brk");
         assert!(has(&[0x89, 0xd0, 0x0f, 0x05, 0x48, 0x01, 0xc3]), "neither");
         assert!(!has(&[0x8b, 0x05, 0x0f, 0x05, 0x02, 0x00]), "an offset");
         assert!(!has(&[0x48, 0xb8, 1, 2, 3, 0x0f, 0x05, 6, 7, 8]), "a constant");

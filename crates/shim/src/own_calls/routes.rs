@@ -1,6 +1,7 @@
 //! The interposed functions behind system calls.
 
 use super::signals::with_set;
+use crate::clib::raw;
 use crate::fd::{descriptors, epoll, files, io, poll, select, working_folder};
 use crate::process::{fork, machine, pid, seccomp, tracing, wait};
 use crate::shared::mapping;
@@ -22,6 +23,11 @@ type Registers = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_
 /// Returns the function whose parameters are those of the system call.
 fn function(number: c_long) -> Option<Function> {
     descriptors_and_files(number).or_else(|| sockets(number)).or_else(|| time_and_processes(number))
+}
+
+/// Returns whether this library answers a system call.
+pub(super) fn answers(number: c_long) -> bool {
+    function(number).is_some() || changed(number).is_some() || raw::answers(number)
 }
 
 fn descriptors_and_files(number: c_long) -> Option<Function> {
@@ -105,8 +111,6 @@ fn time_and_processes(number: c_long) -> Option<Function> {
         libc::SYS_prlimit64 => Int(pid::prlimit as *const ()),
         libc::SYS_process_vm_readv => Word(pid::process_vm_readv as *const ()),
         libc::SYS_process_vm_writev => Word(pid::process_vm_writev as *const ()),
-        libc::SYS_shmat => Word(mapping::shmat as *const ()),
-        libc::SYS_shmdt => Int(mapping::shmdt as *const ()),
         libc::SYS_prctl => Int(seccomp::prctl as *const ()),
         libc::SYS_ptrace => Word(tracing::ptrace as *const ()),
         _ => return None,
@@ -132,12 +136,9 @@ pub(super) unsafe fn carry_out(number: c_long, given: [c_long; 6]) -> Option<c_l
     Some(if matches!(function(number), Some(Int(_))) { (result as c_int).into() } else { result })
 }
 
-/// Carries out calls whose parameters differ from those of the function.
-///
-/// # Safety
-/// The arguments are those of the system call.
-unsafe fn with_changed_arguments(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
-    let function = match number {
+/// Returns the function for a call whose parameters differ from those of the function.
+fn changed(number: c_long) -> Option<*const ()> {
+    Some(match number {
         libc::SYS_faccessat => files::faccessat as *const (),
         libc::SYS_ppoll => poll::ppoll as *const (),
         libc::SYS_epoll_pwait => epoll::epoll_pwait as *const (),
@@ -146,7 +147,15 @@ unsafe fn with_changed_arguments(number: c_long, [a, b, c, d, e, f]: [c_long; 6]
         libc::SYS_rt_sigtimedwait => sigwait::sigtimedwait as *const (),
         libc::SYS_rt_sigsuspend => sleep::sigsuspend as *const (),
         _ => return None,
-    };
+    })
+}
+
+/// Carries out calls whose parameters differ from those of the function.
+///
+/// # Safety
+/// The arguments are those of the system call.
+unsafe fn with_changed_arguments(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> Option<c_long> {
+    let function = changed(number)?;
     // SAFETY: the function takes at most six numbers and pointers, each in a register, as this type.
     let called: Registers = unsafe { std::mem::transmute(function) };
     // SAFETY: the sixth argument of `pselect6` is null, or points to the address of a set.
