@@ -106,6 +106,7 @@ fn carry_out(frame: &mut Frame) {
         Outcome::Result(result) => registers[libc::REG_RAX as usize] = result,
         Outcome::Natively => {
             release_thread();
+            // The address is that behind the instruction, which has two bytes.
             registers[libc::REG_RIP as usize] -= 2;
             registers[libc::REG_RAX as usize] = number;
         }

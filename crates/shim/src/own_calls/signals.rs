@@ -118,3 +118,53 @@ pub(super) unsafe fn alternate_stack(frame: &mut Frame, [new, old, ..]: [c_long;
     }
     status
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_ipc::layout::SPIN_SIGNAL;
+
+    const fn bit(signal: c_int) -> u64 {
+        1 << (signal - 1)
+    }
+
+    fn masked(how: c_int, before: u64, given: u64) -> (c_long, u64, u64) {
+        // SAFETY: all zero is a frame without vector state.
+        let mut frame: Frame = unsafe { std::mem::zeroed() };
+        *frame.mask() = before;
+        let mut old = 0_u64;
+        let (new_at, old_at) = ((&raw const given) as c_long, (&raw mut old) as c_long);
+        // SAFETY: both sets live during the call.
+        let result = unsafe { mask(&mut frame, [how.into(), new_at, old_at, SET_BYTES, 0, 0]) };
+        (result, *frame.mask(), old)
+    }
+
+    #[test]
+    fn a_mask_takes_effect_in_the_frame_and_spares_the_signals_of_this_library() {
+        let (usr1, usr2) = (bit(libc::SIGUSR1), bit(libc::SIGUSR2));
+        assert_eq!(masked(libc::SIG_BLOCK, usr1, usr2), (0, usr1 | usr2, usr1));
+        assert_eq!(masked(libc::SIG_UNBLOCK, usr1 | usr2, usr2), (0, usr1, usr1 | usr2));
+        let ours = bit(libc::SIGSEGV) | bit(libc::SIGTRAP) | bit(libc::SIGSYS) | bit(SPIN_SIGNAL);
+        assert_eq!(masked(libc::SIG_SETMASK, 0, u64::MAX), (0, !ours, 0));
+        assert_eq!(masked(7, usr1, usr2), (-c_long::from(libc::EINVAL), usr1, 0));
+    }
+
+    #[test]
+    fn an_action_of_the_kernels_form_comes_back_as_it_was_set() {
+        extern "C" fn handler(_signal: c_int) {}
+        let given = KernelAction {
+            handler: handler as *const () as usize,
+            flags: libc::SA_RESTART as u64 | SA_RESTORER,
+            restorer: 1,
+            mask: bit(libc::SIGUSR2),
+        };
+        let mut found = KernelAction::default();
+        // SAFETY: the actions live during the calls, and the handler takes a number.
+        unsafe {
+            assert_eq!(action([libc::SIGWINCH.into(), (&raw const given) as c_long, 0, SET_BYTES, 0, 0]), 0);
+            assert_eq!(action([libc::SIGWINCH.into(), 0, (&raw mut found) as c_long, SET_BYTES, 0, 0]), 0);
+        }
+        assert_eq!((found.handler, found.mask), (given.handler, given.mask));
+        assert_eq!(found.flags & !SA_RESTORER, libc::SA_RESTART as u64);
+    }
+}

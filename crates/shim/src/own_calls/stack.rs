@@ -145,3 +145,37 @@ pub(super) fn leave(former_end: usize) {
         STACK.set((STACK.get().0, former_end));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_moves_as_often_as_there_is_room_and_keeps_its_contents() {
+        std::thread::spawn(|| {
+            assert!(prepare());
+            let mut ends = Vec::new();
+            for depth in 0..=DEPTH {
+                // SAFETY: all zero is a frame without vector state.
+                let mut frame: Frame = unsafe { std::mem::zeroed() };
+                frame.restorer = depth + 1;
+                let at = NonNull::from(&mut frame);
+                // SAFETY: the frame lives during the call.
+                let moved = unsafe { move_frame(at) };
+                assert_eq!(moved.frame == at, depth == DEPTH, "the last one stays");
+                assert_eq!(moved.frame.as_ptr() as usize % ALIGNMENT, at.as_ptr() as usize % ALIGNMENT);
+                // SAFETY: the moved frame lies in the stack of this thread.
+                assert_eq!(unsafe { moved.frame.as_ref() }.restorer, depth + 1);
+                ends.push(moved.former_end);
+            }
+            assert!(ends.iter().take(DEPTH).is_sorted_by(|higher, lower| **higher == **lower + ROOM));
+            give_back();
+            assert_ne!(STACK.get().0, 0, "a stack in use stays");
+            ends.into_iter().rev().for_each(leave);
+            give_back();
+            assert_eq!(STACK.get().0, 0);
+        })
+        .join()
+        .unwrap();
+    }
+}
