@@ -12,5 +12,6 @@ pub mod random;
 pub mod random_files;
 pub mod select;
 pub mod stdio;
+pub mod transfer;
 pub mod walk;
 pub mod working_folder;

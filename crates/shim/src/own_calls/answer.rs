@@ -1,14 +1,14 @@
 //! The handler of SIGSYS: answers a stopped call.
 
 use super::stack::{self, Frame};
-use super::{release_thread, routes, signals};
+use super::{children, pointers, release_thread, routes, signals};
 use crate::clib::args::Out;
 use crate::clib::{raw, real};
-use crate::process::fork;
 use crate::runtime::world::{active, errno, is_away, is_parked, set_errno};
 use crate::signal::actions;
 use crate::sync::threads;
 use libc::{c_int, c_long};
+use std::cell::Cell;
 
 /// Signal code of a call that dispatch stops (`SYS_USER_DISPATCH`).
 const STOPPED: c_int = 2;
@@ -16,7 +16,7 @@ const STOPPED: c_int = 2;
 const ARCH_SET_FS: c_long = 0x1002;
 
 /// How a stopped call goes on.
-enum Outcome {
+pub(super) enum Outcome {
     /// With this result, or the negative number of an error.
     Result(c_long),
     /// The thread makes the call again, by itself.
@@ -52,6 +52,13 @@ std::arch::global_asm!(
 );
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
+/// No call of the thread is in progress.
+const NO_CALL: c_int = -1;
+
+thread_local! {
+    /// Whether the program lets its calls in progress be cancelled.
+    static CANCELS: Cell<c_int> = const { Cell::new(NO_CALL) };
+}
 
 unsafe extern "C" {
     safe fn pthread_setcancelstate(state: c_int, former: Out<c_int>) -> c_int;
@@ -68,7 +75,11 @@ pub(super) fn install() -> bool {
     actions::take_calls(softband_own_call as *const () as usize, softband_own_call_return as *const () as usize)
 }
 
+/// Answers the call on its stack. The thread blocks its signals at first, so that none comes between
+/// two stacks.
 extern "C" fn answer(frame: &mut Frame, former_end: usize) {
+    stack::keep_signal_stack(frame);
+    signals::set_mask(*frame.mask());
     if frame.info().si_code == STOPPED {
         let saved = errno();
         uncancelled(|| carry_out(frame));
@@ -81,12 +92,34 @@ extern "C" fn answer(frame: &mut Frame, former_end: usize) {
     stack::leave(former_end);
 }
 
+/// Sets whether `pthread_cancel` ends the calling thread. Returns the former state.
+fn set_cancels(state: c_int) -> c_int {
+    let mut before = 0;
+    pthread_setcancelstate(state, Out::of(&mut before));
+    before
+}
+
 /// Runs `body`, which no `pthread_cancel` ends: a call by an instruction is no cancellation point.
 fn uncancelled(body: impl FnOnce()) {
-    let mut before = 0;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, Out::of(&mut before));
+    let before = set_cancels(PTHREAD_CANCEL_DISABLE);
+    let outer = CANCELS.replace(before);
     body();
-    pthread_setcancelstate(before, Out::NULL);
+    CANCELS.set(outer);
+    set_cancels(before);
+}
+
+/// Runs a handler of the program, which has interrupted code with this stack pointer. In a call, the
+/// handler runs as if the program itself had made the call: `pthread_cancel` or a jump can end both.
+pub(super) fn beside_handler(pointer: usize, handler: impl FnOnce()) {
+    let cancels = CANCELS.replace(NO_CALL);
+    if cancels != NO_CALL {
+        set_cancels(cancels);
+    }
+    stack::beside_handler(pointer, handler);
+    if cancels != NO_CALL {
+        set_cancels(PTHREAD_CANCEL_DISABLE);
+        CANCELS.set(cancels);
+    }
 }
 
 fn carry_out(frame: &mut Frame) {
@@ -116,19 +149,24 @@ fn carry_out(frame: &mut Frame) {
 /// # Safety
 /// The arguments are those of the system call.
 unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_long; 6], caller: c_long) -> Outcome {
+    if !super::are_stopped() {
+        return Outcome::Natively;
+    }
+    if !pointers::are_good(number, &given) {
+        return Outcome::Result(-c_long::from(libc::EFAULT));
+    }
     // SAFETY: the arguments are those of the system call, in each call below.
     unsafe {
         match number {
-            _ if !super::are_stopped() => return Outcome::Natively,
-            // A child or a thread begins on a stack of its own, behind the instruction. A thread
-            // with variables elsewhere has none of this library.
-            libc::SYS_clone if is_fork(given[0]) && active() => return fork_on(frame, given[1]),
-            libc::SYS_clone | libc::SYS_clone3 => return Outcome::Natively,
+            libc::SYS_clone | libc::SYS_clone3 => return children::clone(frame, number, given),
+            // A thread with variables elsewhere has none of this library.
             libc::SYS_arch_prctl if given[0] == ARCH_SET_FS => return Outcome::Natively,
             libc::SYS_rt_sigprocmask => return Outcome::Result(signals::mask(frame, given)),
             libc::SYS_rt_sigaction => return Outcome::Result(with_error(|| signals::action(given))),
             libc::SYS_sigaltstack => return Outcome::Result(with_error(|| signals::alternate_stack(frame, given))),
             libc::SYS_exit => {
+                // The frame of this call lies elsewhere, so nobody uses the stack any more.
+                stack::give_back();
                 threads::end_own();
                 return Outcome::Natively;
             }
@@ -148,26 +186,8 @@ unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_long; 6], call
     }
 }
 
-/// Returns whether a clone with these flags is a fork or a vfork.
-fn is_fork(flags: c_long) -> bool {
-    const SIGNAL: c_long = 0xff;
-    let others = flags & !SIGNAL;
-    others == 0 || others == c_long::from(libc::CLONE_VM | libc::CLONE_VFORK)
-}
-
-/// Forks. The child goes on with another stack, if it has one.
-fn fork_on(frame: &mut Frame, child_stack: c_long) -> Outcome {
-    // SAFETY: the program asked for a child. The child of a vfork may only execute an image or end,
-    // and a forked child can do both.
-    let result = with_error(|| unsafe { fork::fork() }.into());
-    if result == 0 && child_stack != 0 {
-        frame.machine.uc_mcontext.gregs[libc::REG_RSP as usize] = child_stack;
-    }
-    Outcome::Result(result)
-}
-
 /// Returns the kernel's form of a result: a negative number for an error.
-fn with_error(call: impl FnOnce() -> c_long) -> c_long {
+pub(super) fn with_error(call: impl FnOnce() -> c_long) -> c_long {
     set_errno(0);
     match call() {
         -1 if errno() != 0 => -c_long::from(errno()),

@@ -10,12 +10,17 @@
 //! keep the kernel's fast path.
 
 mod answer;
+mod children;
 mod objects;
+mod pointers;
 mod routes;
 mod signals;
 mod stack;
 
+pub use pointers::end_try;
+
 use crate::runtime::world::active;
+use crate::spin::registers;
 use objects::Objects;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -118,6 +123,15 @@ pub fn token_came() {
 fn release_thread() {
     if set(PR_SYS_DISPATCH_OFF, 0, 0) {
         READY.set(0);
+    }
+}
+
+/// Runs a handler of the program, whose own calls must spare the call that the handler has interrupted.
+pub fn beside_handler(machine: &libc::ucontext_t, handler: impl FnOnce()) {
+    if are_stopped() {
+        answer::beside_handler(registers::stack(machine), handler);
+    } else {
+        handler();
     }
 }
 

@@ -1,14 +1,15 @@
 //! The interposed functions behind system calls.
 
 use super::signals::with_set;
+use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::raw;
-use crate::fd::{descriptors, epoll, files, io, poll, select, working_folder};
+use crate::fd::{descriptors, epoll, files, io, poll, select, transfer, working_folder};
 use crate::process::{fork, machine, pid, seccomp, tracing, wait};
 use crate::shared::mapping;
 use crate::signal::sigwait;
 use crate::socket::{message, names, open, resolver};
 use crate::time::{alarm, clock, sleep, timerfd};
-use libc::{c_int, c_long};
+use libc::{c_char, c_int, c_long, id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 /// Results of a function: an `int`, whose upper half is undefined, or a whole register.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,8 @@ fn function(number: c_long) -> Option<Function> {
 
 /// Returns whether this library answers a system call.
 pub(super) fn answers(number: c_long) -> bool {
-    function(number).is_some() || changed(number).is_some() || raw::answers(number)
+    let differs = [libc::SYS_getcwd, libc::SYS_waitid, libc::SYS_wait4, libc::SYS_getcpu].contains(&number);
+    differs || function(number).is_some() || changed(number).is_some() || raw::answers(number)
 }
 
 fn descriptors_and_files(number: c_long) -> Option<Function> {
@@ -57,6 +59,8 @@ fn descriptors_and_files(number: c_long) -> Option<Function> {
         libc::SYS_dup3 => Int(descriptors::dup3 as *const ()),
         libc::SYS_fcntl => Int(descriptors::fcntl as *const ()),
         libc::SYS_ioctl => Int(descriptors::ioctl as *const ()),
+        libc::SYS_sendfile => Word(transfer::sendfile as *const ()),
+        libc::SYS_splice => Word(transfer::splice as *const ()),
         _ => return None,
     })
 }
@@ -98,8 +102,8 @@ fn time_and_processes(number: c_long) -> Option<Function> {
         libc::SYS_timerfd_settime => Int(timerfd::timerfd_settime as *const ()),
         libc::SYS_timerfd_gettime => Int(timerfd::timerfd_gettime as *const ()),
         libc::SYS_getrusage => Int(machine::getrusage as *const ()),
-        libc::SYS_wait4 => Int(wait::wait4 as *const ()),
-        libc::SYS_waitid => Int(wait::waitid as *const ()),
+        libc::SYS_pidfd_open => Int(pid::pidfd_open as *const ()),
+        libc::SYS_pidfd_send_signal => Int(pid::pidfd_send_signal as *const ()),
         libc::SYS_fork => Int(fork::fork as *const ()),
         libc::SYS_vfork => Int(fork::vfork as *const ()),
         libc::SYS_exit_group => Int(fork::_exit as *const ()),
@@ -121,11 +125,15 @@ fn time_and_processes(number: c_long) -> Option<Function> {
 /// is -1 after an error.
 ///
 /// # Safety
-/// The arguments are those of the system call.
+/// The arguments are those of the system call, and its pointers are good.
 pub(super) unsafe fn carry_out(number: c_long, given: [c_long; 6]) -> Option<c_long> {
     let [a, b, c, d, e, f] = given;
     // SAFETY: the arguments are those of the system call.
     if let Some(result) = unsafe { with_changed_arguments(number, given) } {
+        return Some(result);
+    }
+    // SAFETY: the arguments are those of the system call, as above.
+    if let Some(result) = unsafe { with_another_result(number, given) } {
         return Some(result);
     }
     let (Int(address) | Word(address)) = function(number)?;
@@ -134,6 +142,49 @@ pub(super) unsafe fn carry_out(number: c_long, given: [c_long; 6]) -> Option<c_l
     // SAFETY: the function takes what the system call takes.
     let result = unsafe { called(a, b, c, d, e, f) };
     Some(if matches!(function(number), Some(Int(_))) { (result as c_int).into() } else { result })
+}
+
+/// Carries out calls that answer more than the functions of their names.
+///
+/// # Safety
+/// The arguments are those of the system call, and its pointers are good.
+unsafe fn with_another_result(number: c_long, [a, b, c, d, e, _]: [c_long; 6]) -> Option<c_long> {
+    // SAFETY: the arguments are those of the system call, in each call below.
+    unsafe {
+        match number {
+            libc::SYS_getcwd => working_folder::system_call(a as *mut c_char, b as usize),
+            libc::SYS_waitid => {
+                let mut own = siginfo_t::zeroed();
+                let options = for_child(a as idtype_t != libc::P_ALL, d);
+                let status = wait::waitid(a as idtype_t, b as id_t, Out::of(&mut own), options);
+                let info: Out<siginfo_t> = Out::from_raw(c as *mut siginfo_t);
+                if status == 0 {
+                    info.set(own);
+                    // As `wait4`, the call knows nothing of the child's use of the machine.
+                    if wait::child_of(&own) != 0 {
+                        Out::from_raw(e as *mut rusage).set(rusage::zeroed());
+                    }
+                }
+                Some(status.into())
+            }
+            libc::SYS_wait4 => {
+                let (status, usage) = (InOut::from_raw(b as *mut c_int), Out::from_raw(d as *mut rusage));
+                Some(wait::wait4(a as pid_t, status, for_child(a > 0, c), usage).into())
+            }
+            libc::SYS_getcpu => {
+                Out::from_raw(a as *mut c_int).set(pid::sched_getcpu());
+                Out::from_raw(b as *mut c_int).set(0);
+                Some(0)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the options of a wait. All children end with SIGCHLD here, also those that the program has
+/// made without a signal. So a wait for a certain child finds it without `__WCLONE`.
+fn for_child(is_certain: bool, options: c_long) -> c_int {
+    options as c_int & if is_certain { !libc::__WCLONE } else { !0 }
 }
 
 /// Returns the function for a call whose parameters differ from those of the function.

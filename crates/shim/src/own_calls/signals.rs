@@ -1,14 +1,17 @@
 //! System calls about signals, in the kernel's form: sets of eight bytes, and a structure of its own
 //! for actions.
 
+use super::pointers;
 use super::stack::Frame;
 use crate::clib::args::{In, Out, Zeroed};
+use crate::runtime::world::fail;
 use crate::signal::actions::{self, KernelAction, SA_RESTORER};
 use libc::{c_int, c_long, sigset_t};
 
 const SET_BYTES: c_long = 8;
 /// Signals that glibc's threads use, and whose actions its functions refuse.
 const THREADS: std::ops::RangeInclusive<c_int> = 32..=33;
+
 /// Returns the C library's form of a set.
 fn wide(set: u64) -> sigset_t {
     let mut wide = sigset_t::zeroed();
@@ -42,6 +45,12 @@ pub(super) fn let_through() {
     unsafe { kernel!(libc::SYS_rt_sigprocmask, libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut::<u64>(), SET_BYTES) };
 }
 
+/// Sets the signals that the calling thread blocks.
+pub(super) fn set_mask(set: u64) {
+    // SAFETY: the kernel reads the eight bytes of `set`.
+    unsafe { kernel!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const set, std::ptr::null_mut::<u64>(), SET_BYTES) };
+}
+
 /// Carries out `rt_sigprocmask`. The new mask takes effect when the handler returns.
 ///
 /// # Safety
@@ -60,7 +69,7 @@ pub(super) unsafe fn mask(frame: &mut Frame, [how, new, old, len, ..]: [c_long; 
             libc::SIG_SETMASK => given,
             _ => return -c_long::from(libc::EINVAL),
         };
-        *frame.mask() = narrow(&actions::without_ours(wide(wanted)));
+        *frame.mask() = narrow(&actions::without_ours_or_calls(wide(wanted)));
     }
     if old != 0 {
         // SAFETY: room for a set that is not null has eight bytes.
@@ -110,6 +119,10 @@ pub(super) unsafe fn action([signal, new, old, len, ..]: [c_long; 6]) -> c_long 
 /// # Safety
 /// The arguments are those of the system call.
 pub(super) unsafe fn alternate_stack(frame: &mut Frame, [new, old, ..]: [c_long; 6]) -> c_long {
+    if frame.is_on_signal_stack() {
+        // SAFETY: the arguments are the program's.
+        return unsafe { present_stack(frame, new, old) };
+    }
     // SAFETY: the arguments are the program's. The thread does not run on its signal stack now.
     let status = unsafe { kernel!(libc::SYS_sigaltstack, new, old) };
     if status == 0 && new != 0 {
@@ -117,6 +130,28 @@ pub(super) unsafe fn alternate_stack(frame: &mut Frame, [new, old, ..]: [c_long;
         frame.machine.uc_stack = unsafe { (new as *const libc::stack_t).read_unaligned() };
     }
     status
+}
+
+/// Answers `sigaltstack` in a handler that runs on the signal stack. The kernel cannot know that while
+/// the call waits elsewhere.
+///
+/// # Safety
+/// The arguments are those of the system call.
+unsafe fn present_stack(frame: &Frame, new: c_long, old: c_long) -> c_long {
+    let size = size_of::<libc::stack_t>();
+    if (new != 0 && !pointers::bytes(new, size)) || (old != 0 && !pointers::room(old, size)) {
+        return fail(libc::EFAULT);
+    }
+    if new != 0 {
+        return fail(libc::EPERM);
+    }
+    if old != 0 {
+        let mut present = frame.machine.uc_stack;
+        present.ss_flags |= libc::SS_ONSTACK;
+        // SAFETY: there is room for the structure.
+        unsafe { (old as *mut libc::stack_t).write_unaligned(present) };
+    }
+    0
 }
 
 #[cfg(test)]

@@ -31,6 +31,36 @@ fn in_the_run(pid: pid_t) -> Option<pid_t> {
     Some(found.number as pid_t).filter(|number| *number > 0)
 }
 
+/// Returns the real number of the process behind a descriptor (`pidfd_open`), or -1.
+pub fn process_of(fd: c_int) -> pid_t {
+    let read = || std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"));
+    let about = keeping_errno(read).unwrap_or_default();
+    about.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()).unwrap_or(-1)
+}
+
+/// Implements `pidfd_open`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pidfd_open(pid: pid_t, flags: c_uint) -> c_int {
+    // SAFETY: the call takes two numbers.
+    unsafe { kernel!(libc::SYS_pidfd_open, translated(pid), flags) as c_int }
+}
+
+/// Implements `pidfd_send_signal`.
+///
+/// # Safety
+/// `info` is null, or describes the signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pidfd_send_signal(fd: c_int, signal: c_int, info: *const libc::siginfo_t, flags: c_uint) -> c_int {
+    // SAFETY: the kernel reads the caller's description of the signal, and refuses a bad address.
+    let status = unsafe { kernel!(libc::SYS_pidfd_send_signal, fd, signal, info, flags) as c_int };
+    kernel_news::tell_of(status);
+    if status == 0 && active() {
+        let process = process_of(fd);
+        keeping_errno(|| if is_child(process) { await_killed(process, end_millis(signal)) } else { await_end(process, end_millis(signal)) });
+    }
+    status
+}
+
 /// Returns the real number for a process or, negative, for a process group.
 pub fn group_or_process(pid: pid_t) -> pid_t {
     if pid < -1 { -translated(-pid) } else { translated(pid) }

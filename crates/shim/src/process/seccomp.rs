@@ -5,6 +5,7 @@
 use crate::clib::real;
 use crate::own_calls;
 use crate::runtime::attach::attached;
+use crate::runtime::world::{active, fail};
 use crate::spin;
 use libc::{c_int, c_long, c_ulong, sock_filter, sock_fprog};
 use std::ops::Range;
@@ -71,6 +72,16 @@ unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const
     install(&raw const whole)
 }
 
+/// Option that stops system calls by their addresses (linux/prctl.h).
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+
+/// Refuses the strict mode, which permits only the program's own reads and writes. This library could not
+/// reach the engine any more. A kernel without the mode answers alike.
+fn refuse_strict_mode<R: From<i8>>() -> R {
+    softband_client::warn::once("no strict mode of seccomp in simulated time (EINVAL): use a filter, or --pace wall");
+    fail(libc::EINVAL)
+}
+
 /// Implements `prctl`. Its arguments travel in the same registers whether present or not (System V
 /// ABI).
 ///
@@ -82,6 +93,13 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
         // SAFETY: the arguments are the caller's, or a filter with the caller's at its end.
         unsafe { real::prctl(option, a, b, c, d) }
     };
+    if option == libc::PR_SET_SECCOMP && a == libc::SECCOMP_MODE_STRICT as c_ulong && active() {
+        return refuse_strict_mode();
+    }
+    if option == PR_SET_SYSCALL_USER_DISPATCH && active() {
+        softband_client::warn::once("no Syscall User Dispatch by programs in simulated time (EINVAL), because Softband uses it: use --pace wall");
+        return fail(libc::EINVAL);
+    }
     if option == libc::PR_SET_SECCOMP && a == libc::SECCOMP_MODE_FILTER as c_ulong {
         // SAFETY: this option has a filter.
         return unsafe { with_permits(b as *const sock_fprog, |filter| call(filter as c_ulong)) };
@@ -99,6 +117,9 @@ pub unsafe fn seccomp(operation: c_long, flags: c_long, filter: c_long) -> c_lon
         // SAFETY: the last argument is the caller's, or a filter with the caller's at its end.
         unsafe { real::syscall(libc::SYS_seccomp, operation, flags, filter, 0, 0, 0) }
     };
+    if operation == libc::SECCOMP_SET_MODE_STRICT.into() && active() {
+        return refuse_strict_mode();
+    }
     if operation == libc::SECCOMP_SET_MODE_FILTER.into() {
         // SAFETY: this operation has a filter.
         return unsafe { with_permits(filter as *const sock_fprog, |filter| call(filter as c_long)) };

@@ -42,10 +42,6 @@ const OURS: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL];
 // SAFETY: a `sigaction` of zeros is SIG_DFL.
 static WANTED: Table<libc::sigaction> = Table::new(unsafe { std::mem::zeroed() });
 
-/// Signals that no thread blocks in simulated time. The kernel ends a thread that blocks SIGSYS when
-/// it stops a call of the thread.
-const UNBLOCKED: [c_int; 4] = [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL, libc::SIGSYS];
-
 /// Returns whether this library keeps the program's action for a signal, and handles the signal.
 fn is_ours(signal: c_int) -> bool {
     OURS.contains(&signal) || (signal == libc::SIGSYS && TAKES_CALLS.load(Ordering::Acquire))
@@ -85,7 +81,10 @@ pub fn take_calls(handler: usize, restorer: usize) -> bool {
         return false;
     }
     let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | libc::SA_ONSTACK;
-    let action = KernelAction { handler, flags: flags as u64 | SA_RESTORER, restorer, mask: 0 };
+    // The handler unblocks the signals when its frame has its place. Faults come at any time.
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+    let mask = !faults.iter().fold(0, |mask, signal| mask | 1_u64 << (signal - 1));
+    let action = KernelAction { handler, flags: flags as u64 | SA_RESTORER, restorer, mask };
     // SAFETY: the caller passes a handler and a restorer that fit the flags.
     if unsafe { kernel!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, std::ptr::null_mut::<KernelAction>(), size_of::<u64>()) } != 0 {
         return false;
@@ -205,7 +204,7 @@ fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         code if code > 0 => spin::on_fault(unsafe { info_ref.si_addr() } as usize, machine),
         _ => false,
     });
-    if !ours {
+    if !ours && !own_calls::end_try(machine) {
         // SAFETY: the kernel passed both to the handler, which still runs.
         unsafe { pass_on(signal, info, context) };
     }
@@ -267,13 +266,13 @@ pub unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void)
 }
 
 /// Applies the default action: the faulting instruction runs again without a handler, or the signal
-/// is sent again.
+/// is sent again. A trap and a forbidden call are over.
 pub fn die_of(signal: c_int, from_processor: bool) {
     let mut default = libc::sigaction::zeroed();
     default.sa_sigaction = libc::SIG_DFL;
     // SAFETY: the default action is no function.
     unsafe { real::sigaction(signal, In::of(&default), Out::NULL) };
-    if !from_processor || signal == libc::SIGTRAP {
+    if !from_processor || matches!(signal, libc::SIGTRAP | libc::SIGSYS) {
         raise_all(1 << signal);
     }
 }
@@ -314,9 +313,17 @@ pub extern "C" fn signal(number: c_int, handler: sighandler_t) -> sighandler_t {
     old.sa_sigaction
 }
 
-/// Returns a copy of `set` that never blocks the signals of this library.
+/// Returns a copy of `set` that never blocks the signals of this library. The kernel ends a thread that
+/// blocks SIGSYS when it stops a call of the thread.
 pub fn without_ours(set: sigset_t) -> sigset_t {
-    without(set, &UNBLOCKED)
+    let set = without(set, &OURS);
+    if own_calls::are_stopped() { without(set, &[libc::SIGSYS]) } else { set }
+}
+
+/// Returns a copy of `set` that never blocks SIGSYS either, for handlers. The program's own calls may
+/// begin to raise it after the program has set the handler.
+pub fn without_ours_or_calls(set: sigset_t) -> sigset_t {
+    without(without(set, &OURS), &[libc::SIGSYS])
 }
 
 fn without(mut set: sigset_t, signals: &[c_int]) -> sigset_t {

@@ -4,9 +4,10 @@
 
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
+use crate::own_calls;
 use crate::process::children;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
-use crate::signal::actions::{self, in_handler, is_blocked, without_ours};
+use crate::signal::actions::{self, in_handler, is_blocked, without_ours_or_calls};
 use crate::spin;
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
@@ -91,7 +92,7 @@ pub unsafe fn set(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigact
         action.sa_sigaction = handler as sighandler_t;
         // A kept signal comes twice, so the handler must remain after the first.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
-        action.sa_mask = without_ours(action.sa_mask);
+        action.sa_mask = without_ours_or_calls(action.sa_mask);
         // SAFETY: our handler has three parameters, and the flags say so.
         unsafe { real::sigaction(signal, In::of(&action), Out::of(&mut native)) }
     } else {
@@ -179,13 +180,17 @@ unsafe fn run(signal: c_int, info: siginfo_t, context: *mut c_void) {
 /// The program set `action`, which is a function, for this signal. The kernel passed `context` to a
 /// handler that still runs, and `info` describes the signal.
 pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    if action.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: SA_SIGINFO states that the handler takes three arguments.
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { mem::transmute(action.sa_sigaction) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: without SA_SIGINFO, the handler takes the number alone.
-        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action.sa_sigaction) };
-        handler(signal);
-    }
+    // SAFETY: the kernel passed the context to a handler that still runs.
+    let machine = unsafe { &*context.cast::<libc::ucontext_t>() };
+    own_calls::beside_handler(machine, || {
+        if action.sa_flags & libc::SA_SIGINFO != 0 {
+            // SAFETY: SA_SIGINFO states that the handler takes three arguments.
+            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { mem::transmute(action.sa_sigaction) };
+            handler(signal, info, context);
+        } else {
+            // SAFETY: without SA_SIGINFO, the handler takes the number alone.
+            let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action.sa_sigaction) };
+            handler(signal);
+        }
+    });
 }
