@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from conftest import Softband
 
-# Goroutines sleep, meet in channels, and answer requests over TCP. A child sleeps and tells the date. A file goes
-# out by `sendfile`, and requests by HTTP come back.
+# Goroutines sleep, meet in channels, and answer requests over TCP. A child sleeps and tells the date. The program
+# signals itself and draws random numbers. A file goes out by `sendfile`.
 PROGRAM = r"""
 package main
 
@@ -18,13 +18,16 @@ package main
 import "C"
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -66,6 +69,14 @@ func waits() {
 	need(err)
 	fmt.Print(string(date))
 	say("the child")
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	time.Sleep(time.Millisecond)
+	need(syscall.Kill(syscall.Getpid(), syscall.SIGUSR1))
+	fmt.Println(<-signals)
+	number := make([]byte, 8)
+	rand.Read(number)
+	fmt.Println(number)
 }
 
 func serve() {
@@ -138,6 +149,7 @@ def test_goroutines_wait_in_simulated_time(softband: Softband, go_program: Path)
     lines = first.program("a-0").splitlines()
     assert lines[:4] == waits
     assert lines[4].startswith("the child after 3.3")
+    assert lines[5] == "user defined signal 1"
     assert first.program("b-0").splitlines() == ["hello after 130ms"] * 4 + ["200 " + "served " * 1000]
     assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
 

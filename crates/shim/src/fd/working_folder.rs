@@ -55,7 +55,7 @@ pub unsafe extern "C" fn getcwd(out: *mut c_char, len: size_t) -> *mut c_char {
 /// kernel has to answer.
 ///
 /// # Safety
-/// `out` has room for `len` bytes, of which the first 4096 are enough.
+/// `out` has room for `len` bytes, or for a page if `len` is more.
 pub unsafe fn system_call(out: *mut c_char, len: size_t) -> Option<c_long> {
     let name = name_of_working_folder()?;
     let name = name.to_bytes_with_nul();

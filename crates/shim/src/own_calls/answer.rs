@@ -4,6 +4,7 @@ use super::stack::{self, Frame};
 use super::{children, pointers, release_thread, routes, signals};
 use crate::clib::args::Out;
 use crate::clib::{raw, real};
+use crate::process::seccomp;
 use crate::runtime::world::{active, errno, is_away, is_parked, set_errno};
 use crate::signal::actions;
 use crate::sync::threads;
@@ -149,7 +150,8 @@ fn carry_out(frame: &mut Frame) {
 /// # Safety
 /// The arguments are those of the system call.
 unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_long; 6], caller: c_long) -> Outcome {
-    if !super::are_stopped() {
+    // Calls of 32 bits (`int 0x80`) have other numbers.
+    if !super::are_stopped() || frame.architecture() != seccomp::AUDIT_ARCH_X86_64 {
         return Outcome::Natively;
     }
     if !pointers::are_good(number, &given) {

@@ -132,7 +132,7 @@ pub(super) unsafe fn carry_out(number: c_long, given: [c_long; 6]) -> Option<c_l
     if let Some(result) = unsafe { with_changed_arguments(number, given) } {
         return Some(result);
     }
-    // SAFETY: the arguments are those of the system call, as above.
+    // SAFETY: the caller has tried the pointers.
     if let Some(result) = unsafe { with_another_result(number, given) } {
         return Some(result);
     }

@@ -57,6 +57,8 @@ pub(super) struct Frame {
 /// Kernel's part of `ucontext_t` in bytes: up to the mask of eight bytes. `siginfo_t` follows.
 const MACHINE_BYTES: usize = 304;
 const INFO_BYTES: usize = 128;
+/// Offset of the architecture in `siginfo_t`.
+const ARCHITECTURE_AT: usize = 28;
 
 impl Frame {
     /// Returns the signal's description behind the state of the processor.
@@ -64,6 +66,13 @@ impl Frame {
         let at = (&raw const self.machine).cast::<u8>().wrapping_add(MACHINE_BYTES);
         // SAFETY: the kernel writes the description there, in the same frame.
         unsafe { &*at.cast() }
+    }
+
+    /// Returns the architecture of the call (linux/audit.h).
+    pub(super) fn architecture(&self) -> u32 {
+        let at = std::ptr::from_ref(self.info()).cast::<u8>().wrapping_add(ARCHITECTURE_AT);
+        // SAFETY: the description of a SIGSYS has the number there.
+        unsafe { at.cast::<u32>().read() }
     }
 
     /// Returns the signals that the thread blocks outside the handler.

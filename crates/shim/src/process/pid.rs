@@ -1,13 +1,14 @@
 //! Process numbers. They are simulated, so that values that a program derives from its own number
 //! (names, seeds) are the same in each run.
 
-use crate::clib::args::{In, Out};
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::kernel_news;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
 use crate::shared::mapping::{before_kernel_writes_parts, note_written};
+use crate::signal::handlers;
 use crate::time::pace::pay_for_call;
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use softband_client as client;
@@ -124,12 +125,30 @@ pub extern "C" fn getppid() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
-    let status = real::kill(group, signal);
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let status = if group == own && active() && handlers::handles(signal) { signal_here(signal) } else { real::kill(group, signal) };
     kernel_news::tell_of(status);
     if status == 0 && group > 0 && active() {
         keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
     status
+}
+
+/// Sends a signal of this process to the calling thread. The kernel could choose a thread that waits for
+/// long in simulated time.
+fn signal_here(signal: c_int) -> c_int {
+    let (process, thread) = (rustix::process::getpid().as_raw_nonzero().get(), rustix::thread::gettid().as_raw_nonzero().get());
+    let mut about = libc::siginfo_t::zeroed();
+    about.si_signo = signal;
+    about.si_code = libc::SI_USER;
+    let numbers = (&raw mut about).cast::<c_int>();
+    // SAFETY: the numbers of the sending process and its user follow signal, errno, code and padding.
+    unsafe {
+        numbers.add(4).write(process);
+        numbers.add(5).write(rustix::process::getuid().as_raw() as c_int);
+    }
+    // SAFETY: the kernel reads the description, which lives during the call.
+    unsafe { kernel!(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, &raw const about) as c_int }
 }
 
 /// Waits for the end of a process that is not a child. Its end also belongs to this moment of

@@ -11,7 +11,7 @@ use libc::{c_int, c_long, c_ulong, sock_filter, sock_fprog};
 use std::ops::Range;
 
 /// Architecture of the system calls that the addresses belong to (linux/audit.h).
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+pub const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// Offsets in `struct seccomp_data`.
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
@@ -56,7 +56,7 @@ fn permits(range: Range<usize>) -> Vec<sock_filter> {
 ///
 /// # Safety
 /// `filter` is null, or a filter that lives during the call.
-unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const sock_fprog) -> R) -> R {
+unsafe fn with_permits<R: From<i8> + PartialEq>(filter: *const sock_fprog, install: impl FnOnce(*const sock_fprog) -> R) -> R {
     if filter.is_null() || !attached() {
         return install(filter);
     }
@@ -66,10 +66,12 @@ unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const
     let theirs = unsafe { crate::clib::args::slice(theirs.filter, theirs.len.into()) };
     let mut steps = permits(spin::own_text());
     steps.extend(theirs);
-    own_calls::leave_to_filter();
-    let Ok(len) = u16::try_from(steps.len()) else { return install(filter) };
-    let whole = sock_fprog { len, filter: steps.as_mut_ptr() };
-    install(&raw const whole)
+    let whole = u16::try_from(steps.len()).map(|len| sock_fprog { len, filter: steps.as_mut_ptr() });
+    let result = install(whole.as_ref().map_or(filter, std::ptr::from_ref));
+    if result != R::from(-1) {
+        own_calls::leave_to_filter();
+    }
+    result
 }
 
 /// Option that stops system calls by their addresses (linux/prctl.h).

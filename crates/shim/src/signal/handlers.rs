@@ -61,12 +61,14 @@ pub fn runs() -> u64 {
     RUNS.get()
 }
 
+/// Returns whether the program handles a signal in the calling thread.
+pub fn handles(signal: c_int) -> bool {
+    (1..SIGNALS as c_int).contains(&signal) && WRAPPED.load(Ordering::Acquire) & bit(signal) != 0 && !is_blocked(signal)
+}
+
 /// Returns whether the end of a child would run a handler of the program in the calling thread.
 pub fn handles_child_signals() -> bool {
-    if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
-        return false;
-    }
-    !is_blocked(libc::SIGCHLD)
+    handles(libc::SIGCHLD)
 }
 
 fn bit(signal: c_int) -> u64 {

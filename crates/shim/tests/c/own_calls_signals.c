@@ -30,9 +30,9 @@ static int stays(size_t bytes, int ms) {
     volatile char data[bytes];
     memset((char *)data, 7, bytes);
     struct timespec span = {0, ms * 1000000L};
-    /* A signal may end the first wait. */
+    /* A signal may end a wait. */
     RAW(SYS_nanosleep, &span, NULL, 0, 0);
-    sleep_raw(ms);
+    RAW(SYS_nanosleep, &span, NULL, 0, 0);
     for (size_t i = 0; i < bytes; i++)
         if (data[i] != 7) return 0;
     return 1;
@@ -78,8 +78,8 @@ static void on_large(int number) {
 static void large_handler(int flags) {
     large = 0;
     set(SIGALRM, on_large, flags);
-    alarm_in(2);
-    struct timespec span = {1, 0};
+    alarm_in((int)long_enough(2));
+    struct timespec span = {3, 0};
     CHECK(RAW(SYS_nanosleep, &span, NULL, 0, 0) == -EINTR && large == 1);
 }
 
@@ -127,11 +127,35 @@ static void blocked_signals(void) {
     sigfillset(&action.sa_mask);
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     outer = 0;
-    sigset_t but_alarm;
+    sigset_t all, none, but_alarm;
+    sigfillset(&all);
+    sigemptyset(&none);
     sigfillset(&but_alarm);
     sigdelset(&but_alarm, SIGALRM);
+    CHECK(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
     alarm_in(1);
     CHECK(sigsuspend(&but_alarm) == -1 && errno == EINTR && outer == 1);
+    CHECK(sigprocmask(SIG_SETMASK, &none, NULL) == 0);
+}
+
+static void *signal_the_process(void *nothing) {
+    CHECK(RAW(SYS_kill, getpid(), SIGUSR1, 0, 0) == 0);
+    for (int i = 0; i < 1000 && __atomic_load_n(&outer, __ATOMIC_SEQ_CST) == 0; i++) sleep_raw(1);
+    CHECK(outer == 1);
+    return nothing;
+}
+
+static void on_own_signal(int number) {
+    (void)number;
+    outer++;
+}
+
+/* A signal to the process needs no thread that runs by itself. */
+static void signals_to_the_process(void) {
+    pthread_t other;
+    outer = 0;
+    set(SIGUSR1, on_own_signal, SA_RESTART);
+    CHECK(pthread_create(&other, NULL, signal_the_process, NULL) == 0 && pthread_join(other, NULL) == 0);
 }
 
 static void *end_by_call(void *nothing) {
@@ -215,6 +239,7 @@ int main(void) {
     set(SIGUSR1, on_stack, SA_ONSTACK);
     CHECK(raise(SIGUSR1) == 0 && outer == 1);
     blocked_signals();
+    signals_to_the_process();
     ending_threads();
     forbidden_calls(0);
     forbidden_calls(1);
