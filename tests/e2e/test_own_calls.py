@@ -266,3 +266,52 @@ def test_modes_that_would_stop_softbands_own_calls_are_refused(softband: Softban
     assert done.program("a-0") == "-1 22 -22 -22 -1 -22\n"
     assert done.stderr.count("no strict mode of seccomp in simulated time (EINVAL)") == 1
     assert done.stderr.count("no Syscall User Dispatch by programs in simulated time (EINVAL)") == 1
+
+
+# Starts a command under a kernel without Syscall User Dispatch, as a filter shows it.
+OLD_KERNEL = r"""
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    (void)count;
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 59, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {6, steps};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 9;
+    execv(words[1], words + 1);
+    return 8;
+}
+"""
+NUMBER = r"""
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+    long number;
+    __asm__ volatile("syscall" : "=a"(number) : "a"(SYS_getpid) : "rcx", "r11", "memory");
+    puts(number == getpid() ? "answered" : "bypassed");
+}
+"""
+
+
+def test_own_calls_bypass_softband_on_a_kernel_without_dispatch(softband: Softband) -> None:
+    for name, text in (("old", OLD_KERNEL), ("number", NUMBER)):
+        (softband.folder / f"{name}.c").write_text(text)
+        subprocess.run(["cc", "-O1", "-o", softband.folder / name, softband.folder / f"{name}.c"], check=True)
+    number = ("a", str(softband.folder / "number"))
+    assert softband.run("two-hosts", number).assert_ok().program("a-0") == "answered\n"
+    old = softband.run("two-hosts", number, wrapper=(str(softband.folder / "old"),)).assert_ok()
+    assert old.program("a-0") == "bypassed\n"

@@ -16,9 +16,13 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov eax, NUMBER`
 const NUMBER_TO_EAX: u8 = 0xb8;
 const NUMBER_BYTES: usize = 5;
+/// Most bytes of an instruction.
+const INSTRUCTION_BYTES: usize = 15;
 /// Bytes before the instruction at which decoding starts, and the number of starts.
 const RUN_UP: usize = 128;
 const STARTS: usize = 16;
+/// Bytes after which a decoder has found the boundaries of instructions.
+const ASTRAY: usize = 48;
 
 /// Number of objects loaded so far, at the last look.
 static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -232,11 +236,16 @@ fn is_call(code: &[u8], at: usize) -> bool {
     true
 }
 
-/// Returns whether a decoder that starts at an offset finds an instruction at another one.
+/// Returns whether a decoder that starts at an offset finds an instruction at another one. Off the
+/// boundaries it can meet bytes that are no instruction, and goes on behind the first of them. After a
+/// while it has found the boundaries, unless the bytes are data.
 fn leads_to(code: &[u8], start: usize, at: usize) -> bool {
-    let mut decoder = Decoder::new(64, &code[start..at + SYSCALL.len()], DecoderOptions::NONE);
+    // An instruction that begins before the offset can end behind it.
+    let end = (at + INSTRUCTION_BYTES).min(code.len());
+    let mut decoder = Decoder::new(64, &code[start..end], DecoderOptions::NONE);
     while start + decoder.position() < at {
-        if decoder.decode().is_invalid() {
+        let here = decoder.position();
+        if decoder.decode().is_invalid() && (here >= ASTRAY || decoder.set_position(here + 1).is_err()) {
             return false;
         }
     }
@@ -258,6 +267,23 @@ mod tests {
         assert!(!has(&[0x48, 0xb8, 1, 2, 3, 0x0f, 0x05, 6, 7, 8]), "a constant");
         assert!(!has(&[0xe8, 0x0f, 0x05, 0, 0]), "a distance");
         assert!(!has_call(&[0x0f]) && !has_call(&[]) && has_call(&SYSCALL));
+    }
+
+    #[test]
+    fn starts_off_the_boundaries_find_the_call_behind_bytes_that_are_no_instruction() {
+        // The end of a function of the C compiler, and a call. Some displacements are no instruction.
+        let code = [
+            0xf3, 0x0f, 0x1e, 0xfa, 0x80, 0x3d, 0x15, 0x2f, 0, 0, 0, 0x75, 0x2b, 0x55, 0x48, 0x83, 0x3d, 0xca, 0x2e, 0, 0, 0, 0x48, 0x89, 0xe5, 0x74,
+            0x0c, 0x48, 0x8b, 0x3d, 0xf6, 0x2e, 0, 0, 0xe8, 0x29, 0xff, 0xff, 0xff, 0xe8, 0x64, 0xff, 0xff, 0xff, 0xc6, 0x05, 0xed, 0x2e, 0, 0, 1,
+            0x5d, 0xc3, 0x0f, 0x1f, 0, 0xc3, 0x0f, 0x1f, 0x80, 0, 0, 0, 0, 0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 0x77, 0xff, 0xff, 0xff, 0x53, 0xb8, 0x27, 0,
+            0, 0, 0x0f, 0x05, 0x48, 0x89, 0xc3,
+        ];
+        // A run-up of 128 bytes begins in the function before.
+        let before = [
+            0x29, 0xfe, 0x48, 0x89, 0xf0, 0x48, 0xc1, 0xee, 0x3f, 0x48, 0xc1, 0xf8, 3, 0x48, 1, 0xc6, 0x48, 0xd1, 0xfe, 0x74, 0x14, 0x48, 0x8b, 5,
+            0xed, 0x2e, 0, 0, 0x48, 0x85, 0xc0, 0x74, 8, 0xff, 0xe0, 0x66, 0x0f, 0x1f, 0x44, 0, 0, 0xc3, 0x0f, 0x1f, 0x80, 0, 0, 0, 0,
+        ];
+        assert!(has_call(&[&before[..], &code].concat()));
     }
 
     #[test]
