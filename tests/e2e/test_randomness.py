@@ -10,7 +10,8 @@ from conftest import Softband
 
 DEVICES = ("/dev/urandom", "/dev/random")
 UUID = "/proc/sys/kernel/random/uuid"
-# The readers: a stream of the C library, system calls, an inherited descriptor, another language.
+# The readers: a stream of the C library, system calls, an inherited descriptor, another language, and the
+# bytes that the kernel gives each image (AT_RANDOM).
 LOOKS = f"""
 od -An -N24 -tx1 /dev/urandom
 od -An -N24 -tx1 /dev/urandom
@@ -20,6 +21,7 @@ tr -dc a-z < /dev/urandom | head -c 20; echo
 cat {UUID} {UUID}
 perl -e 'print rand(), "\\n"'
 {sys.executable} -c 'print(open("/dev/urandom", "rb").read(8).hex(), __import__("os").urandom(8).hex())'
+{sys.executable} -c 'import ctypes; give = ctypes.CDLL(None).getauxval; give.restype = ctypes.c_ulong; print(ctypes.string_at(give(25), 16).hex())'
 stat -c %F /dev/urandom
 exec 0<&-; exec < /dev/urandom; readlink /proc/$$/fd/0 | cut -d: -f1
 """

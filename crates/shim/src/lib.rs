@@ -22,6 +22,7 @@ pub mod clib;
 
 pub mod ahead;
 pub mod fd;
+pub mod own_calls;
 pub mod process;
 pub mod runtime;
 pub mod shared;

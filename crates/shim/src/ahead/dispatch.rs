@@ -5,7 +5,7 @@
 //! memory go through, because nobody else sees them. Every other call first catches up.
 
 use crate::runtime::world::{keeping_errno, set_errno};
-use crate::signal::actions;
+use crate::signal::actions::{self, KernelAction, SA_RESTORER};
 use libc::{c_int, c_long, c_void, siginfo_t};
 use softband_client as client;
 use std::cell::Cell;
@@ -18,7 +18,6 @@ const STOPPED: c_int = 2;
 const NUMBER_OFFSET: usize = 24;
 const ALLOW: u8 = 0;
 const BLOCK: u8 = 1;
-const SA_RESTORER: u64 = 0x0400_0000;
 
 thread_local! {
     /// The byte that the kernel reads.
@@ -46,16 +45,6 @@ std::arch::global_asm!(
 unsafe extern "C" {
     fn softband_ahead_return();
     fn softband_ahead_return_end();
-}
-
-/// The action of a signal, as the kernel reads it.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
 }
 
 /// Makes the kernel ready to stop the calling thread's system calls. Returns false if the kernel

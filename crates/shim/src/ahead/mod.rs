@@ -9,6 +9,7 @@
 pub mod dispatch;
 mod shares;
 
+use crate::own_calls;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
 use crate::signal::actions;
 use crate::spin::{probe, watch};
@@ -38,7 +39,7 @@ pub extern "C" fn softband_compute_ahead_ps(picos: u64) {
 
 fn begin(picos: u64) {
     let is_busy = is_parked() || is_away() || actions::is_any_handler_running() || client::is_ahead();
-    if is_busy || has_alarm() || !dispatch::prepare() || shares::shares_memory() {
+    if is_busy || own_calls::are_stopped() || has_alarm() || !dispatch::prepare() || shares::shares_memory() {
         return;
     }
     client::set_catch_up_hook(end);

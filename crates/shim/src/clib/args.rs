@@ -126,6 +126,15 @@ impl<'a, T: Copy> InOut<'a, T> {
         Self(value, PhantomData)
     }
 
+    /// Takes a pointer out of a register of the caller.
+    ///
+    /// # Safety
+    /// `pointer` is null, or it has room for a `T`, which lives during the call.
+    #[inline]
+    pub unsafe fn from_raw(pointer: *mut T) -> Self {
+        Self(pointer, PhantomData)
+    }
+
     /// Reads the value. Returns `None` for null.
     #[inline]
     pub fn get(self) -> Option<T> {

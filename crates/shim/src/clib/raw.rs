@@ -52,7 +52,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long
 ///
 /// # Safety
 /// The arguments are those of the system call.
-unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
+pub unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
     let [a, b, c, d, e, caller, f] = *words;
     match number {
         // A program must not close the descriptors of this library.
@@ -87,6 +87,15 @@ unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
     let a = if names_thread(number) { system_thread(a as c_int).into() } else { a };
     // SAFETY: a thread's real number stands for the program's; the other arguments are as given.
     unsafe { pass_through(caller, number, &[a, b, c, d, e, f]) }
+}
+
+/// Returns whether [`called`] answers a call itself.
+pub fn answers(number: c_long) -> bool {
+    use libc::{SYS_clock_gettime, SYS_clock_nanosleep, SYS_futex, SYS_getpid, SYS_getrandom, SYS_gettid, SYS_gettimeofday, SYS_kill};
+    use libc::{SYS_close, SYS_close_range, SYS_execve, SYS_execveat, SYS_nanosleep, SYS_sched_yield, SYS_seccomp, SYS_tgkill, SYS_tkill};
+    let times = [SYS_futex, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_gettimeofday, SYS_sched_yield];
+    let processes = [SYS_getpid, SYS_gettid, SYS_tgkill, SYS_tkill, SYS_kill, SYS_execve, SYS_execveat, SYS_seccomp];
+    times.contains(&number) || processes.contains(&number) || [SYS_getrandom, SYS_close, SYS_close_range].contains(&number)
 }
 
 /// Makes a call of the program by the C library, so that the program's filter judges it. Calls of

@@ -7,6 +7,7 @@ use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::missing;
 use crate::clib::real;
 use crate::fd::random_files;
+use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
 use libc::{DIR, FILE, c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
@@ -152,6 +153,8 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
 /// Runs `open`. The open of a named pipe waits in the kernel for the other end. Both ends must wait
 /// at once, so neither may have the token.
 fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
+    // A program opens files after it has loaded a library (modules of Python).
+    own_calls::look_at_objects();
     let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
         let mut about = libc::stat::zeroed();
         let saved = errno();

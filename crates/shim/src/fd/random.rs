@@ -18,6 +18,22 @@ pub fn number(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Replaces the random bytes that the kernel gives each image (`AT_RANDOM`). Runtimes seed their
+/// generators with them (Go). The C library has used them before.
+pub fn replace_bytes_of_image() {
+    // SAFETY: the call takes a number and returns 0 for an unknown one.
+    let address = unsafe { libc::getauxval(libc::AT_RANDOM) } as usize;
+    if address == 0 {
+        return;
+    }
+    // Numbers of another stream, so that the program's other numbers stay.
+    let seed = !client::header().seed;
+    for (place, index) in [address, address + 8].into_iter().zip(0..) {
+        // SAFETY: the kernel stores 16 bytes there, on the stack of the first thread.
+        unsafe { (place as *mut u64).write_unaligned(number(seed, index)) };
+    }
+}
+
 /// Returns the next number of this process.
 pub fn next() -> u64 {
     number(client::header().seed, DRAWN.fetch_add(1, Ordering::Relaxed))

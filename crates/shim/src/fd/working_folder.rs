@@ -6,7 +6,7 @@ use crate::clib::real;
 use crate::fd::files::{led_to_look_into, name_for_program};
 use crate::runtime::attach::attached;
 use crate::runtime::world::fail;
-use libc::{c_char, c_int, size_t};
+use libc::{c_char, c_int, c_long, size_t};
 use std::ffi::CString;
 
 #[unsafe(no_mangle)]
@@ -49,6 +49,22 @@ pub unsafe extern "C" fn getcwd(out: *mut c_char, len: size_t) -> *mut c_char {
         unsafe { room.copy_from_nonoverlapping(name.as_ptr().cast(), name.len()) };
     }
     room
+}
+
+/// Implements the system call `getcwd`, which returns the length with the NUL. Returns `None` if the
+/// kernel has to answer.
+///
+/// # Safety
+/// `out` has room for `len` bytes, or for a page if `len` is more.
+pub unsafe fn system_call(out: *mut c_char, len: size_t) -> Option<c_long> {
+    let name = name_of_working_folder()?;
+    let name = name.to_bytes_with_nul();
+    if len < name.len() {
+        return Some(fail(libc::ERANGE));
+    }
+    // SAFETY: the room has at least the length of the name with its NUL.
+    unsafe { out.copy_from_nonoverlapping(name.as_ptr().cast(), name.len()) };
+    Some(name.len() as c_long)
 }
 
 /// Implements `getcwd` with a known size of the buffer.

@@ -4,8 +4,9 @@
 use crate::clib::args::{Texts, Zeroed};
 use softband_client::fds;
 use softband_ipc::environment::{ENGINE, FILES, HOST, HOSTS, LIBRARIES, TICKET, ticket_text};
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 const PRELOAD: &str = "LD_PRELOAD";
@@ -52,6 +53,12 @@ fn own_path() -> Option<Vec<u8>> {
     // SAFETY: the name is a string that lives as long as the library.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes().to_vec();
     path.windows(3).any(|part| part == b".so").then_some(path)
+}
+
+/// Returns the folder of this library. It is empty if the code is not in a library (tests).
+pub fn own_folder() -> PathBuf {
+    let library = REMEMBERED.get().and_then(|remembered| remembered.library.as_deref());
+    library.and_then(|path| Path::new(OsStr::from_bytes(path)).parent()).map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// State that the parent image left for this image.

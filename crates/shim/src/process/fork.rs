@@ -1,6 +1,7 @@
 //! Forks processes and ends them.
 
 use crate::clib::real;
+use crate::own_calls;
 use crate::process::children;
 use crate::process::environment;
 use crate::process::pid;
@@ -110,6 +111,7 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
         attach::give_up(&error.0);
     }
     tsc::trap();
+    own_calls::begin_as_child();
 }
 
 /// Implements `vfork` by `fork`. The child of vfork may only exec or end, and a forked child can do

@@ -1,7 +1,7 @@
 //! Process numbers. They are simulated, so that values that a program derives from its own number
 //! (names, seeds) are the same in each run.
 
-use crate::clib::args::{In, Out};
+use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::kernel_news;
@@ -9,6 +9,7 @@ use crate::process::children::{await_killed, is_child, parent_number, to_real, t
 use crate::runtime::world::{active, keeping_errno};
 use crate::shared::mapping::{before_kernel_writes_parts, note_written};
 use crate::signal::actions::is_ours;
+use crate::signal::handlers;
 use crate::time::pace::pay_for_call;
 use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
 use rustix::fs::{Mode, OFlags};
@@ -34,6 +35,36 @@ pub fn system_number(pid: pid_t) -> pid_t {
 fn in_the_run(pid: pid_t) -> Option<pid_t> {
     let found = client::call::<op::FindProcess>(&ProcessNumber { number: pid as u32, reserved: 0 }).ok()?;
     Some(found.number as pid_t).filter(|number| *number > 0)
+}
+
+/// Returns the real number of the process behind a descriptor (`pidfd_open`), or -1.
+pub fn process_of(fd: c_int) -> pid_t {
+    let read = || std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}"));
+    let about = keeping_errno(read).unwrap_or_default();
+    about.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok()).unwrap_or(-1)
+}
+
+/// Implements `pidfd_open`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pidfd_open(pid: pid_t, flags: c_uint) -> c_int {
+    // SAFETY: the call takes two numbers.
+    unsafe { kernel!(libc::SYS_pidfd_open, translated(pid), flags) as c_int }
+}
+
+/// Implements `pidfd_send_signal`.
+///
+/// # Safety
+/// `info` is null, or describes the signal.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pidfd_send_signal(fd: c_int, signal: c_int, info: *const libc::siginfo_t, flags: c_uint) -> c_int {
+    // SAFETY: the kernel reads the caller's description of the signal, and refuses a bad address.
+    let status = unsafe { kernel!(libc::SYS_pidfd_send_signal, fd, signal, info, flags) as c_int };
+    kernel_news::tell_of(status);
+    if status == 0 && active() {
+        let process = process_of(fd);
+        keeping_errno(|| if is_child(process) { await_killed(process, end_millis(signal)) } else { await_end(process, end_millis(signal)) });
+    }
+    status
 }
 
 /// Returns the real number for a process or, negative, for a process group.
@@ -135,11 +166,35 @@ pub extern "C" fn getppid() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
-    let status = interrupting(group, signal, || real::kill(group, signal));
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let status = if group == own && active() && handlers::handles(signal) {
+        let status = signal_here(signal);
+        kernel_news::tell_of(status);
+        status
+    } else {
+        interrupting(group, signal, || real::kill(group, signal))
+    };
     if status == 0 && group > 0 && active() {
         keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
     status
+}
+
+/// Sends a signal of this process to the calling thread. The kernel could choose a thread that waits for
+/// long in simulated time.
+fn signal_here(signal: c_int) -> c_int {
+    let (process, thread) = (rustix::process::getpid().as_raw_nonzero().get(), rustix::thread::gettid().as_raw_nonzero().get());
+    let mut about = libc::siginfo_t::zeroed();
+    about.si_signo = signal;
+    about.si_code = libc::SI_USER;
+    let numbers = (&raw mut about).cast::<c_int>();
+    // SAFETY: the numbers of the sending process and its user follow signal, errno, code and padding.
+    unsafe {
+        numbers.add(4).write(process);
+        numbers.add(5).write(rustix::process::getuid().as_raw() as c_int);
+    }
+    // SAFETY: the kernel reads the description, which lives during the call.
+    unsafe { kernel!(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, &raw const about) as c_int }
 }
 
 /// Waits for the end of a process that is not a child. Its end also belongs to this moment of

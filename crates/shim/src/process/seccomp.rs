@@ -3,13 +3,15 @@
 //! this library, by the address of the calling instruction, and the return from a signal handler.
 
 use crate::clib::real;
+use crate::own_calls;
 use crate::runtime::attach::attached;
+use crate::runtime::world::{active, fail};
 use crate::spin;
 use libc::{c_int, c_long, c_ulong, sock_filter, sock_fprog};
 use std::ops::Range;
 
 /// Architecture of the system calls that the addresses belong to (linux/audit.h).
-const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
+pub const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 /// Offsets in `struct seccomp_data`.
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
@@ -54,7 +56,7 @@ fn permits(range: Range<usize>) -> Vec<sock_filter> {
 ///
 /// # Safety
 /// `filter` is null, or a filter that lives during the call.
-unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const sock_fprog) -> R) -> R {
+unsafe fn with_permits<R: From<i8> + PartialEq>(filter: *const sock_fprog, install: impl FnOnce(*const sock_fprog) -> R) -> R {
     if filter.is_null() || !attached() {
         return install(filter);
     }
@@ -64,9 +66,22 @@ unsafe fn with_permits<R>(filter: *const sock_fprog, install: impl FnOnce(*const
     let theirs = unsafe { crate::clib::args::slice(theirs.filter, theirs.len.into()) };
     let mut steps = permits(spin::own_text());
     steps.extend(theirs);
-    let Ok(len) = u16::try_from(steps.len()) else { return install(filter) };
-    let whole = sock_fprog { len, filter: steps.as_mut_ptr() };
-    install(&raw const whole)
+    let whole = u16::try_from(steps.len()).map(|len| sock_fprog { len, filter: steps.as_mut_ptr() });
+    let result = install(whole.as_ref().map_or(filter, std::ptr::from_ref));
+    if result != R::from(-1) {
+        own_calls::leave_to_filter();
+    }
+    result
+}
+
+/// Option that stops system calls by their addresses (linux/prctl.h).
+const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
+
+/// Refuses the strict mode, which permits only the program's own reads and writes. This library could not
+/// reach the engine any more. A kernel without the mode answers alike.
+fn refuse_strict_mode<R: From<i8>>() -> R {
+    softband_client::warn::once("no strict mode of seccomp in simulated time (EINVAL): use a filter, or --pace wall");
+    fail(libc::EINVAL)
 }
 
 /// Implements `prctl`. Its arguments travel in the same registers whether present or not (System V
@@ -80,6 +95,13 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
         // SAFETY: the arguments are the caller's, or a filter with the caller's at its end.
         unsafe { real::prctl(option, a, b, c, d) }
     };
+    if option == libc::PR_SET_SECCOMP && a == libc::SECCOMP_MODE_STRICT as c_ulong && active() {
+        return refuse_strict_mode();
+    }
+    if option == PR_SET_SYSCALL_USER_DISPATCH && active() {
+        softband_client::warn::once("no Syscall User Dispatch by programs in simulated time (EINVAL), because Softband uses it: use --pace wall");
+        return fail(libc::EINVAL);
+    }
     if option == libc::PR_SET_SECCOMP && a == libc::SECCOMP_MODE_FILTER as c_ulong {
         // SAFETY: this option has a filter.
         return unsafe { with_permits(b as *const sock_fprog, |filter| call(filter as c_ulong)) };
@@ -97,6 +119,9 @@ pub unsafe fn seccomp(operation: c_long, flags: c_long, filter: c_long) -> c_lon
         // SAFETY: the last argument is the caller's, or a filter with the caller's at its end.
         unsafe { real::syscall(libc::SYS_seccomp, operation, flags, filter, 0, 0, 0) }
     };
+    if operation == libc::SECCOMP_SET_MODE_STRICT.into() && active() {
+        return refuse_strict_mode();
+    }
     if operation == libc::SECCOMP_SET_MODE_FILTER.into() {
         // SAFETY: this operation has a filter.
         return unsafe { with_permits(filter as *const sock_fprog, |filter| call(filter as c_long)) };

@@ -3,7 +3,7 @@
 use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::real;
 use crate::process::children;
-use crate::process::pid::system_number;
+use crate::process::pid::{process_of, system_number};
 use crate::runtime::world::{active, fail, keeping_errno};
 use crate::time::pace::{Patience, empty_poll};
 use libc::{c_int, id_t, idtype_t, pid_t, rusage, siginfo_t};
@@ -97,7 +97,11 @@ pub extern "C" fn waitid(kind: idtype_t, id: id_t, info: Out<siginfo_t>, options
     if !active() {
         return real::waitid(kind, id, info, options);
     }
-    let which = if kind == libc::P_PID { system_number(id as pid_t) } else { -1 };
+    let which = match kind {
+        libc::P_PID => system_number(id as pid_t),
+        libc::P_PIDFD => process_of(id as c_int),
+        _ => -1,
+    };
     let id = if kind == libc::P_PID { which as id_t } else { id };
     let poll = |no_wait: bool| {
         let mut own = siginfo_t::zeroed();

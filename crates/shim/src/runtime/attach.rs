@@ -4,7 +4,11 @@ use crate::process::children;
 
 use crate::process::environment;
 
+use crate::own_calls;
+
 use crate::fd::files;
+
+use crate::fd::random;
 use crate::fd::stdio;
 
 use crate::process::fork;
@@ -123,6 +127,8 @@ fn after_attach() {
     }
     tsc::allow_rewriting();
     tsc::replace_vdso();
+    own_calls::look_at_objects();
+    random::replace_bytes_of_image();
     // Registered before all handlers of the program: runs after its handlers and after the
     // destructors of all libraries.
     unsafe extern "C" {
@@ -136,6 +142,7 @@ fn after_attach() {
 fn after_token() {
     spin::after_wait();
     tsc::rewrite_due();
+    own_calls::token_came();
 }
 
 /// Permits the engine to read and write registered memory, in case the kernel allows that only to

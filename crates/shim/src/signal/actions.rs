@@ -4,6 +4,7 @@
 use crate::ahead::dispatch;
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
+use crate::own_calls;
 use crate::runtime::world::{fail, keeping_errno};
 use crate::signal::call_names;
 use crate::signal::handlers::{self, Table};
@@ -19,18 +20,33 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const SI_KERNEL: c_int = 0x80;
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// Whether this library handles SIGSYS for calls by the program's own instructions.
+static TAKES_CALLS: AtomicBool = AtomicBool::new(false);
+
+/// The kernel demands its own return from handlers by this flag.
+pub const SA_RESTORER: u64 = 0x0400_0000;
+
+/// The action of a signal, as the kernel reads it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct KernelAction {
+    pub handler: usize,
+    pub flags: u64,
+    pub restorer: usize,
+    pub mask: u64,
+}
 
 /// Signals of this library.
 const OURS: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, SPIN_SIGNAL];
 
-/// Returns whether this library needs a signal for itself.
-pub fn is_ours(signal: c_int) -> bool {
-    OURS.contains(&signal)
-}
-
 /// Actions that the program requested for the signals of this library.
 // SAFETY: a `sigaction` of zeros is SIG_DFL.
 static WANTED: Table<libc::sigaction> = Table::new(unsafe { std::mem::zeroed() });
+
+/// Returns whether this library keeps the program's action for a signal, and handles the signal.
+pub fn is_ours(signal: c_int) -> bool {
+    OURS.contains(&signal) || (signal == libc::SIGSYS && TAKES_CALLS.load(Ordering::Acquire))
+}
 
 /// Blocks or unblocks the engine's signal, which would kill an image without a handler for it. The
 /// signal stays blocked from before an `exec` until the new image has its handler. The mask and
@@ -55,6 +71,28 @@ pub fn install() {
 pub fn install_for_questions() {
     WANTED.set(SPIN_SIGNAL, take(SPIN_SIGNAL, 0));
     hold_engine_back(libc::SIG_UNBLOCK);
+}
+
+/// Makes `handler` the system's for SIGSYS. It gets the kernel's frame, and returns by `restorer`.
+/// The program's action stays for [`pass_on`]. Returns false if the kernel refuses.
+pub fn take_calls(handler: usize, restorer: usize) -> bool {
+    let mut former = libc::sigaction::zeroed();
+    // SAFETY: without a new action, the call only reads.
+    if unsafe { real::sigaction(libc::SIGSYS, In::NULL, Out::of(&mut former)) } != 0 {
+        return false;
+    }
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | libc::SA_ONSTACK;
+    // The handler unblocks the signals when its frame has its place. Faults come at any time.
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+    let mask = !faults.iter().fold(0, |mask, signal| mask | 1_u64 << (signal - 1));
+    let action = KernelAction { handler, flags: flags as u64 | SA_RESTORER, restorer, mask };
+    // SAFETY: the caller passes a handler and a restorer that fit the flags.
+    if unsafe { kernel!(libc::SYS_rt_sigaction, libc::SIGSYS, &raw const action, std::ptr::null_mut::<KernelAction>(), size_of::<u64>()) } != 0 {
+        return false;
+    }
+    WANTED.set(libc::SIGSYS, former);
+    TAKES_CALLS.store(true, Ordering::Release);
+    true
 }
 
 /// Sets the handler of this library for a signal. Returns the former action.
@@ -167,7 +205,7 @@ fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         code if code > 0 => spin::on_fault(unsafe { info_ref.si_addr() } as usize, machine),
         _ => false,
     });
-    if !ours {
+    if !ours && !own_calls::end_try(machine) {
         // SAFETY: the kernel passed both to the handler, which still runs.
         unsafe { pass_on(signal, info, context) };
     }
@@ -195,6 +233,7 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
             if call_names::are_wanted() {
                 call_names::answer();
             } else if !client::is_wall() {
+                own_calls::token_came();
                 spin::on_signal(machine);
             }
         });
@@ -205,7 +244,7 @@ extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut
 ///
 /// # Safety
 /// The kernel passed `info` and `context` to a handler that still runs.
-unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+pub unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // The program's handler may do anything, and the end of the process must have its place.
     client::catch_up();
     let action = WANTED.get(signal);
@@ -228,13 +267,13 @@ unsafe fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 }
 
 /// Applies the default action: the faulting instruction runs again without a handler, or the signal
-/// is sent again.
+/// is sent again. A trap and a forbidden call are over.
 pub fn die_of(signal: c_int, from_processor: bool) {
     let mut default = libc::sigaction::zeroed();
     default.sa_sigaction = libc::SIG_DFL;
     // SAFETY: the default action is no function.
     unsafe { real::sigaction(signal, In::of(&default), Out::NULL) };
-    if !from_processor || signal == libc::SIGTRAP {
+    if !from_processor || matches!(signal, libc::SIGTRAP | libc::SIGSYS) {
         raise_all(1 << signal);
     }
 }
@@ -245,7 +284,7 @@ pub extern "C" fn sigaction(signal: c_int, new: In<libc::sigaction>, old: Out<li
         // SAFETY: the program answers for the handler that it sets.
         return unsafe { real::sigaction(signal, new, old) };
     }
-    if !OURS.contains(&signal) {
+    if !is_ours(signal) {
         // SAFETY: a handler that the program passes to `sigaction` has the type that its flags say.
         return unsafe { handlers::set(signal, new, old) };
     }
@@ -254,7 +293,9 @@ pub extern "C" fn sigaction(signal: c_int, new: In<libc::sigaction>, old: Out<li
         WANTED.set(signal, new);
         // A handler with its own stack survives an overflow of the ordinary stack, so our handler
         // must run there, too.
-        take(signal, new.sa_flags & libc::SA_ONSTACK);
+        if OURS.contains(&signal) {
+            take(signal, new.sa_flags & libc::SA_ONSTACK);
+        }
     }
     old.set(former);
     0
@@ -273,9 +314,17 @@ pub extern "C" fn signal(number: c_int, handler: sighandler_t) -> sighandler_t {
     old.sa_sigaction
 }
 
-/// Returns a copy of `set` that never blocks the signals of this library.
+/// Returns a copy of `set` that never blocks the signals of this library. The kernel ends a thread that
+/// blocks SIGSYS when it stops a call of the thread.
 pub fn without_ours(set: sigset_t) -> sigset_t {
-    without(set, &OURS)
+    let set = without(set, &OURS);
+    if own_calls::are_stopped() { without(set, &[libc::SIGSYS]) } else { set }
+}
+
+/// Returns a copy of `set` that never blocks SIGSYS either, for handlers. The program's own calls may
+/// begin to raise it after the program has set the handler.
+pub fn without_ours_or_calls(set: sigset_t) -> sigset_t {
+    without(without(set, &OURS), &[libc::SIGSYS])
 }
 
 fn without(mut set: sigset_t, signals: &[c_int]) -> sigset_t {

@@ -4,9 +4,10 @@
 
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
+use crate::own_calls;
 use crate::process::children;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
-use crate::signal::actions::{self, in_handler, is_blocked, without_ours};
+use crate::signal::actions::{self, in_handler, is_blocked, without_ours_or_calls};
 use crate::spin;
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
@@ -60,12 +61,14 @@ pub fn runs() -> u64 {
     RUNS.get()
 }
 
+/// Returns whether the program handles a signal in the calling thread.
+pub fn handles(signal: c_int) -> bool {
+    (1..SIGNALS as c_int).contains(&signal) && WRAPPED.load(Ordering::Acquire) & bit(signal) != 0 && !is_blocked(signal)
+}
+
 /// Returns whether the end of a child would run a handler of the program in the calling thread.
 pub fn handles_child_signals() -> bool {
-    if WRAPPED.load(Ordering::Acquire) & bit(libc::SIGCHLD) == 0 {
-        return false;
-    }
-    !is_blocked(libc::SIGCHLD)
+    handles(libc::SIGCHLD)
 }
 
 fn bit(signal: c_int) -> u64 {
@@ -91,7 +94,7 @@ pub unsafe fn set(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigact
         action.sa_sigaction = handler as sighandler_t;
         // A kept signal comes twice, so the handler must remain after the first.
         action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
-        action.sa_mask = without_ours(action.sa_mask);
+        action.sa_mask = without_ours_or_calls(action.sa_mask);
         // SAFETY: our handler has three parameters, and the flags say so.
         unsafe { real::sigaction(signal, In::of(&action), Out::of(&mut native)) }
     } else {
@@ -179,13 +182,17 @@ unsafe fn run(signal: c_int, info: siginfo_t, context: *mut c_void) {
 /// The program set `action`, which is a function, for this signal. The kernel passed `context` to a
 /// handler that still runs, and `info` describes the signal.
 pub(crate) unsafe fn call(action: &libc::sigaction, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    if action.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: SA_SIGINFO states that the handler takes three arguments.
-        let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { mem::transmute(action.sa_sigaction) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: without SA_SIGINFO, the handler takes the number alone.
-        let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action.sa_sigaction) };
-        handler(signal);
-    }
+    // SAFETY: the kernel passed the context to a handler that still runs.
+    let machine = unsafe { &*context.cast::<libc::ucontext_t>() };
+    own_calls::beside_handler(machine, || {
+        if action.sa_flags & libc::SA_SIGINFO != 0 {
+            // SAFETY: SA_SIGINFO states that the handler takes three arguments.
+            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = unsafe { mem::transmute(action.sa_sigaction) };
+            handler(signal, info, context);
+        } else {
+            // SAFETY: without SA_SIGINFO, the handler takes the number alone.
+            let handler: extern "C" fn(c_int) = unsafe { mem::transmute(action.sa_sigaction) };
+            handler(signal);
+        }
+    });
 }

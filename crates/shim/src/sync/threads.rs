@@ -3,6 +3,7 @@
 
 use crate::clib::args::{In, InOut, Managed, Out};
 use crate::clib::real;
+use crate::own_calls;
 use crate::runtime::world::{active, set_parked};
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::from_clock;
@@ -98,6 +99,12 @@ extern "C" fn on_thread_end(_value: *mut c_void) {
         notice_end();
         return;
     }
+    own_calls::thread_ends();
+    end_own();
+}
+
+/// Reports the end of the calling thread. Any later code of it runs outside simulated time.
+pub fn end_own() {
     if !active() {
         return;
     }
@@ -136,6 +143,7 @@ pub unsafe extern "C" fn pthread_create(
         // SAFETY: the program answers for its start function and the argument of it.
         return unsafe { real::pthread_create(thread, attributes, start, argument) };
     }
+    own_calls::look_at_objects();
     let slot = match client::call::<op::ThreadNew>(&()) {
         Ok(ThreadReply { slot, .. }) => slot,
         Err(Errno(errno)) => {

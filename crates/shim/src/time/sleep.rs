@@ -6,7 +6,7 @@ use crate::process::children;
 use crate::runtime::world::{
     PICOS_PER_MICRO, PICOS_PER_SECOND, active, deadline_after, errno, fail, is_valid, keeping_errno, timespec_picos, to_timespec,
 };
-use crate::signal::handlers;
+use crate::signal::{actions, handlers};
 use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
 use crate::time::pace::{Patience, sleep_until};
@@ -140,6 +140,8 @@ pub extern "C" fn sigsuspend(mask: In<libc::sigset_t>) -> c_int {
     }
     let mut old = libc::sigset_t::zeroed();
     let known = handlers::runs();
+    let allowed = mask.get().map(actions::without_ours);
+    let mask = allowed.as_ref().map_or(In::NULL, In::of);
     real::pthread_sigmask(libc::SIG_SETMASK, mask, Out::of(&mut old));
     let result = wait_for_signal(known, || real::sigsuspend(mask));
     let saved = errno();

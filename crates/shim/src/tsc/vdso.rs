@@ -1,14 +1,16 @@
 //! The vDSO: the kernel's clock functions in user space. They read the time stamp counter, and the
-//! C library, Go and other runtimes call them without a function that this library could replace.
+//! C library, Go and other runtimes call them without a function that this library could replace. The
+//! vDSO has random numbers, too.
 //!
 //! A trapped read needs a signal. A thread that blocks all signals (POSIX AIO has some) would
 //! therefore die of it. So each clock function of the vDSO begins with a jump to a function here.
 
 use crate::clib::args::Out;
 use crate::clib::real;
+use crate::fd::random::getrandom;
 use crate::runtime::world::{active, errno, is_away, is_parked, keeping_errno};
 use crate::time::clock;
-use libc::{c_int, c_uint, clockid_t, time_t, timespec, timeval};
+use libc::{c_int, c_uint, c_void, clockid_t, time_t, timespec, timeval};
 use rustix::mm::MprotectFlags;
 
 /// Size in bytes of `movabs rax, address; jmp rax`.
@@ -71,12 +73,13 @@ impl Image<'_> {
 /// The name of a function, and the address of the function in its place.
 type Replacement = (&'static str, fn() -> usize);
 
-/// The functions of the vDSO that depend on the clock or the processor, and those in their place.
-static REPLACEMENTS: [Replacement; 4] = [
+/// The functions of the vDSO that depend on the clock, the processor or chance, and those in their place.
+static REPLACEMENTS: [Replacement; 5] = [
     ("__vdso_clock_gettime", || vdso_clock_gettime as *const () as usize),
     ("__vdso_gettimeofday", || vdso_gettimeofday as *const () as usize),
     ("__vdso_time", || vdso_time as *const () as usize),
     ("__vdso_getcpu", || vdso_getcpu as *const () as usize),
+    ("__vdso_getrandom", || vdso_getrandom as *const () as usize),
 ];
 
 /// Lets the clock functions of the vDSO jump here. Does nothing without a vDSO, or if the kernel
@@ -164,6 +167,22 @@ extern "C" fn vdso_getcpu(processor: Out<c_uint>, node: Out<c_uint>, _unused: us
     kernel_result(|| unsafe { kernel!(libc::SYS_getcpu, processor.address(), node.address(), 0) })
 }
 
+/// Fills memory with random bytes, without the caller's state (Linux 6.11). Callers ask for the size of
+/// the state first, by a length of all ones. They make the system call if there is no answer (Go).
+///
+/// # Safety
+/// `data` has room for `len` bytes.
+unsafe extern "C" fn vdso_getrandom(data: *mut c_void, len: usize, flags: c_uint, _state: *mut c_void, state_len: usize) -> isize {
+    if state_len == usize::MAX {
+        return -(libc::ENOSYS as isize);
+    }
+    keeping_errno(|| {
+        // SAFETY: the caller has room for the bytes.
+        let count = unsafe { if is_simulated() { getrandom(data, len, flags) } else { kernel!(libc::SYS_getrandom, data, len, flags) as isize } };
+        if count < 0 { -(errno() as isize) } else { count }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +197,8 @@ mod tests {
         // SAFETY: the vDSO has at least one page.
         let image = Image(unsafe { std::slice::from_raw_parts(base as *const u8, PAGE_BYTES) });
         let functions = image.functions().unwrap();
-        assert_eq!(functions.len(), REPLACEMENTS.len());
+        // Linux before 6.11 has no random numbers there.
+        assert!((REPLACEMENTS.len() - 1..=REPLACEMENTS.len()).contains(&functions.len()));
         assert!(functions.iter().all(|(_, start, size)| *start > 0 && *size >= JUMP_BYTES));
     }
 
