@@ -3,10 +3,10 @@
 //!
 //! Syscall User Dispatch (Linux 5.11) stops each system call outside a range of addresses. The range
 //! holds the C library and this library, whose calls stay as they are. A stopped call raises SIGSYS.
-//! Its handler calls the interposed function instead ([`answer`], [`routes`]). So the call behaves
+//! Its handler calls the interposed function instead (`answer`, `routes`). So the call behaves
 //! like the same call by the C library.
 //!
-//! Only a process with such instructions pays for it ([`objects`] searches for them). Other processes
+//! Only a process with such instructions pays for it (`objects` searches for them). Other processes
 //! keep the kernel's fast path.
 
 mod answer;

@@ -1,4 +1,4 @@
-//! Decodes what an instruction reads and writes, and on what it decides. Pure logic.
+//! Decodes what an instruction reads and writes, and whether it branches. Pure logic.
 
 use super::emulate::Registers;
 use iced_x86::{CodeSize, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, RflagsBits};
@@ -33,9 +33,28 @@ pub struct Set(u64);
 
 impl Set {
     const ONLY_FLAGS: Self = Self(1 << FLAGS);
+    /// Vectors, flags and all others.
+    pub const NOT_GENERAL: Self = Self(!((1 << FIRST_VECTOR) - 1));
+
     pub const fn new() -> Self {
         Self(0)
     }
+
+    /// Returns the general registers whose values differ.
+    pub fn of_different(former: &Registers, now: &Registers) -> Self {
+        let numbers = REGISTERS.iter().enumerate().filter(|(_, index)| former[**index] != now[**index]);
+        Self(numbers.fold(0, |set, (number, _)| set | 1 << number))
+    }
+
+    pub fn shared(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns the indices in [`Registers`] of its general registers.
+    pub fn general(self) -> impl Iterator<Item = usize> {
+        REGISTERS.into_iter().enumerate().filter(move |(number, _)| self.0 & 1 << number != 0).map(|(_, index)| index)
+    }
+
     pub fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -44,9 +63,6 @@ impl Set {
     }
     pub fn remove_all(&mut self, other: Self) {
         self.0 &= !other.0;
-    }
-    pub fn has_flags(self) -> bool {
-        self.overlaps(Self::ONLY_FLAGS)
     }
     fn add(&mut self, register: Register) {
         self.0 |= 1 << index_of(register);
@@ -63,15 +79,6 @@ fn index_of(register: Register) -> usize {
     }
 }
 
-/// The number on which an instruction decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Decides {
-    #[default]
-    Never,
-    OnFlags,
-    OnCount,
-}
-
 /// Effect of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
@@ -82,7 +89,6 @@ pub struct Effect {
     pub written: Set,
     /// Registers whose whole value is new.
     pub replaced: Set,
-    pub decides: Decides,
     /// Whether the next instruction depends on what it reads.
     pub branches: bool,
 }
@@ -168,9 +174,6 @@ fn note_flags(effect: &mut Effect, instruction: &Instruction, repeats: bool) {
     effect.branches = repeats || matches!(flow, FlowControl::ConditionalBranch | FlowControl::IndirectBranch | FlowControl::IndirectCall);
     if instruction.rflags_read() & STATUS != 0 {
         effect.read.add_all(Set::ONLY_FLAGS);
-        effect.decides = Decides::OnFlags;
-    } else if repeats || flow == FlowControl::ConditionalBranch {
-        effect.decides = Decides::OnCount;
     }
 }
 
@@ -236,11 +239,11 @@ mod tests {
 
     #[test]
     fn decisions_are_seen_and_results_from_outside_are_not_understood() {
-        let decides = |code: &[u8]| of(code).map(|effect| (effect.decides, effect.branches));
-        assert_eq!(decides(&[0x74, 0x10]), Some((Decides::OnFlags, true))); // je
-        assert_eq!(decides(&[0xe2, 0x10]), Some((Decides::OnCount, true))); // loop
-        assert_eq!(decides(&[0x0f, 0x44, 0xc1]), Some((Decides::OnFlags, false))); // cmove eax, ecx
-        assert_eq!(decides(&[0x48, 0x83, 0xc0, 0x01]), Some((Decides::Never, false))); // add rax, 1
+        let decides = |code: &[u8]| of(code).map(|effect| (effect.branches, effect.read));
+        assert_eq!(decides(&[0x74, 0x10]), Some((true, Set::ONLY_FLAGS))); // je
+        assert_eq!(decides(&[0xe2, 0x10]), Some((true, Set(1 << 1)))); // loop
+        assert_eq!(decides(&[0x0f, 0x44, 0xc1]).map(|(branches, _)| branches), Some(false)); // cmove eax, ecx
+        assert_eq!(decides(&[0x48, 0x83, 0xc0, 0x01]), Some((false, Set(1)))); // add rax, 1
         assert_eq!(decides(&[0x0f, 0x31]), None); // rdtsc
     }
 

@@ -17,6 +17,7 @@
 //! Only a proven spin gives the token away.
 
 pub mod blocked;
+pub mod carried;
 pub mod effect;
 pub mod emulate;
 pub mod machine;
