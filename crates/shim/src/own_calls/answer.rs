@@ -79,7 +79,7 @@ pub(super) fn install() -> bool {
 /// Answers the call on its stack. The thread blocks its signals at first, so that none comes between
 /// two stacks.
 extern "C" fn answer(frame: &mut Frame, former_end: usize) {
-    stack::keep_signal_stack(frame);
+    let had_rest = stack::keep_signal_stack(frame);
     signals::set_mask(*frame.mask());
     if frame.info().si_code == STOPPED {
         let saved = errno();
@@ -90,7 +90,7 @@ extern "C" fn answer(frame: &mut Frame, former_end: usize) {
         // SAFETY: the kernel has passed both to the handler of SIGSYS, which still runs.
         unsafe { actions::pass_on(libc::SIGSYS, info, (&raw mut frame.machine).cast()) };
     }
-    stack::leave(former_end);
+    stack::leave(former_end, had_rest);
 }
 
 /// Sets whether `pthread_cancel` ends the calling thread. Returns the former state.

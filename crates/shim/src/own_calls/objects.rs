@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov eax, NUMBER`
@@ -24,7 +24,7 @@ const STARTS: usize = 16;
 /// Bytes after which a decoder has found the boundaries of instructions.
 const ASTRAY: usize = 48;
 
-/// Number of objects loaded so far, at the last look.
+/// Mark of the loaded objects at the last look.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 /// Code that was searched, with the answer.
 static SEARCHED: Mutex<Vec<(Range<usize>, bool)>> = Mutex::new(Vec::new());
@@ -43,18 +43,51 @@ struct Object {
 /// The loaded objects.
 pub(super) struct Objects(Vec<Object>);
 
-/// Returns whether the loader has loaded an object since the last call.
-pub(super) fn has_news() -> bool {
-    let mut loaded = 0_u64;
-    // SAFETY: the callback has the required type, and `loaded` lives during the call.
-    unsafe { libc::dl_iterate_phdr(Some(take_count), (&raw mut loaded).cast()) };
-    LOADED.swap(loaded, Ordering::Relaxed) != loaded
+/// Start of the loader's list for debuggers (link.h).
+#[repr(C)]
+struct LoaderList {
+    _version: libc::c_int,
+    first: *const LoadedObject,
+    _brake: usize,
+    /// 0 unless the list changes.
+    state: libc::c_int,
 }
 
-unsafe extern "C" fn take_count(info: *mut libc::dl_phdr_info, _size: usize, count: *mut c_void) -> libc::c_int {
-    // SAFETY: the loader describes an object, and the caller passed room for a count.
-    unsafe { count.cast::<u64>().write((*info).dlpi_adds) };
-    1
+/// Start of an object in that list.
+#[repr(C)]
+struct LoadedObject {
+    base: usize,
+    _name: *const libc::c_char,
+    _dynamic: *const c_void,
+    next: *const Self,
+}
+
+/// Returns the loader's list. Looks for it once, at the start, because the search takes the lock.
+fn loader_list() -> *const LoaderList {
+    static LIST: AtomicPtr<LoaderList> = AtomicPtr::new(std::ptr::null_mut());
+    let known = LIST.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: the name is a string.
+    let list = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) }.cast();
+    LIST.store(list, Ordering::Relaxed);
+    list
+}
+
+/// Returns whether the loader has loaded an object since the last call. Takes no lock of the loader: a
+/// program may hold it and wait for the calling thread. Only one thread of a process runs at a time, so
+/// the list does not change meanwhile.
+pub(super) fn has_news() -> bool {
+    // SAFETY: the loader keeps this list for the life of the process.
+    let Some(list) = (unsafe { loader_list().as_ref() }).filter(|list| list.state == 0) else { return false };
+    let (mut loaded, mut object) = (0_u64, list.first);
+    // SAFETY: each object of the list lives while it is there.
+    while let Some(one) = unsafe { object.as_ref() } {
+        loaded = loaded.rotate_left(7) ^ one.base as u64 ^ 1;
+        object = one.next;
+    }
+    LOADED.swap(loaded, Ordering::Relaxed) != loaded
 }
 
 impl Objects {

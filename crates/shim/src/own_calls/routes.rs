@@ -26,10 +26,13 @@ fn function(number: c_long) -> Option<Function> {
     descriptors_and_files(number).or_else(|| sockets(number)).or_else(|| time_and_processes(number))
 }
 
+/// Calls that only need the machine's number of a process.
+const NAMES_PROCESS: [c_long; 4] = [libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo, libc::SYS_getpriority, libc::SYS_setpriority];
+
 /// Returns whether this library answers a system call.
 pub(super) fn answers(number: c_long) -> bool {
     let differs = [libc::SYS_getcwd, libc::SYS_waitid, libc::SYS_wait4, libc::SYS_getcpu].contains(&number);
-    differs || function(number).is_some() || changed(number).is_some() || raw::answers(number)
+    differs || NAMES_PROCESS.contains(&number) || function(number).is_some() || changed(number).is_some() || raw::answers(number)
 }
 
 fn descriptors_and_files(number: c_long) -> Option<Function> {
@@ -172,6 +175,12 @@ unsafe fn with_another_result(number: c_long, [a, b, c, d, e, _]: [c_long; 6]) -
             libc::SYS_wait4 => {
                 let (status, usage) = (InOut::from_raw(b as *mut c_int), Out::from_raw(d as *mut rusage));
                 Some(wait::wait4(a as pid_t, status, for_child(a > 0, c), usage).into())
+            }
+            libc::SYS_rt_sigqueueinfo => Some(kernel!(number, pid::translated(a as c_int), b, c)),
+            libc::SYS_rt_tgsigqueueinfo => Some(kernel!(number, pid::translated(a as c_int), pid::system_thread(b as c_int), c, d)),
+            libc::SYS_getpriority | libc::SYS_setpriority => {
+                let who = if a as libc::c_uint == libc::PRIO_PROCESS { pid::translated(b as c_int).into() } else { b };
+                Some(kernel!(number, a, who, c))
             }
             libc::SYS_getcpu => {
                 Out::from_raw(a as *mut c_int).set(pid::sched_getcpu());

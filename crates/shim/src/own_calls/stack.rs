@@ -41,6 +41,8 @@ thread_local! {
     /// The program's signal stack at the last stopped call for which it had one. The kernel takes a
     /// stack with SS_AUTODISARM away while a handler runs on it.
     static SIGNAL_STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// Whether the kernel has only the rest of the signal stack ([`keep_signal_stack`]).
+    static HAS_REST: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Stacks of threads that have ended.
@@ -175,8 +177,9 @@ pub(super) struct Moved {
 /// The kernel has just built the frame, for the handler that calls this.
 pub(super) unsafe extern "C" fn move_frame(frame: NonNull<Frame>) -> Moved {
     let from = frame.as_ptr() as usize;
-    // SAFETY: the kernel has built the frame.
-    let now = unsafe { frame.as_ref() };
+    // SAFETY: the kernel has built the frame, for this handler alone.
+    let now = unsafe { &mut *frame.as_ptr() };
+    note_signal_stack(now);
     let (own, len) = (own(), now.end() - from);
     let stays = Moved { frame, former_end: 0 };
     let Some(end) = free_end(now, &own) else { return stays };
@@ -202,14 +205,28 @@ pub(super) unsafe extern "C" fn move_frame(frame: NonNull<Frame>) -> Moved {
     Moved { frame: NonNull::new(moved).unwrap_or(frame), former_end }
 }
 
+/// Notes the program's signal stack. The return to a program that has jumped out of a waiting call gives
+/// it the whole signal stack back.
+fn note_signal_stack(frame: &mut Frame) {
+    let (now, (start, end)) = (frame.signal_stack(), SIGNAL_STACK.get());
+    let is_rest = HAS_REST.get() && now.start == start && now.end < end;
+    if !is_rest {
+        if !now.is_empty() {
+            SIGNAL_STACK.set((now.start, now.end));
+        }
+        return;
+    }
+    let pointer = frame.stack_pointer();
+    if !(start..end).contains(&pointer) && !own().contains(&pointer) {
+        frame.machine.uc_stack.ss_size = end - start;
+        HAS_REST.set(false);
+    }
+}
+
 /// Returns the end of the part of the stack that nobody uses. Returns `None` without a stack.
 fn free_end(frame: &Frame, own: &Range<usize>) -> Option<usize> {
     if own.is_empty() {
         return None;
-    }
-    let signal_stack = frame.signal_stack();
-    if !signal_stack.is_empty() {
-        SIGNAL_STACK.set((signal_stack.start, signal_stack.end));
     }
     let pointer = frame.stack_pointer();
     if own.contains(&pointer) {
@@ -236,19 +253,24 @@ fn has_rest(frame: &Frame) -> bool {
 
 /// Keeps the part of the signal stack that a handler of the program uses, while its call waits on the
 /// stack of this library. The kernel would else begin at the end of the signal stack again. The return
-/// to the handler gives the whole signal stack back.
-pub(super) fn keep_signal_stack(frame: &Frame) {
+/// to the handler gives the whole signal stack back. Returns whether the kernel had only a rest before.
+pub(super) fn keep_signal_stack(frame: &Frame) -> bool {
+    let had_rest = HAS_REST.get();
     if !frame.is_on_signal_stack() || !own().contains(&(std::ptr::from_ref(frame) as usize)) {
-        return;
+        return had_rest;
     }
     let mut rest = frame.machine.uc_stack;
     rest.ss_size = frame.stack_pointer() - RED_ZONE - rest.ss_sp as usize;
     // SAFETY: the rest belongs to the program's signal stack, on which the thread does not run now.
     unsafe { kernel!(libc::SYS_sigaltstack, &raw const rest, std::ptr::null_mut::<libc::stack_t>()) };
+    HAS_REST.set(true);
+    had_rest
 }
 
-/// Frees the room of a call that returns.
-pub(super) fn leave(former_end: usize) {
+/// Frees the room of a call that returns, and with it the signal stack, of which the kernel then has the
+/// rest or all.
+pub(super) fn leave(former_end: usize, has_rest: bool) {
+    HAS_REST.set(has_rest);
     if former_end != 0 {
         FREE_END.set(former_end);
     }
@@ -316,14 +338,14 @@ mod tests {
             let pointer = first - (300 << 10);
             let (second, end) = moved(&mut frame(pointer, 2));
             assert!(second < pointer - RED_ZONE && end == first);
-            leave(end);
+            leave(end, false);
             // A handler on the signal stack has interrupted the first call there.
             beside_handler(pointer, || {
                 let (third, end) = moved(&mut on_signal_stack(frame(signals.start + (32 << 10), 3), &signals));
                 assert!(own().contains(&third) && third < pointer - RED_ZONE);
-                leave(end);
+                leave(end, false);
             });
-            leave(own().end);
+            leave(own().end, false);
         });
     }
 
@@ -353,7 +375,7 @@ mod tests {
             assert!(nested < first && end == first);
             let (again, end) = moved(&mut on_signal_stack(frame(program, 3), &signals));
             assert_eq!((again, end), (first, own().end));
-            leave(end);
+            leave(end, false);
             give_back();
             assert_eq!(START.get(), 0);
         });

@@ -5,6 +5,7 @@ use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::kernel_news;
+use crate::own_calls;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
 use crate::runtime::world::{active, keeping_errno};
 use crate::shared::mapping::{before_kernel_writes_parts, note_written};
@@ -167,7 +168,7 @@ pub extern "C" fn getppid() -> pid_t {
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let status = if group == own && active() && handlers::handles(signal) {
+    let status = if group == own && active() && own_calls::are_stopped() && handlers::handles(signal) {
         let status = signal_here(signal);
         kernel_news::tell_of(status);
         status
@@ -181,7 +182,7 @@ pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
 }
 
 /// Sends a signal of this process to the calling thread. The kernel could choose a thread that waits for
-/// long in simulated time.
+/// long by a call of its own, and runs no handler meanwhile.
 fn signal_here(signal: c_int) -> c_int {
     let (process, thread) = (rustix::process::getpid().as_raw_nonzero().get(), rustix::thread::gettid().as_raw_nonzero().get());
     let mut about = libc::siginfo_t::zeroed();
