@@ -267,8 +267,8 @@ pub(super) fn keep_signal_stack(frame: &Frame) -> bool {
     had_rest
 }
 
-/// Frees the room of a call that returns, and with it the signal stack, of which the kernel then has the
-/// rest or all.
+/// Frees the room of a call that returns. The return gives the kernel the signal stack, or the rest that
+/// it had before.
 pub(super) fn leave(former_end: usize, has_rest: bool) {
     HAS_REST.set(has_rest);
     if former_end != 0 {

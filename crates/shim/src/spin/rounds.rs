@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_register_that_each_round_sets_before_it_reads_it_is_no_state() {
-        // The remainder of a count in rdx, of which the next round knows nothing.
+        // The remainder of a count is in rdx. The next round does not read it.
         let code = [CMP_WATCHED, JE, CMP_COUNT, JL, COPY];
         let remainder = |round: u64, _: usize| (round, if round.is_multiple_of(3) { 0 } else { 4 }, round * 7919 % 1000);
         assert_eq!(judge(&code, remainder), Outcome::Counts);
