@@ -4,6 +4,8 @@
  * peer writes. The program waits for nothing. WAY is the way in which the rounds differ:
  *   state        by a state in memory; all registers are equal at each look
  *   loop         by a counter in memory; all registers are equal at each look
+ *   converge     by a number that comes nearer to a bound; its comparison has the same flags each time
+ *   stride       by a counter in large steps; its comparison has the same flags each time
  *   coefficient  by the elements of two fields
  *   interpreter  by the variables of an interpreted program; the interpreter tests each look
  * Prints the nanoseconds of the computation. */
@@ -46,6 +48,28 @@ static void by_fields(volatile double *coefficient, long rounds)
 	for (long round = 0; round < rounds; round++)
 		to[round % LEN] = *coefficient * from[round % LEN] + 1;
 	CHECK(to[0] == 1);
+}
+
+static void by_approach(volatile double *factor, long rounds)
+{
+	double number = 1, bound = 1;
+
+	*factor = 1 - 1e-6;
+	for (long round = 0; round < rounds; round++)
+		bound *= 1 - 1e-6;
+	while (number > bound)
+		number *= *factor;
+	CHECK(number <= bound);
+	*factor = 0;
+}
+
+static void by_stride(volatile uint8_t *word, long rounds)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t at = 0; at < (uint64_t)rounds << 12; at += 1 << 12)
+		sum += at + *word;
+	CHECK(sum != 0);
 }
 
 /* An object of the interpreted program. The constant lies in registered memory. */
@@ -100,6 +124,8 @@ int main(int count, char **words)
 	CHECK(clock_gettime(CLOCK_MONOTONIC, &begin) == 0);
 	if (!strcmp(words[1], "state")) by_state(buffer, rounds);
 	else if (!strcmp(words[1], "loop")) by_counter(buffer, rounds);
+	else if (!strcmp(words[1], "converge")) by_approach((volatile double *)buffer, rounds);
+	else if (!strcmp(words[1], "stride")) by_stride(buffer, rounds);
 	else if (!strcmp(words[1], "coefficient")) by_fields((volatile double *)buffer, rounds);
 	else if (!strcmp(words[1], "interpreter")) interpret((volatile struct object *)buffer, rounds);
 	else FAIL("no way %s", words[1]);

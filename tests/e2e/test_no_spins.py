@@ -36,7 +36,7 @@ def nanoseconds(softband: Softband, command: str) -> int:
     return int(softband.run("modern-pair", ("a", command)).assert_ok().program("a-0"))
 
 
-@pytest.mark.parametrize("way", ["state", "loop", "coefficient", "interpreter"])
+@pytest.mark.parametrize("way", ["state", "loop", "converge", "stride", "coefficient", "interpreter"])
 def test_a_computation_on_registered_memory_is_no_spin(softband: Softband, c_programs: Path, way: str) -> None:
     command = f"{c_programs / 'no_spins'} {way} {ROUNDS}"
     alone = nanoseconds(softband, command)

@@ -26,6 +26,7 @@ WAYS = (
     "clock",
     "counted",
     "limited",
+    "remainder",
     "semaphore",
     "named",
     "mutex",
