@@ -72,8 +72,12 @@ impl Harness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::objects::Object;
+    use crate::process::thread::ThreadState;
+    use crate::protocol::{Caller, Outcome};
     use softband_catalog::{Catalog, LoadOptions, load_fabric};
-    use softband_ipc::calls::SharedMapping;
+    use softband_ipc::calls::readiness::{ERROR, EXCLUSIVE, READABLE};
+    use softband_ipc::calls::{SharedMapping, TimerNew, WaitEntry, WaitRequest, WithTail};
     use softband_sim::SimTime;
     use std::path::Path;
 
@@ -81,14 +85,70 @@ mod tests {
     const NOW: SimTime = SimTime::from_picos(1_000_000);
     const NEXT_EVENT: SimTime = SimTime::from_picos(2_000_000);
 
-    #[test]
-    fn a_false_clock_of_a_process_puts_no_sharer_off() {
+    fn spec() -> FabricSpec {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
-        let spec = load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec;
-        let Harness(mut engine) = Harness::new(&spec);
-        engine.expect_process(0, 0, None).expect("memory for a process");
+        load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
+    }
+
+    /// Returns an engine with a process 0 on host 0, and a process 1 on `host`.
+    fn two_processes(spec: &FabricSpec, host: usize) -> Engine {
+        let Harness(mut engine) = Harness::new(spec);
+        engine.expect_process(host, 0, None).expect("memory for a process");
         engine.processes[1].attach(0, None, 0);
+        engine
+    }
+
+    fn caller(process: usize) -> Caller {
+        Caller { process, slot: 0, owner: ProcessId(process as u32) }
+    }
+
+    /// Waits without a deadline. Returns the reply, or `None` if the thread has to wait.
+    fn wait(engine: &mut Engine, process: usize, object: u32) -> Option<Vec<WaitEntry>> {
+        let entry = WaitEntry { object, interest: READABLE | EXCLUSIVE, ready: 0, seen: 0 };
+        let head = WaitRequest { deadline_ps: u64::MAX, count: 1, reason: 0 };
+        match engine.host_calls().wait(caller(process), &WithTail { head, tail: vec![entry] }) {
+            Outcome::Reply(reply) => Some(reply.tail),
+            Outcome::Fail(errno) => panic!("error {errno}"),
+            Outcome::Later => None,
+        }
+    }
+
+    fn waits(engine: &Engine, process: usize) -> bool {
+        matches!(engine.processes[process].thread(0).state(), ThreadState::Waiting(_))
+    }
+
+    #[test]
+    fn a_process_waits_only_for_objects_that_it_holds() {
+        let mut engine = two_processes(&spec(), 1);
+        let timer = engine.host_calls().timer_new(caller(1), &TimerNew { reserved: 0 }).expect("a timer").object;
+        let refused = wait(&mut engine, 0, timer).expect("an answer at once");
+        assert_eq!((refused[0].ready, refused[0].seen), (ERROR, 0));
+        assert!(!waits(&engine, 0));
+
+        assert_eq!(wait(&mut engine, 1, timer), None);
+        let (_, child) = engine.fork(1).expect("a child");
+        assert_eq!(wait(&mut engine, child.0 as usize, timer), None, "a child shares the objects of its parent");
+    }
+
+    #[test]
+    fn a_wait_for_an_object_of_others_takes_no_wake_up() {
+        let mut engine = two_processes(&spec(), 1);
+        let timer = engine.host_calls().timer_new(caller(1), &TimerNew { reserved: 0 }).expect("a timer").object;
+        assert!(wait(&mut engine, 0, timer).is_some());
+        assert_eq!(wait(&mut engine, 1, timer), None);
+        let Some(Object::Timer { expirations, .. }) = engine.host.object_mut(timer) else { panic!("no timer") };
+        *expirations = 1;
+        engine.scheduler.object_changed(&mut engine.processes, &mut engine.host, (timer, READABLE));
+        assert!(!waits(&engine, 1), "the holder goes on");
+        let refused = wait(&mut engine, 0, timer).expect("an answer at once");
+        assert_eq!((refused[0].ready, refused[0].seen), (ERROR, 0), "the answer tells nothing of the object");
+    }
+
+    #[test]
+    fn a_false_clock_of_a_process_puts_no_sharer_off() {
+        let spec = spec();
+        let mut engine = two_processes(&spec, 0);
         let mapping = SharedMapping { range: 0, kind: 0, space: 1, number: 2 };
         for process in 0..2 {
             engine.processes.map_shared(process, mapping.range, (0, mapping.kind, mapping.space, mapping.number));

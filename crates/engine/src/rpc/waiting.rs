@@ -5,6 +5,10 @@ use crate::protocol::{Caller, Outcome, program_time};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{self, Handle, Pause, SpinTarget, WaitEntry, WaitReply, WaitRequest, WithTail};
 
+/// Stands for an entry with an object that the process does not hold. No object has this number, so
+/// the entry is in error at once.
+const OF_NOTHING: WaitEntry = WaitEntry { object: 0, interest: 0, ready: 0, seen: 0 };
+
 impl HostCalls<'_> {
     pub(crate) fn poll(&mut self, caller: Caller, cq: &Handle) -> Outcome<()> {
         let looks_on = self.processes[caller.process].looks_on(caller.slot, cq.handle);
@@ -74,9 +78,12 @@ impl HostCalls<'_> {
         Ok(())
     }
 
+    /// Waits for objects. A process learns nothing of objects that it does not hold, and takes no
+    /// wake-up of their holders.
     pub(crate) fn wait(&mut self, caller: Caller, request: &WithTail<WaitRequest, WaitEntry>) -> Outcome<WithTail<WaitReply, WaitEntry>> {
         let Some(entries) = request.tail.get(..request.head.count as usize) else { return Outcome::Fail(libc::EPROTO) };
-        let wanted = entries.to_vec();
+        let process = &self.processes[caller.process];
+        let wanted: Vec<_> = entries.iter().map(|entry| if process.held(entry.object).is_ok() { *entry } else { OF_NOTHING }).collect();
         let now = self.scheduler.now();
         let ready = wanted.iter().any(|entry| self.host.ready_for(entry, now) != 0);
         let is_over = request.head.deadline_ps <= now.as_picos();

@@ -10,12 +10,13 @@ use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native};
 use crate::fd::poll::{millis_deadline, with_mask};
-use crate::runtime::world::{active, deadline_after, fail, keeping_errno, timespec_picos};
+use crate::runtime::world::{active, deadline_after, errno, fail, keeping_errno, timespec_picos};
 use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::WaitEntry;
 use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -49,6 +50,9 @@ struct Item {
     seen: Option<u32>,
     /// Set after a single shot.
     is_spent: bool,
+    /// Number of the change that made the item. A modified item differs from the former one, also if
+    /// all else is the same.
+    version: u64,
 }
 
 /// Interest lists of all epoll descriptors of the process.
@@ -58,15 +62,20 @@ struct Table {
     /// Start position of the next wait. It rotates, so that no item starves if the caller's array
     /// is too short.
     turn: usize,
+    /// Number of changes so far.
+    version: u64,
+    /// Epoll descriptors with an interest in a closed descriptor of the kernel. The kernel keeps it
+    /// while a copy of the descriptor is open, in any process.
+    with_closed: BTreeSet<c_int>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { items: Vec::new(), turn: 0 });
+static TABLE: Mutex<Table> = Mutex::new(Table { items: Vec::new(), turn: 0, version: 0, with_closed: BTreeSet::new() });
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn with_table<R>(body: impl FnOnce(&mut Table) -> R) -> R {
     let mut table = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let result = body(&mut table);
-    COUNT.store(table.items.len(), Ordering::Release);
+    COUNT.store(table.items.len() + table.with_closed.len(), Ordering::Release);
     result
 }
 
@@ -108,8 +117,10 @@ impl Table {
     /// Applies an operation to the interest list. Fails with the kernel's error numbers.
     fn control(&mut self, epoll: c_int, operation: c_int, fd: c_int, object: Option<u32>, event: Option<epoll_event>) -> Result<(), c_int> {
         let position = self.position(epoll, fd, object);
+        self.version += 1;
+        let version = self.version;
         let is_exclusive = |events: u32| events & EXCLUSIVE != 0;
-        let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false };
+        let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false, version };
         match (operation, position, event) {
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(libc::EFAULT),
             (libc::EPOLL_CTL_ADD, _, Some(event)) if is_exclusive(event.events) && event.events & !EXCLUSIVE_MAY != 0 => Err(libc::EINVAL),
@@ -147,13 +158,58 @@ impl Table {
     /// Forgets a closed descriptor. As in Linux, the interest in an object stays if a copy of the
     /// descriptor is open.
     fn forget(&mut self, fd: c_int, has_copy: bool) {
+        let of_kernel = self.items.iter().filter(|item| item.fd == fd && item.object.is_none());
+        self.with_closed.extend(of_kernel.map(|item| item.epoll));
+        self.with_closed.remove(&fd);
         self.items.retain(|item| item.epoll != fd && (item.fd != fd || has_copy && item.object.is_some()));
+    }
+
+    /// Returns whether `epoll` has an interest in an open descriptor of the kernel, and whether it had
+    /// any in a closed one.
+    fn of_kernel(&self, epoll: c_int) -> (bool, bool) {
+        let has_open = self.items.iter().any(|item| item.epoll == epoll && item.object.is_none());
+        (has_open, self.with_closed.contains(&epoll))
     }
 
     /// Forgets the interest in an object whose last descriptor has closed.
     fn forget_object(&mut self, object: u32) {
         self.items.retain(|item| item.object != Some(object));
     }
+}
+
+/// Returns whether the kernel may report something at `epoll`.
+fn concerns_kernel(epoll: c_int) -> bool {
+    let (has_open, had_closed) = with_table(|table| table.of_kernel(epoll));
+    if has_open || !had_closed {
+        return has_open;
+    }
+    // The look closes a descriptor, and each close takes the table.
+    let lasts = kernel_keeps_any(epoll);
+    if !lasts {
+        with_table(|table| table.with_closed.remove(&epoll));
+    }
+    lasts
+}
+
+/// Returns whether the kernel's own interest list of `epoll` has an entry (proc_pid_fdinfo(5)).
+fn kernel_keeps_any(epoll: c_int) -> bool {
+    let Ok(list) = keeping_errno(|| std::fs::read_to_string(format!("/proc/self/fdinfo/{epoll}"))) else { return true };
+    lists_any(&list, KICK.load(Ordering::Acquire))
+}
+
+/// Returns whether an interest list of the kernel has an entry beside `kick`.
+fn lists_any(list: &str, kick: c_int) -> bool {
+    let mut watched = list.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok());
+    watched.any(|fd: c_int| fd != kick)
+}
+
+/// Checks that `epoll` is an epoll descriptor. The kernel knows no interest in the placeholder `fd`
+/// of an object, so the removal of it only fails.
+fn check_epoll(epoll: c_int, fd: c_int) -> Result<(), c_int> {
+    keeping_errno(|| match (real::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, In::NULL), errno()) {
+        (-1, errno @ (libc::EBADF | libc::EINVAL)) => Err(errno),
+        _ => Ok(()),
+    })
 }
 
 /// Removes all interest in a closed descriptor, and all interest that it held.
@@ -187,7 +243,9 @@ pub extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In
     }
     let given = event.get();
     if let Some(entry) = fds::lookup(fd) {
-        return match with_table(|table| table.control(epoll, operation, fd, Some(entry.object), given)) {
+        let is_known = with_table(|table| table.items.iter().any(|item| item.epoll == epoll));
+        let checked = if is_known { Ok(()) } else { check_epoll(epoll, fd) };
+        return match checked.and_then(|()| with_table(|table| table.control(epoll, operation, fd, Some(entry.object), given))) {
             Ok(()) => {
                 note_change(epoll);
                 0
@@ -258,7 +316,7 @@ impl Native for Kernel<'_> {
         }
         // SAFETY: the pointer and the length are those of the slice.
         let count = unsafe { real::epoll_wait(self.epoll, self.room.as_mut_ptr().cast(), self.room.len() as c_int, 0) };
-        self.found = usize::try_from(count).map_err(|_| Errno(crate::runtime::world::errno()))?;
+        self.found = usize::try_from(count).map_err(|_| Errno(errno()))?;
         Ok(self.found)
     }
     fn block(&mut self) {
@@ -300,7 +358,7 @@ fn wait_for(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64) 
 fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64, place: Option<&Place>) -> Result<c_int, Errno> {
     let changes = CHANGES.load(Ordering::Acquire);
     let items = with_table(|table| table.watched(epoll));
-    let only_engine = !items.is_empty() && with_table(|table| table.items.iter().all(|item| item.epoll != epoll || item.object.is_some()));
+    let only_engine = !items.is_empty() && !concerns_kernel(epoll);
     let mut entries: Vec<_> = items.iter().filter_map(|item| Some(item.entry(item.object?))).collect();
     let bell = place.filter(|_| !items.is_empty());
     entries.extend(bell.map(|place| interest::entry(place.bell(), READABLE)));
@@ -382,87 +440,4 @@ pub unsafe extern "C" fn epoll_pwait2(epoll: c_int, events: *mut epoll_event, ro
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(events: u32, data: u64) -> Option<epoll_event> {
-        Some(epoll_event { events, u64: data })
-    }
-    const IN: u32 = libc::EPOLLIN as u32;
-    const OUT: u32 = libc::EPOLLOUT as u32;
-
-    #[test]
-    fn the_table_refuses_what_the_kernel_refuses() {
-        let mut table = Table::default();
-        assert_eq!(table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN, 0)), Err(libc::ENOENT));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 0)), Ok(()));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 0)), Err(libc::EEXIST));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_DEL, 3, Some(1), None), Ok(()));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_DEL, 3, Some(1), None), Err(libc::ENOENT));
-        assert_eq!(table.control(9, 77, 3, Some(1), event(IN, 0)), Err(libc::EINVAL));
-    }
-
-    fn answer(ready: u32, seen: u32) -> WaitEntry {
-        WaitEntry { ready, seen, ..interest::entry(1, 0) }
-    }
-
-    fn told(table: &mut Table, ready: u32, seen: u32) -> Option<u32> {
-        let asked = table.items[0];
-        table.items[0].tell(&asked, &answer(ready, seen))
-    }
-
-    #[test]
-    fn a_single_shot_is_silent_until_it_is_set_again() {
-        let mut table = Table::default();
-        table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | ONESHOT, 5)).unwrap();
-        assert_eq!(told(&mut table, READABLE, 1), Some(IN));
-        assert!(table.watched(9).is_empty());
-        assert_eq!(told(&mut table, READABLE, 1), None);
-        table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN | ONESHOT, 5)).unwrap();
-        assert_eq!(table.watched(9).len(), 1);
-    }
-
-    #[test]
-    fn an_interest_in_edges_asks_for_those_behind_the_last_report() {
-        let mut table = Table::default();
-        table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | OUT | EDGE, 5)).unwrap();
-        assert_eq!(table.items[0].entry(1).interest & readiness::EDGE, 0, "the first report is the present state");
-        let asked = table.items[0];
-        assert_eq!(told(&mut table, READABLE | WRITABLE, 7), Some(IN | OUT));
-        assert_eq!(table.items[0].entry(1).seen, 7);
-        assert_ne!(table.items[0].entry(1).interest & readiness::EDGE, 0);
-        assert_eq!(table.items[0].tell(&asked, &answer(READABLE, 7)), None, "another thread has reported it");
-        table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN | EDGE, 5)).unwrap();
-        assert_eq!(table.items[0].entry(1).interest & readiness::EDGE, 0);
-    }
-
-    #[test]
-    fn a_report_has_only_the_events_asked_for_and_errors() {
-        let mut table = Table::default();
-        table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(libc::EPOLLRDHUP as u32, 5)).unwrap();
-        assert_eq!(table.items[0].entry(1).interest, PEER_ENDED | HANG_UP | ERROR);
-        assert_eq!(told(&mut table, PEER_ENDED | HANG_UP, 0), Some((libc::EPOLLRDHUP | libc::EPOLLHUP) as u32));
-    }
-
-    #[test]
-    fn an_exclusive_interest_has_limits() {
-        let mut table = Table::default();
-        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | ONESHOT | EXCLUSIVE, 0)), Err(libc::EINVAL));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN | EXCLUSIVE, 0)), Ok(()));
-        assert_eq!(table.control(9, libc::EPOLL_CTL_MOD, 3, Some(1), event(IN, 0)), Err(libc::EINVAL));
-        assert_ne!(table.items[0].entry(1).interest & readiness::EXCLUSIVE, 0);
-    }
-
-    #[test]
-    fn closing_an_epoll_descriptor_ends_its_interests() {
-        let mut table = Table::default();
-        table.control(9, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 5)).unwrap();
-        table.control(8, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 5)).unwrap();
-        table.forget(9, false);
-        assert_eq!(table.items.len(), 1);
-        table.forget(3, true);
-        assert_eq!(table.items.len(), 1, "a copy of the descriptor is open");
-        table.forget_object(1);
-        assert!(table.items.is_empty());
-    }
-}
+mod tests;

@@ -244,6 +244,70 @@ static void threads(uint32_t kind) {
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0 && close(shared_epoll) == 0);
 }
 
+/* A watched pipe beside a watched socket: the interest lasts while a copy of its descriptor is open. */
+static void copies_of_pipes(void) {
+    struct sockaddr_in at;
+    int ends[2], epoll = new_epoll(), listener = listener_at(&at);
+    CHECK(pipe(ends) == 0);
+    control(epoll, EPOLL_CTL_ADD, ends[0], EPOLLIN, 1);
+    control(epoll, EPOLL_CTL_ADD, listener, EPOLLIN, 2);
+    int copy = dup(ends[0]);
+    CHECK(copy >= 0 && close(ends[0]) == 0 && write(ends[1], "a", 1) == 1);
+    struct epoll_event found;
+    CHECK(epoll_wait(epoll, &found, 1, -1) == 1);
+    printf("a closed descriptor of a pipe with a copy: [%u%s]\n", found.data.u32, name_of(found.events));
+    CHECK(close(copy) == 0);
+    report("without any", epoll);
+    CHECK(close(ends[1]) == 0 && close(listener) == 0 && close(epoll) == 0);
+}
+
+static void no_epolls(void) {
+    struct sockaddr_in at;
+    int epoll = new_epoll(), listener = listener_at(&at);
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(epoll_ctl(0, EPOLL_CTL_ADD, listener, &event) == -1 && errno == EINVAL);
+    CHECK(close(epoll) == 0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) == -1 && errno == EBADF);
+    CHECK(close(listener) == 0);
+}
+
+/* Threads that take turns at single shots: each report is of something to read. */
+enum { TAKERS = 3, SOCKETS = 4, BYTES = 200 };
+static int bytes_taken, stale;
+static void *take_in_turns(void *kind) {
+    struct epoll_event found[SOCKETS];
+    char byte[16];
+    for (int count; (count = epoll_wait(shared_epoll, found, SOCKETS, 300)) > 0;)
+        for (int at = 0; at < count; at++) {
+            ssize_t got = recv(found[at].data.fd, byte, sizeof byte, MSG_DONTWAIT);
+            if (got > 0) __atomic_add_fetch(&bytes_taken, got, __ATOMIC_SEQ_CST);
+            else __atomic_add_fetch(&stale, 1, __ATOMIC_SEQ_CST);
+            struct epoll_event again = {.events = EPOLLIN | EPOLLONESHOT | *(uint32_t *)kind, .data.fd = found[at].data.fd};
+            CHECK(epoll_ctl(shared_epoll, EPOLL_CTL_MOD, again.data.fd, &again) == 0);
+        }
+    return NULL;
+}
+
+static void turns(uint32_t kind) {
+    int ends[SOCKETS][2];
+    pthread_t takers[TAKERS];
+    shared_epoll = new_epoll();
+    bytes_taken = stale = 0;
+    for (int at = 0; at < SOCKETS; at++) {
+        connect_pair(ends[at]);
+        control(shared_epoll, EPOLL_CTL_ADD, ends[at][1], EPOLLIN | EPOLLONESHOT | kind, (uint32_t)ends[at][1]);
+    }
+    for (int at = 0; at < TAKERS; at++) CHECK(pthread_create(&takers[at], NULL, take_in_turns, &kind) == 0);
+    for (int at = 0; at < BYTES; at++) {
+        CHECK(write(ends[at % SOCKETS][0], "a", 1) == 1);
+        if (at % 7 == 0) CHECK(usleep(1000) == 0);
+    }
+    for (int at = 0; at < TAKERS; at++) CHECK(pthread_join(takers[at], NULL) == 0);
+    printf("single shots of %d threads: %d bytes, %d stale reports\n", TAKERS, bytes_taken, stale);
+    for (int at = 0; at < SOCKETS; at++) CHECK(close(ends[at][0]) == 0 && close(ends[at][1]) == 0);
+    CHECK(close(shared_epoll) == 0);
+}
+
 int main(void) {
     signal(SIGPIPE, SIG_IGN);
     arrivals();
@@ -254,6 +318,10 @@ int main(void) {
     timers();
     threads(EPOLLET);
     threads(EPOLLET | EPOLLONESHOT);
+    copies_of_pipes();
+    no_epolls();
+    turns(0);
+    turns(EPOLLET);
     printf("edges: ok\n");
     return 0;
 }
