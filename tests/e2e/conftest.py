@@ -295,6 +295,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "emptied_environment",
         "host_interfaces",
         "interrupted",
+        "interrupted_locks",
         "life_cycle",
         "many_senders",
         "missing_interfaces",

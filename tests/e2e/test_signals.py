@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,4 +65,44 @@ def test_a_signal_of_another_process_interrupts_a_wait_at_once(softband: Softban
         "nanosleep with the signal ignored: done after 1000 ms, 12 handled",
         "senders: 12 of 12",
     ]
+    assert done.stderr == ""
+
+
+def test_a_signal_of_another_process_reaches_threads_that_wait_for_locks(softband: Softband, c_programs: Path) -> None:
+    done = softband.run("two-hosts", ("a", str(c_programs / "interrupted_locks"))).assert_ok()
+    interrupted = "Interrupted system call after 100 ms, handler at 100 ms"
+    assert done.program("a-0").splitlines() == [
+        f"sem_wait: {interrupted}, 1 handled",
+        f"sem_timedwait: {interrupted}, 2 handled",
+        f"futex: {interrupted}, 3 handled",
+        f"shared futex: {interrupted}, 4 handled",
+        f"sem_wait with a post by the handler: {interrupted}, 5 handled",
+        "sem_wait that restarts: done after 100 ms, handler at 100 ms, 6 handled",
+        f"sem_timedwait: {interrupted}, 7 handled",
+        f"futex with a limit: {interrupted}, 8 handled",
+        f"msgrcv: {interrupted}, 9 handled",
+        f"semop: {interrupted}, 10 handled",
+        "mutex: done after 250 ms, handler at 100 ms, 11 handled",
+        "condition: Connection timed out after 1000 ms, handler at 100 ms, 12 handled",
+        "values: 1 2 3 4 5",
+    ]
+    assert done.stderr == ""
+
+
+def test_python_handles_a_signal_while_it_waits_for_an_event(softband: Softband) -> None:
+    script = (
+        "import os, signal, threading, time\n"
+        "stop = threading.Event()\n"
+        "signal.signal(signal.SIGTERM, lambda *ignored: stop.set())\n"
+        "begun = time.monotonic()\n"
+        "if os.fork() == 0:\n"
+        "    time.sleep(0.1)\n"
+        "    os.kill(os.getppid(), signal.SIGTERM)\n"
+        "    os._exit(0)\n"
+        "stop.wait()\n"
+        "print('stopped after %.2f s' % (time.monotonic() - begun))\n"
+        "os.wait()\n"
+    )
+    done = softband.run("two-hosts", ("a", shlex.join([sys.executable, "-c", script]))).assert_ok()
+    assert done.program("a-0") == "stopped after 0.10 s\n"
     assert done.stderr == ""

@@ -11,8 +11,9 @@ use crate::process::pid::{gettid, kill, own_number, system_thread, tgkill};
 use crate::process::seccomp::seccomp;
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
 use crate::shared::{guard, mapping};
+use crate::signal::handlers;
 use crate::spin;
-use crate::sync::doorbell::{self, Place};
+use crate::sync::doorbell::{self, End, Place};
 use crate::time::clock::{clock_gettime, from_clock, gettimeofday};
 use crate::time::pace::Patience;
 use crate::time::sleep::{sched_yield, sleep_for, sleep_on_clock};
@@ -224,24 +225,31 @@ unsafe fn futex(word: *const AtomicU32, operation: c_int, value: u32, timeout: c
 
 fn wait(word: &AtomicU32, is_private: bool, value: u32, deadline: u64) -> c_long {
     let has_changed = || word.load(Ordering::SeqCst) != value;
-    if has_changed() {
-        return fail(libc::EAGAIN);
-    }
-    if is_private && let Some(place) = Place::take(std::ptr::from_ref(word) as usize) {
-        // The call above may have given the token away.
-        if has_changed() {
-            return fail(libc::EAGAIN);
-        }
-        return if keeping_errno(|| place.wait(deadline)) { 0 } else { fail(libc::ETIMEDOUT) };
-    }
     let patience = Patience::of(reason::LOCK);
+    let mut known = handlers::runs();
+    let mut has_waited = false;
     while !has_changed() {
         if deadline <= client::now_ps() {
             return fail(libc::ETIMEDOUT);
         }
-        if patience.step(deadline).is_err() {
-            return fail(libc::EINTR);
+        let place = if is_private { Place::take(std::ptr::from_ref(word) as usize) } else { None };
+        let end = match place {
+            // The call above may have given the token away.
+            Some(_) if has_changed() => break,
+            Some(place) => Some(keeping_errno(|| place.wait_interruptibly(deadline))),
+            None => {
+                let _ = patience.step(deadline);
+                doorbell::interruption(&mut known, deadline)
+            }
+        };
+        match end {
+            Some(End::Woken) => return 0,
+            Some(End::Late) => return fail(libc::ETIMEDOUT),
+            Some(End::Interrupted) => return fail(libc::EINTR),
+            // The system looks at the word anew.
+            Some(End::Restarts) => has_waited = false,
+            None => has_waited = true,
         }
     }
-    0
+    if has_waited { 0 } else { fail(libc::EAGAIN) }
 }

@@ -264,6 +264,9 @@ originals! {
     fn shmat(segment: c_int, address: *const c_void, flags: c_int) -> *mut c_void;
     fn shmdt(address: *const c_void) -> c_int;
     fn sem_close(semaphore: *mut sem_t) -> c_int;
+    fn msgrcv(queue: c_int, message: *mut c_void, size: size_t, kind: c_long, flags: c_int) -> ssize_t;
+    fn msgsnd(queue: c_int, message: *const c_void, size: size_t, flags: c_int) -> c_int;
+    fn semop(set: c_int, operations: *mut sembuf, count: size_t) -> c_int;
     fn pread(fd: c_int, data: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
     fn fread(data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;

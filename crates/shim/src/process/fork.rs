@@ -7,6 +7,7 @@ use crate::process::environment;
 use crate::process::pid;
 use crate::runtime::attach;
 use crate::runtime::world::{active, errno, fail, set_errno, set_parked};
+use crate::signal::kept;
 use crate::spin;
 use crate::sync::doorbell;
 use crate::sync::threads;
@@ -101,6 +102,7 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
     children::set_parent(parent.0, parent.1);
     children::close_native(announced.read);
     doorbell::forget_all();
+    kept::forget_all();
     threads::forget_all();
     alarm::forget_all();
     attach::begin_again();

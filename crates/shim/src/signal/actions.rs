@@ -8,6 +8,7 @@ use crate::own_calls;
 use crate::runtime::world::{fail, keeping_errno};
 use crate::signal::call_names;
 use crate::signal::handlers::{self, Table};
+use crate::signal::kept;
 use crate::spin;
 use crate::tsc;
 use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t};
@@ -158,21 +159,47 @@ pub fn add_signal(set: &mut sigset_t, signal: c_int) {
     unsafe { libc::sigaddset(set, signal) };
 }
 
-/// Raises the signals that the engine delivers, natively and in the calling thread. Their handlers
-/// have run when this returns.
+/// Bit of the signals to raise that stands for all that the thread has kept. No signal has number 0.
+pub const KEPT: u64 = 1;
+
+/// Raises the signals that the engine delivers or the thread has kept, natively and in the calling
+/// thread. Their handlers have run when this returns.
 pub fn raise_all(signals: u64) {
     RAISED.set(RAISED.get() + 1);
-    RESTARTS.set((1..64).filter(|signal| signals & 1 << signal != 0).all(has_restart));
-    for signal in 1..64 {
-        if signals & 1 << signal != 0 {
-            let pid = rustix::process::getpid().as_raw_nonzero().get();
-            let tid = rustix::thread::gettid().as_raw_nonzero().get();
-            // If this thread blocks the signal, another thread may wait for it.
-            let blocked = is_blocked(signal);
-            // SAFETY: both calls take only numbers. The handlers that run are those of the program.
-            keeping_errno(|| unsafe { if blocked { kernel!(libc::SYS_kill, pid, signal) } else { kernel!(libc::SYS_tgkill, pid, tid, signal) } });
+    let mut all_restart = true;
+    let mut raise = |signal, info: Option<&siginfo_t>| {
+        all_restart &= has_restart(signal);
+        keeping_errno(|| raise_here(signal, info));
+    };
+    for signal in (1..64).filter(|signal| signals & 1 << signal != 0) {
+        raise(signal, None);
+    }
+    if signals & KEPT != 0 {
+        while let Some((signal, info)) = client::thread_slot_number().and_then(kept::take) {
+            raise(signal, Some(&info));
         }
     }
+    RESTARTS.set(all_restart);
+}
+
+/// Raises a signal in the calling thread, with a description if it has any. If this thread blocks the
+/// signal, another thread may wait for it.
+fn raise_here(signal: c_int, info: Option<&siginfo_t>) {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let blocked = is_blocked(signal);
+    if let Some(info) = info {
+        let info: *const siginfo_t = info;
+        // SAFETY: the kernel reads the description, which lives during the call.
+        let status = unsafe {
+            if blocked { kernel!(libc::SYS_rt_sigqueueinfo, pid, signal, info) } else { kernel!(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, info) }
+        };
+        if status == 0 {
+            return;
+        }
+    }
+    // SAFETY: both calls take only numbers. The handlers that run are those of the program.
+    unsafe { if blocked { kernel!(libc::SYS_kill, pid, signal) } else { kernel!(libc::SYS_tgkill, pid, tid, signal) } };
 }
 
 static HANDLERS: AtomicUsize = AtomicUsize::new(0);

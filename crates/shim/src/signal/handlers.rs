@@ -8,6 +8,7 @@ use crate::own_calls;
 use crate::process::children;
 use crate::runtime::world::{active, is_away, is_parked, keeping_errno};
 use crate::signal::actions::{self, in_handler, is_blocked, without_ours_or_calls};
+use crate::signal::kept;
 use crate::spin;
 use libc::{c_int, c_void, sighandler_t, siginfo_t};
 use softband_client as client;
@@ -45,12 +46,8 @@ impl<T: Copy> Table<T> {
 
 // SAFETY: a `sigaction` of zeros is SIG_DFL.
 static WANTED: Table<libc::sigaction> = Table::new(unsafe { mem::zeroed() });
-// SAFETY: `siginfo_t` consists of numbers and pointers, for which all zero is valid.
-static KEPT: Table<siginfo_t> = Table::new(unsafe { mem::zeroed() });
 /// Bit mask of the signals whose system handler is ours.
 static WRAPPED: AtomicU64 = AtomicU64::new(0);
-/// Bit mask of the signals whose system description [`KEPT`] holds.
-static HAS_KEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static RUNS: Cell<u64> = const { Cell::new(0) };
@@ -129,17 +126,17 @@ fn signalled(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         actions::note_outside(signal);
         outside_time(run);
     } else if is_parked() || spin::is_in_library(machine) {
-        keeping_errno(|| keep(signal, description));
+        keeping_errno(|| keep(signal, &description));
     } else {
         run();
     }
 }
 
 /// Keeps the signal, and lets its handler run after the call in progress returns.
-fn keep(signal: c_int, info: siginfo_t) {
-    KEPT.set(signal, info);
-    HAS_KEPT.fetch_or(bit(signal), Ordering::AcqRel);
-    client::note_signals(bit(signal));
+fn keep(signal: c_int, info: &siginfo_t) {
+    let is_kept = client::thread_slot_number().is_some_and(|thread| kept::keep(thread, signal, info));
+    // Without room, the handler still runs, but with another description.
+    client::note_signals(if is_kept { actions::KEPT } else { bit(signal) });
 }
 
 /// Runs `body` without the thread's slot, because the thread blocks in the system and does not own
@@ -156,11 +153,8 @@ fn outside_time(body: impl FnOnce()) {
 /// # Safety
 /// The program's action for the signal is a function, and the kernel passed `context` to a handler
 /// that still runs.
-unsafe fn run(signal: c_int, info: siginfo_t, context: *mut c_void) {
+unsafe fn run(signal: c_int, mut info: siginfo_t, context: *mut c_void) {
     let action = WANTED.get(signal);
-    let kept = KEPT.get(signal);
-    let is_kept = HAS_KEPT.fetch_and(!bit(signal), Ordering::AcqRel) & bit(signal) != 0;
-    let mut info = if is_kept { kept } else { info };
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         let mut default = libc::sigaction::zeroed();
         default.sa_sigaction = libc::SIG_DFL;

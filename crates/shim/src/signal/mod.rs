@@ -3,4 +3,5 @@
 pub mod actions;
 pub mod call_names;
 pub mod handlers;
+pub mod kept;
 pub mod sigwait;

@@ -7,6 +7,7 @@
 //! Only the thread with the token uses the table below. The atomics are for threads outside the
 //! run.
 
+use crate::signal::{actions, handlers};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{Object, TimerNew, TimerSet, WaitEntry, WaitRequest, op, reason};
@@ -45,6 +46,18 @@ pub fn forget_all() {
         waiter.address.store(0, Ordering::Relaxed);
     }
     WAITING.store(0, Ordering::Relaxed);
+}
+
+/// How a wait ended that signals can interrupt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Woken,
+    /// The deadline came.
+    Late,
+    /// A handler has run, and the call fails with `EINTR`.
+    Interrupted,
+    /// A handler has run, and the system would begin the call again.
+    Restarts,
 }
 
 /// The calling thread's place in line at an address. Dropping it leaves the line.
@@ -103,6 +116,50 @@ impl Place {
             }
         }
     }
+
+    /// Waits as [`Place::wait`], but a handler of the program ends the wait.
+    pub fn wait_interruptibly(self, deadline: u64) -> End {
+        let waiter = &WAITERS[self.slot];
+        let mut known = handlers::runs();
+        loop {
+            if waiter.woken.load(Ordering::Acquire) {
+                return End::Woken;
+            }
+            if deadline <= client::now_ps() {
+                return End::Late;
+            }
+            let Ok(rang) = listen(waiter.bell.load(Ordering::Relaxed), deadline) else { return End::Woken };
+            if let Some(end) = interruption(&mut known, deadline).filter(|_| !rang) {
+                self.leave_to_next();
+                return end;
+            }
+        }
+    }
+
+    /// Leaves the line after a handler. A wake-up by the handler belongs to the next thread, because
+    /// the system takes a thread out of the line before it runs a handler.
+    fn leave_to_next(self) {
+        let waiter = &WAITERS[self.slot];
+        let address = waiter.address.load(Ordering::Relaxed);
+        let is_woken = waiter.woken.load(Ordering::Relaxed);
+        drop(self);
+        if is_woken {
+            wake(address, 1);
+        }
+    }
+}
+
+/// Returns how a wait ends after handlers of the program, or `None` if no handler has run since `known`
+/// runs. The system begins a futex wait without a deadline again after handlers with SA_RESTART.
+pub fn interruption(known: &mut u64, deadline: u64) -> Option<End> {
+    let before = std::mem::replace(known, handlers::runs());
+    if before == *known {
+        None
+    } else if deadline == u64::MAX && actions::restarts() {
+        Some(End::Restarts)
+    } else {
+        Some(End::Interrupted)
+    }
 }
 
 impl Drop for Place {
@@ -112,14 +169,15 @@ impl Drop for Place {
     }
 }
 
-fn listen(bell: u32, until: u64) -> Result<(), Errno> {
+/// Waits for the bell once. Returns whether it rang.
+fn listen(bell: u32, until: u64) -> Result<bool, Errno> {
     let entry = WaitEntry { object: bell, interest: READABLE, ready: 0, seen: 0 };
     let request = WaitRequest { deadline_ps: until, count: 1, reason: reason::LOCK };
     let (reply, _) = client::call_with_tail::<op::Wait>(&request, &[entry], &mut [])?;
     if reply.ready_count > 0 {
         let _ = client::call::<op::TimerRead>(&Object { object: bell, reserved: 0 });
     }
-    Ok(())
+    Ok(reply.ready_count > 0)
 }
 
 /// Wakes up to `count` threads that wait at `address`, in their order. Returns the number of woken

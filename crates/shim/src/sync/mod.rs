@@ -3,4 +3,5 @@
 pub mod doorbell;
 pub mod locks;
 pub mod semaphore;
+pub mod system_v;
 pub mod threads;

@@ -4,7 +4,8 @@
 use crate::clib::args::{In, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{active, errno, fail, keeping_errno};
-use crate::sync::doorbell::{self, Place};
+use crate::signal::handlers;
+use crate::sync::doorbell::{self, End, Place};
 use crate::sync::threads::pthread_testcancel;
 use crate::time::clock::from_clock;
 use crate::time::pace::Patience;
@@ -22,6 +23,7 @@ fn is_shared(semaphore: Managed<sem_t>) -> bool {
 
 fn wait_until(semaphore: Managed<sem_t>, deadline: u64) -> c_int {
     let patience = Patience::of(reason::LOCK);
+    let mut known = handlers::runs();
     loop {
         if real::sem_trywait(semaphore) == 0 {
             return 0;
@@ -34,15 +36,14 @@ fn wait_until(semaphore: Managed<sem_t>, deadline: u64) -> c_int {
         }
         pthread_testcancel();
         let place = if is_shared(semaphore) { None } else { Place::take(semaphore.address()) };
-        match place {
-            Some(place) => {
-                place.wait(deadline);
-            }
-            None => {
-                if patience.step(deadline).is_err() {
-                    return fail(libc::EINTR);
-                }
-            }
+        let end = if let Some(place) = place {
+            Some(place.wait_interruptibly(deadline))
+        } else {
+            let _ = patience.step(deadline);
+            doorbell::interruption(&mut known, deadline)
+        };
+        if end == Some(End::Interrupted) {
+            return fail(libc::EINTR);
         }
     }
 }
