@@ -16,7 +16,7 @@ const TEXT_MAX: usize = 128 << 10;
 /// Most parts of a buffer, and most messages of a call (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-// Each try returns 0, or 1 after a fault. The write changes nothing, whatever other threads do.
+// Each try returns 0, or 1 after a fault. The write changes nothing, even beside other threads.
 std::arch::global_asm!(
     ".pushsection .text",
     ".balign 16",

@@ -193,7 +193,7 @@ impl Rounds {
         let (set, words) = self.carried.state();
         let is_known = (set, words.size()) == (self.state_of_loop.0, self.state_of_loop.1.size());
         if has_one_path && is_known && !self.by_state.is_tested {
-            // Whatever the counters are, nothing decides on them.
+            // No branch depends on the counters.
             return Outcome::Endless;
         }
         let last = self.paths.len() - KNOWN_PATHS;
