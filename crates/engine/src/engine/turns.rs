@@ -17,6 +17,9 @@ const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// CPU time of its process between two suspicions. On a busy machine a thread may have computed
 /// little in the meantime, because other tasks had the processor.
 const SPIN_SUSPECT_CPU: Duration = Duration::from_millis(1);
+/// The same limit for a process with shared memory that no other process has mapped yet. It may wait
+/// for the others to map it.
+const LONE_SHARER_SUSPECT: Duration = Duration::from_millis(20);
 /// The same limit for a process without memory that peers may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// A thread that keeps the token this long may not know that it has it.
@@ -277,13 +280,24 @@ impl Engine {
         }
         // A process without memory that peers may write more likely computes. A closer check would
         // only slow it down.
-        let is_suspect = has_run && (record.remotely_writable() != 0 || self.processes.is_sharing(process) || elapsed >= COMPUTE_SUSPECT);
+        let is_suspect = has_run && elapsed >= self.suspect_after(process);
         if !is_suspect && !is_asleep(record.pid(), tid) {
             return;
         }
         // SAFETY: sends a signal to a thread. The kernel checks that the thread belongs to the
         // process.
         unsafe { libc::syscall(libc::SYS_tgkill, record.pid(), tid, softband_ipc::layout::SPIN_SIGNAL) };
+    }
+
+    /// Returns the time with the token after which a process may spin.
+    fn suspect_after(&self, process: usize) -> Duration {
+        if self.processes[process].remotely_writable() != 0 || self.processes.is_sharing(process) {
+            SPIN_SUSPECT
+        } else if self.processes.maps_shared_memory(process) {
+            LONE_SHARER_SUSPECT
+        } else {
+            COMPUTE_SUSPECT
+        }
     }
 
     /// Waits, in wall-clock time, for images that were started or forked. No event may happen

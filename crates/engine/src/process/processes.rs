@@ -246,6 +246,11 @@ impl Processes {
         }
     }
 
+    /// Returns whether a process has shared memory, which others may not have mapped yet.
+    pub(crate) fn maps_shared_memory(&self, process: usize) -> bool {
+        !self.sharing.of(process).is_empty()
+    }
+
     /// Returns whether another process has shared memory of this one.
     pub(crate) fn is_sharing(&self, process: usize) -> bool {
         self.sharing.of(process).iter().any(|(range, _)| self.sharing.sharers((process, *range)).next().is_some())

@@ -5,7 +5,7 @@ use super::rounds::Outcome;
 /// Most distinct accesses of one loop; more are bulk work.
 const DISTINCT_MAX: usize = 8;
 /// Looks at a place before its loop is stepped for the first time, and the factor to the next time.
-const FIRST_STEPS: u32 = 4;
+pub const FIRST_STEPS: u32 = 4;
 const MORE_LOOKS: u32 = 4;
 /// Repetitions of a proven access in the same state that prove the next spin.
 const SAME_NEEDED_KNOWN: u32 = 2;
@@ -113,6 +113,11 @@ impl Machine {
     /// Returns the number of distinct accesses.
     pub fn distinct(&self) -> usize {
         self.count
+    }
+
+    /// Returns the number of looks at an access.
+    pub fn looks(&self, site: Site) -> u32 {
+        self.seen[..self.count].iter().find(|seen| seen.site == site).map_or(0, |seen| seen.looks)
     }
 
     /// Judges an access. A place in `known` needs no steps.

@@ -30,6 +30,8 @@ pub struct Probe {
     path: Fingerprint,
     former_path: u64,
     rounds: u32,
+    /// Steps of the last round.
+    period: u32,
 }
 
 /// Result of a step.
@@ -41,9 +43,10 @@ pub enum Step {
 }
 
 impl Probe {
-    /// Starts a probe at an instruction in a state.
-    pub const fn new(instruction: usize, state: u64) -> Self {
-        Self { steps_left: STEPS_MAX, start: instruction, start_state: state, since_start: 0, path: Fingerprint::new(), former_path: 0, rounds: 0 }
+    /// Starts a probe of at most `steps` steps at an instruction in a state.
+    pub const fn new(instruction: usize, state: u64, steps: u32) -> Self {
+        let path = Fingerprint::new();
+        Self { steps_left: steps, start: instruction, start_state: state, since_start: 0, path, former_path: 0, rounds: 0, period: 0 }
     }
 
     /// Advances the probe by one instruction.
@@ -67,6 +70,7 @@ impl Probe {
             return Step::GoOn;
         }
         self.rounds += 1;
+        self.period = self.since_start;
         self.former_path = self.path.0;
         self.path = Fingerprint::new();
         self.since_start = 0;
@@ -74,11 +78,18 @@ impl Probe {
     }
 
     fn restart(&mut self, instruction: usize, state: u64) {
-        *self = Self { steps_left: self.steps_left, ..Self::new(instruction, state) };
+        *self = Self::new(instruction, state, self.steps_left);
     }
 }
 
+/// Returns the steps after which a thread no longer spins in a loop that takes `period` steps.
+const fn steps_of_spin(period: u32) -> u32 {
+    (ROUNDS_NEEDED + 4) * period
+}
+
 thread_local! {
+    /// Steps of a round of the loop that the last probe found.
+    static PERIOD: Cell<u32> = const { Cell::new(0) };
     static RUNNING: Cell<Option<Probe>> = const { Cell::new(None) };
     /// The thread's processor time at the start of the running probe, and at the end of its rest, in
     /// nanoseconds.
@@ -122,8 +133,12 @@ pub fn stop() {
 
 /// Starts to step the interrupted thread.
 pub fn start(machine: &mut libc::ucontext_t) {
+    start_for(STEPS_MAX, machine);
+}
+
+fn start_for(steps: u32, machine: &mut libc::ucontext_t) {
     begin_work();
-    RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine))));
+    RUNNING.set(Some(Probe::new(registers::instruction(machine), registers::fingerprint(machine), steps)));
     registers::set_stepping(machine, true);
 }
 
@@ -134,8 +149,9 @@ pub fn conclude(is_spin: bool, machine: &mut libc::ucontext_t) {
     }
     RESTS_UNTIL.set(0);
     client::spin_wait();
-    // The thread most likely spins on, so the next proof needs no signal first.
-    start(machine);
+    // If the thread spins on, the next proof needs no signal first. Steps through other work would
+    // delay the next signal's look.
+    start_for(steps_of_spin(PERIOD.get()), machine);
 }
 
 /// Handles a step. Returns false if the trap is not ours. A trap that follows the end of a probe
@@ -156,7 +172,8 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
         // Equal registers do not prove that memory is the same.
         Step::Spin => {
             RUNNING.set(None);
-            steps::begin(Site { address: 0, instruction }, Suspicion::Registers, machine);
+            PERIOD.set(probe.period);
+            steps::begin(Site { address: 0, instruction }, Suspicion::Registers, steps::STEPS_MAX, machine);
             watch::go_on(machine);
         }
     }
@@ -170,7 +187,7 @@ mod tests {
     fn run(states: impl Iterator<Item = (usize, u64)>) -> (Step, usize) {
         let mut states = states;
         let (instruction, state) = states.next().unwrap();
-        let mut probe = Probe::new(instruction, state);
+        let mut probe = Probe::new(instruction, state, STEPS_MAX);
         let mut count = 0;
         for (instruction, state) in states {
             count += 1;
@@ -198,6 +215,20 @@ mod tests {
     fn eight_identical_rounds_are_a_spin() {
         let rounds = [(10, 1), (11, 2), (12, 3)].into_iter().cycle();
         assert_eq!(run(rounds), (Step::Spin, 24));
+    }
+
+    #[test]
+    fn a_probe_for_a_known_loop_finds_it_and_ends_soon_after_other_work() {
+        let probe = |states: &mut dyn Iterator<Item = (usize, u64)>| {
+            let mut probe = Probe::new(10, 1, steps_of_spin(3));
+            let steps = states.map(|(at, state)| probe.step(at, state));
+            steps.enumerate().find(|(_, step)| *step != Step::GoOn).map(|(count, step)| (step, count, probe.period))
+        };
+        let rounds = [(11, 2), (12, 3), (10, 1)].into_iter().cycle();
+        assert_eq!(probe(&mut rounds.clone()), Some((Step::Spin, 23, 3)));
+        assert_eq!(probe(&mut (1000..).map(|at| (at, 0))), Some((Step::GiveUp, 36, 0)));
+        // The thread may leave the library in the middle of a round.
+        assert_eq!(probe(&mut [(12, 3)].into_iter().chain(rounds)).map(|end| end.0), Some(Step::Spin));
     }
 
     #[test]

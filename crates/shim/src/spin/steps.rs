@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 4096;
 /// Most instructions that the rounds take. Each takes some microseconds.
-const STEPS_MAX: u32 = 32_768;
-/// As above, in a turn that is watched from its start.
-const STEPS_MAX_HOT: u32 = 1024;
+pub const STEPS_MAX: u32 = 32_768;
+/// As above, in the first attempt, and in a turn that is watched from its start.
+pub const STEPS_MIN: u32 = 1024;
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
@@ -88,13 +88,14 @@ pub fn stop() {
     }
 }
 
-/// Begins with the instruction that the thread is about to execute. [`before_instruction`] comes next.
-pub fn begin(start: Site, suspicion: Suspicion, machine: &mut libc::ucontext_t) {
+/// Begins with the instruction that the thread is about to execute, for at most `limit`
+/// instructions. [`before_instruction`] comes next.
+pub fn begin(start: Site, suspicion: Suspicion, limit: u32, machine: &mut libc::ucontext_t) {
     probe::begin_work();
     // SAFETY: no reference outlives a handler, and handlers do not nest here (`Shared`).
     let steps = unsafe { &mut *STEPS.0.get() };
     let operand = steps.decode(machine).and_then(|effect| effect.address());
-    steps.rounds.begin(if suspicion == Suspicion::Hot { STEPS_MAX_HOT } else { STEPS_MAX }, registers::fingerprint(machine));
+    steps.rounds.begin(limit, registers::fingerprint(machine));
     (steps.start, steps.operand, steps.suspicion, steps.has_begun) = (start, operand, suspicion, false);
     (steps.first, steps.former_first) = (start, start);
     RUNNING.store(true, Ordering::Release);

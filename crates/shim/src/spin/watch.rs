@@ -3,7 +3,7 @@
 //! After the engine's signal, this module watches all of it until it finds the loop that spins. From
 //! then on, it watches only a page of that loop (a hot page), from the start of each turn.
 
-use super::machine::{Access, Known, Machine, Site, Verdict};
+use super::machine::{Access, FIRST_STEPS, Known, Machine, Site, Verdict};
 use super::rounds::Outcome;
 use super::steps::{self, Suspicion};
 use super::{emulate, is_own, probe, registers};
@@ -256,7 +256,7 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
                 // What these steps see must not depend on a signal of the engine.
                 end_suspicion();
             }
-            steps::begin(site, suspicion, machine);
+            steps::begin(site, suspicion, steps_allowed(site, suspicion), machine);
             go_on(machine);
         }
         Verdict::Watch => {}
@@ -267,6 +267,17 @@ pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
         go_on(machine);
     }
     true
+}
+
+/// Returns the limit of the steps through a loop with an access. A rest follows steps in vain, so
+/// each next attempt may take longer.
+fn steps_allowed(site: Site, suspicion: Suspicion) -> u32 {
+    // SAFETY: this thread has the token, so no other thread is here (`Shared`).
+    let history = unsafe { &*HISTORY.0.get() };
+    match suspicion {
+        Suspicion::Hot => steps::STEPS_MIN,
+        _ => (steps::STEPS_MIN / FIRST_STEPS).saturating_mul(history.suspect.looks(site)).min(steps::STEPS_MAX),
+    }
 }
 
 /// Gives the token away in a proven spin.
