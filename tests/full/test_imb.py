@@ -25,9 +25,11 @@ WHEEL = "impi-rt==2021.19.0"
 MPICH = Path("/usr/lib/x86_64-linux-gnu/libmpich.so.12")
 SIZES = (0, 8, 1024, 65536)
 # IMB synchronizes ranks between repetitions of collectives in another way, which small messages show.
-PAIRS = {"PingPong": (SIZES, 0.02), "Exchange": (SIZES, 0.04), "Sendrecv": ((1024, 65536), 0.05)}
+PAIRS = {"PingPong": (SIZES, 0.02), "Exchange": (SIZES, 0.03), "Sendrecv": ((1024, 65536), 0.05)}
 COLLECTIVES = {name: ((65536,), 0.05) for name in ("Allreduce", "Allgather", "Alltoall")}
 WANTED = PAIRS | COLLECTIVES
+# Of 40 iterations, the first ones after IMB's two barriers add 4 % to Exchange of 0 bytes.
+ITERATIONS = 160
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +74,13 @@ def tables(text: str) -> dict[tuple[str, int], float]:
 
 def test_softband_mpibench_measures_what_imb_measures(imb: Path) -> None:
     names = list(WANTED)
-    options = ["-npmin", "4", "-iter", "40", "-iter_policy", "off", "-msglen", "lengths"]
+    options = ["-npmin", "4", "-iter", str(ITERATIONS), "-iter_policy", "off", "-msglen", "lengths"]
     first, again = (run(imb, str(imb / "IMB-MPI1"), *names, *options) for _ in range(2))
     assert first == again
     theirs = tables(first)
     program = mpi_jobs.benchmarks("mpich", imb)
     sizes = ",".join(str(size) for size in SIZES)
-    text = run(imb, str(program), "--benchmarks", ",".join(names), "--sizes", sizes, "--iterations", "40", "--csv")
+    text = run(imb, str(program), "--benchmarks", ",".join(names), "--sizes", sizes, "--iterations", str(ITERATIONS), "--csv")
     ours = {(row["benchmark"], int(row["bytes"])): float(row["t_avg_us"]) for row in csv.DictReader(text.splitlines())}
     for name, (compared, tolerance) in WANTED.items():
         for size in compared:
