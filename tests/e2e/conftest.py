@@ -311,6 +311,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "shared_builder",
         "signal_waits",
         "soak",
+        "terminal",
         "thread_left_behind",
         "verbs_edges",
         "verbs_errors",

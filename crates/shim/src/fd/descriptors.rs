@@ -2,6 +2,7 @@
 
 use crate::clib::args::Out;
 use crate::clib::real;
+use crate::fd::terminal;
 use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::socket::open::socket_option;
@@ -320,6 +321,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(crate::socket::datagram::next_len(object) as c_int);
         return 0;
+    }
+    if request == libc::FIONREAD as c_ulong && active() && terminal::may_be(fd) {
+        terminal::settle(std::iter::once(fd));
     }
     // SAFETY: a driver gets the argument that the program has for it.
     unsafe { real::ioctl(fd, request, argument) }

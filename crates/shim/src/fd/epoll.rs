@@ -10,6 +10,7 @@ use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native};
 use crate::fd::poll::{millis_deadline, with_mask};
+use crate::fd::terminal;
 use crate::runtime::world::{active, deadline_after, errno, fail, keeping_errno, timespec_picos};
 use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
@@ -29,6 +30,8 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 /// What an exclusive interest may ask for (`EPOLLEXCLUSIVE_OK_BITS`).
 const EXCLUSIVE_MAY: u32 = ALWAYS | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | EDGE | EXCLUSIVE;
+/// Most epoll descriptors between another and a descriptor that it watches (`EP_MAX_NESTS`).
+const NESTS_MAX: u32 = 4;
 /// Readiness bits and their events.
 const EVENTS: [(u32, u32); 5] = [
     (READABLE, (libc::EPOLLIN | libc::EPOLLRDNORM) as u32),
@@ -50,6 +53,8 @@ struct Item {
     seen: Option<u32>,
     /// Set after a single shot.
     is_spent: bool,
+    /// Whether the kernel may bring news of the descriptor late ([`terminal`]).
+    is_terminal: bool,
     /// Number of the change that made the item. A modified item differs from the former one, also if
     /// all else is the same.
     version: u64,
@@ -120,7 +125,9 @@ impl Table {
         self.version += 1;
         let version = self.version;
         let is_exclusive = |events: u32| events & EXCLUSIVE != 0;
-        let item = |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false, version };
+        let is_terminal = object.is_none() && terminal::may_be(fd);
+        let item =
+            |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false, is_terminal, version };
         match (operation, position, event) {
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(libc::EFAULT),
             (libc::EPOLL_CTL_ADD, _, Some(event)) if is_exclusive(event.events) && event.events & !EXCLUSIVE_MAY != 0 => Err(libc::EINVAL),
@@ -162,6 +169,17 @@ impl Table {
         self.with_closed.extend(of_kernel.map(|item| item.epoll));
         self.with_closed.remove(&fd);
         self.items.retain(|item| item.epoll != fd && (item.fd != fd || has_copy && item.object.is_some()));
+    }
+
+    /// Adds the terminals that `epoll` watches, itself or by at most `nests` other epoll descriptors.
+    fn add_terminals(&self, epoll: c_int, nests: u32, found: &mut Vec<c_int>) {
+        for item in self.items.iter().filter(|item| item.epoll == epoll && item.object.is_none()) {
+            if item.is_terminal {
+                found.push(item.fd);
+            } else if nests > 0 {
+                self.add_terminals(item.fd, nests - 1, found);
+            }
+        }
     }
 
     /// Returns whether `epoll` has an interest in an open descriptor of the kernel, and whether it had
@@ -234,6 +252,15 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
         return Vec::new();
     }
     with_table(|table| table.watched(fd)).iter().filter_map(|item| Some(item.entry(item.object?))).collect()
+}
+
+/// Returns the terminals that the epoll descriptor `fd` watches.
+pub fn terminals_of(fd: c_int) -> Vec<c_int> {
+    let mut found = Vec::new();
+    if COUNT.load(Ordering::Acquire) != 0 {
+        with_table(|table| table.add_terminals(fd, NESTS_MAX, &mut found));
+    }
+    found
 }
 
 #[unsafe(no_mangle)]
@@ -314,6 +341,7 @@ impl Native for Kernel<'_> {
         if CHANGES.load(Ordering::Acquire) != self.changes {
             return Err(Errno(CHANGED));
         }
+        terminal::settle_watched(self.epoll);
         // SAFETY: the pointer and the length are those of the slice.
         let count = unsafe { real::epoll_wait(self.epoll, self.room.as_mut_ptr().cast(), self.room.len() as c_int, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(errno()))?;

@@ -13,5 +13,6 @@ pub mod random;
 pub mod random_files;
 pub mod select;
 pub mod stdio;
+pub mod terminal;
 pub mod walk;
 pub mod working_folder;

@@ -4,6 +4,7 @@ use crate::clib::args::{In, Out, Zeroed, slice_mut};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native, from_poll, to_poll};
+use crate::fd::terminal;
 use crate::runtime::world::{PICOS_PER_MICRO, active, deadline_after, fail, timespec_picos};
 use crate::signal::handlers;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
@@ -22,6 +23,7 @@ struct Kernel {
 
 impl Native for Kernel {
     fn poll(&mut self) -> Result<usize, Errno> {
+        self.set.iter().for_each(|element| terminal::settle_watched(element.fd));
         usize::try_from(poll_natively(&mut self.set, 0)).map_err(|_| Errno(crate::runtime::world::errno()))
     }
     fn block(&mut self) {

@@ -1,0 +1,25 @@
+//! Pseudo-terminals. The kernel carries what one end writes to the other end by a task of its own, at a
+//! moment that depends on the machine. A `poll` of the other end waits for that task (`n_tty_poll` in
+//! drivers/tty/n_tty.c). A wait on an epoll descriptor and FIONREAD do not.
+
+use crate::fd::descriptors::{kind_of, poll_natively};
+use crate::fd::epoll;
+use libc::{c_int, pollfd};
+
+/// Returns whether `fd` may be a terminal: a device of characters.
+pub fn may_be(fd: c_int) -> bool {
+    kind_of(fd) == libc::S_IFCHR
+}
+
+/// Waits until the terminals among `fds` have all that was written to their other ends.
+pub fn settle(fds: impl Iterator<Item = c_int>) {
+    let mut set: Vec<_> = fds.map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    if !set.is_empty() {
+        poll_natively(&mut set, 0);
+    }
+}
+
+/// Waits likewise for the terminals that the epoll descriptor `fd` watches, if it is any.
+pub fn settle_watched(fd: c_int) {
+    settle(epoll::terminals_of(fd).into_iter());
+}
