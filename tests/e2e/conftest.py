@@ -310,6 +310,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "late_receiver",
         "shared_builder",
         "signal_waits",
+        "slow_ends",
         "soak",
         "terminal",
         "thread_left_behind",

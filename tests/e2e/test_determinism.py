@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import Outcome, Softband
@@ -69,3 +70,10 @@ def test_another_seed_gives_other_sequence_numbers_and_the_same_bandwidth(softba
     assert first.report()["seed"] != second.report()["seed"]
     last = [line for line in first.program("b-0").splitlines() if line.strip().startswith("65536")]
     assert last and last[0] in second.program("b-0")
+
+
+def test_a_thread_or_process_that_the_system_ends_slowly_takes_no_simulated_time(softband: Softband, c_programs: Path) -> None:
+    lines = softband.run("two-hosts", ("a", str(c_programs / "slow_ends"))).assert_ok().program("a-0").splitlines()
+    assert [line.rpartition(" after ")[0] for line in lines] == ["joined"] * 5 + ["told"] * 5
+    # The host part's cost of one read of the clock.
+    assert {line.rpartition(" after ")[2] for line in lines} == {"30 ns"}

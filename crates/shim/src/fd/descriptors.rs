@@ -5,6 +5,7 @@ use crate::clib::real;
 use crate::fd::terminal;
 use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
+use crate::signal::actions::at_one_moment;
 use crate::socket::open::socket_option;
 use crate::socket::{interfaces, netlink};
 use crate::time::pace::{Patience, empty_poll};
@@ -58,14 +59,16 @@ pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) ->
     wait_object(object, interest, deadline_ps)
 }
 
-/// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit.
+/// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit. A wait with a limit
+/// is for news of the present moment of simulated time.
 pub fn poll_natively(set: &mut [pollfd], millis: c_int) -> c_int {
     if millis == 0 {
         // SAFETY: a slice has its own length of elements.
         return unsafe { kernel!(libc::SYS_poll, set.as_mut_ptr(), set.len(), 0) as c_int };
     }
     // SAFETY: the pointer and the count are those of a slice.
-    unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) }
+    let mut poll = || unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) };
+    if millis > 0 { at_one_moment(poll) } else { poll() }
 }
 
 /// Returns whether the kernel has something for these events now.

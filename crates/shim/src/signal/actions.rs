@@ -58,6 +58,15 @@ pub fn hold_engine_back(how: c_int) {
     unsafe { kernel!(libc::SYS_rt_sigprocmask, how, &raw const set, std::ptr::null_mut::<u64>(), size_of::<u64>()) };
 }
 
+/// Runs a wait by a call of the kernel for news that belong to the present moment of simulated time. The
+/// engine's signal, which comes after a wall-clock time, would take the thread to another moment.
+pub fn at_one_moment<R>(wait: impl FnOnce() -> R) -> R {
+    hold_engine_back(libc::SIG_BLOCK);
+    let result = wait();
+    hold_engine_back(libc::SIG_UNBLOCK);
+    result
+}
+
 /// Takes over the signals. Called once, at attach.
 pub fn install() {
     for signal in OURS {

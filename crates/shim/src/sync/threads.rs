@@ -1,10 +1,11 @@
 //! Threads. Each thread has a slot of the engine, from before its first instruction until after its
 //! last destructor.
 
-use crate::clib::args::{In, InOut, Managed, Out};
+use crate::clib::args::{In, InOut, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::own_calls;
 use crate::runtime::world::{active, set_parked};
+use crate::signal::actions::at_one_moment;
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::from_clock;
 use crate::time::pace::empty_poll;
@@ -21,6 +22,9 @@ unsafe extern "C" {
 
 /// Rounds in which glibc runs destructors of thread-specific data.
 const DESTRUCTOR_ROUNDS: u32 = 4;
+
+/// Longest wall-clock time that the system takes to end a thread.
+const END_SECONDS: i64 = 1;
 
 const FREE: u8 = 0;
 const RUNNING: u8 = 1;
@@ -234,6 +238,20 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
     status
 }
 
+/// Joins a thread that has reported its end. The system ends it at the present moment of simulated time,
+/// unless it waits for another thread of the run.
+fn join_ended(thread: pthread_t, result: Out<*mut c_void>) -> c_int {
+    let mut limit = timespec::zeroed();
+    real::kernel_clock_gettime(libc::CLOCK_REALTIME, Out::of(&mut limit));
+    limit.tv_sec += END_SECONDS;
+    // SAFETY: the thread is joinable, and its record stays with the caller until it is joined.
+    match at_one_moment(|| unsafe { real::pthread_timedjoin_np(thread, result, In::of(&limit)) }) {
+        // SAFETY: the thread is not joined yet.
+        libc::ETIMEDOUT => unsafe { real::pthread_join(thread, result) },
+        status => status,
+    }
+}
+
 /// Implements `pthread_join`.
 ///
 /// # Safety
@@ -248,7 +266,7 @@ pub unsafe extern "C" fn pthread_join(thread: pthread_t, result: Out<*mut c_void
     if await_end(thread, u64::MAX).is_err() {
         return crate::runtime::world::away(join); // not created by this library
     }
-    let status = join();
+    let status = join_ended(thread, result);
     forget_record(thread);
     status
 }
