@@ -20,7 +20,7 @@ use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE,
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -126,6 +126,7 @@ impl Table {
         let version = self.version;
         let is_exclusive = |events: u32| events & EXCLUSIVE != 0;
         let is_terminal = object.is_none() && terminal::may_be(fd);
+        HAS_TERMINALS.fetch_or(is_terminal, Ordering::AcqRel);
         let item =
             |event: epoll_event| Item { epoll, fd, object, events: event.events, data: event.u64, seen: None, is_spent: false, is_terminal, version };
         match (operation, position, event) {
@@ -254,10 +255,13 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
     with_table(|table| table.watched(fd)).iter().filter_map(|item| Some(item.entry(item.object?))).collect()
 }
 
+/// Set with the first interest in a terminal. Few programs have any, and the others search for none.
+static HAS_TERMINALS: AtomicBool = AtomicBool::new(false);
+
 /// Returns the terminals that the epoll descriptor `fd` watches.
 pub fn terminals_of(fd: c_int) -> Vec<c_int> {
     let mut found = Vec::new();
-    if COUNT.load(Ordering::Acquire) != 0 {
+    if HAS_TERMINALS.load(Ordering::Acquire) {
         with_table(|table| table.add_terminals(fd, NESTS_MAX, &mut found));
     }
     found

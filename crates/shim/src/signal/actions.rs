@@ -61,10 +61,16 @@ pub fn hold_engine_back(how: c_int) {
 /// Runs a wait by a call of the kernel for news that belong to the present moment of simulated time. The
 /// engine's signal, which comes after a wall-clock time, would take the thread to another moment.
 pub fn at_one_moment<R>(wait: impl FnOnce() -> R) -> R {
+    /// Lets the signal through, also if the thread is cancelled in its wait.
+    struct Held;
+    impl Drop for Held {
+        fn drop(&mut self) {
+            hold_engine_back(libc::SIG_UNBLOCK);
+        }
+    }
     hold_engine_back(libc::SIG_BLOCK);
-    let result = wait();
-    hold_engine_back(libc::SIG_UNBLOCK);
-    result
+    let _held = Held;
+    wait()
 }
 
 /// Takes over the signals. Called once, at attach.
