@@ -25,7 +25,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 PACES = ("virtual", "wall")
-HANG_SECONDS = 180
+HANG_SECONDS = 90
 # perftest measures the processor's clock and gives up on a busy machine. That is not a failure.
 OF_THE_MACHINE = "Correlation coefficient"
 ATTEMPTS = 6
