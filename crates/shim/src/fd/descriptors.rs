@@ -59,16 +59,20 @@ pub fn wait_or_again(fd: c_int, object: u32, interest: u32, deadline_ps: u64) ->
     wait_object(object, interest, deadline_ps)
 }
 
-/// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit. A wait with a limit
-/// is for news of the present moment of simulated time.
+/// Asks the kernel about descriptors, for at most `millis`; -1 means without a limit.
 pub fn poll_natively(set: &mut [pollfd], millis: c_int) -> c_int {
     if millis == 0 {
         // SAFETY: a slice has its own length of elements.
         return unsafe { kernel!(libc::SYS_poll, set.as_mut_ptr(), set.len(), 0) as c_int };
     }
     // SAFETY: the pointer and the count are those of a slice.
-    let mut poll = || unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) };
-    if millis > 0 { at_one_moment(poll) } else { poll() }
+    unsafe { real::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, millis) }
+}
+
+/// Waits at most `millis` of wall-clock time for news that belong to the present moment of simulated
+/// time.
+pub fn await_natively(set: &mut [pollfd], millis: c_int) {
+    at_one_moment(|| poll_natively(set, millis));
 }
 
 /// Returns whether the kernel has something for these events now.

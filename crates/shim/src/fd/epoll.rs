@@ -172,15 +172,16 @@ impl Table {
         self.items.retain(|item| item.epoll != fd && (item.fd != fd || has_copy && item.object.is_some()));
     }
 
-    /// Adds the terminals that `epoll` watches, itself or by at most `nests` other epoll descriptors.
-    fn add_terminals(&self, epoll: c_int, nests: u32, found: &mut Vec<c_int>) {
-        for item in self.items.iter().filter(|item| item.epoll == epoll && item.object.is_none()) {
-            if item.is_terminal {
-                found.push(item.fd);
-            } else if nests > 0 {
-                self.add_terminals(item.fd, nests - 1, found);
-            }
+    /// Returns the terminals that epoll descriptors among `fds` watch, themselves or by others.
+    fn terminals(&self, fds: impl Iterator<Item = c_int>) -> Vec<c_int> {
+        let lists: BTreeSet<_> = self.items.iter().map(|item| item.epoll).collect();
+        let mut asked: BTreeSet<_> = fds.filter(|fd| lists.contains(fd)).collect();
+        for _ in 0..NESTS_MAX {
+            let inner: Vec<_> =
+                self.items.iter().filter(|item| asked.contains(&item.epoll) && lists.contains(&item.fd)).map(|item| item.fd).collect();
+            asked.extend(inner);
         }
+        self.items.iter().filter(|item| item.is_terminal && asked.contains(&item.epoll)).map(|item| item.fd).collect()
     }
 
     /// Returns whether `epoll` has an interest in an open descriptor of the kernel, and whether it had
@@ -258,13 +259,9 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
 /// Set with the first interest in a terminal. Few programs have any, and the others search for none.
 static HAS_TERMINALS: AtomicBool = AtomicBool::new(false);
 
-/// Returns the terminals that the epoll descriptor `fd` watches.
-pub fn terminals_of(fd: c_int) -> Vec<c_int> {
-    let mut found = Vec::new();
-    if HAS_TERMINALS.load(Ordering::Acquire) {
-        with_table(|table| table.add_terminals(fd, NESTS_MAX, &mut found));
-    }
-    found
+/// Returns the terminals that epoll descriptors among `fds` watch.
+pub fn terminals_of(fds: impl Iterator<Item = c_int>) -> Vec<c_int> {
+    if HAS_TERMINALS.load(Ordering::Acquire) { with_table(|table| table.terminals(fds)) } else { Vec::new() }
 }
 
 #[unsafe(no_mangle)]
@@ -345,7 +342,7 @@ impl Native for Kernel<'_> {
         if CHANGES.load(Ordering::Acquire) != self.changes {
             return Err(Errno(CHANGED));
         }
-        terminal::settle_watched(self.epoll);
+        terminal::settle_watched(std::iter::once(self.epoll));
         // SAFETY: the pointer and the length are those of the slice.
         let count = unsafe { real::epoll_wait(self.epoll, self.room.as_mut_ptr().cast(), self.room.len() as c_int, 0) };
         self.found = usize::try_from(count).map_err(|_| Errno(errno()))?;

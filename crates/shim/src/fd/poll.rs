@@ -23,7 +23,7 @@ struct Kernel {
 
 impl Native for Kernel {
     fn poll(&mut self) -> Result<usize, Errno> {
-        self.set.iter().for_each(|element| terminal::settle_watched(element.fd));
+        terminal::settle_watched(self.set.iter().map(|element| element.fd));
         usize::try_from(poll_natively(&mut self.set, 0)).map_err(|_| Errno(crate::runtime::world::errno()))
     }
     fn block(&mut self) {

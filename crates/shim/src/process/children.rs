@@ -5,7 +5,7 @@
 //! end therefore does not depend on the host.
 
 use crate::clib::real;
-use crate::fd::descriptors::poll_natively;
+use crate::fd::descriptors::{await_natively, poll_natively};
 use crate::process::environment::Inherited;
 use libc::{c_int, pid_t, pollfd};
 use rustix::fd::{IntoRawFd, OwnedFd};
@@ -174,7 +174,7 @@ pub fn report_end(real: pid_t) {
 pub fn await_killed(real: pid_t, millis: c_int) {
     for child in known().filter(|child| child.real.load(Ordering::Relaxed) == real) {
         let mut set = [pollfd { fd: child.lifeline.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 }];
-        poll_natively(&mut set, millis);
+        await_natively(&mut set, millis);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::clib::args::{In, Out, Zeroed};
 use crate::clib::real;
-use crate::fd::descriptors::poll_natively;
+use crate::fd::descriptors::await_natively;
 use crate::fd::kernel_news;
 use crate::own_calls;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
@@ -208,7 +208,7 @@ fn await_end(process: pid_t, millis: c_int) {
     // SAFETY: the kernel only looks up the number; no flags follow it.
     let fd = unsafe { kernel!(libc::SYS_pidfd_open, process) as c_int };
     if fd >= 0 {
-        poll_natively(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], millis);
+        await_natively(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], millis);
         real::close(fd);
     }
 }

@@ -58,10 +58,10 @@ pub fn hold_engine_back(how: c_int) {
     unsafe { kernel!(libc::SYS_rt_sigprocmask, how, &raw const set, std::ptr::null_mut::<u64>(), size_of::<u64>()) };
 }
 
-/// Runs a wait by a call of the kernel for news that belong to the present moment of simulated time. The
-/// engine's signal, which comes after a wall-clock time, would take the thread to another moment.
+/// Runs a wait in the kernel for news that belong to the present moment of simulated time. The engine
+/// sends its signal after a wall-clock time, which would take the thread to another moment.
 pub fn at_one_moment<R>(wait: impl FnOnce() -> R) -> R {
-    /// Lets the signal through, also if the thread is cancelled in its wait.
+    /// Lets the signal through, also if a cancellation ends the wait.
     struct Held;
     impl Drop for Held {
         fn drop(&mut self) {

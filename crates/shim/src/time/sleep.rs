@@ -183,7 +183,7 @@ fn await_end_of(child: libc::pid_t, known: u64) {
         if handlers::runs() != known {
             return;
         }
-        crate::fd::descriptors::poll_natively(&mut [], 1);
+        crate::fd::descriptors::await_natively(&mut [], 1);
     }
     // One signal may report several ends, or it came during our own code and was kept.
     children::report_end(child);
