@@ -28,7 +28,8 @@ SIZES = (0, 8, 1024, 65536)
 PAIRS = {"PingPong": (SIZES, 0.02), "Exchange": (SIZES, 0.03), "Sendrecv": ((1024, 65536), 0.05)}
 COLLECTIVES = {name: ((65536,), 0.05) for name in ("Allreduce", "Allgather", "Alltoall")}
 WANTED = PAIRS | COLLECTIVES
-# Of 40 iterations, the first ones after IMB's two barriers add 4 % to Exchange of 0 bytes.
+# Exchange of 0 B takes 1.14 to 1.19 us in both programs with 40 to 80 iterations, by their course.
+# From 160 to 640 its times do not change any more: 1.15 us (IMB) and 1.17 us.
 ITERATIONS = 160
 
 
