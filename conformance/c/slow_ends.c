@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Ends that the system takes long for. Each thread waits in its last destructor, which runs after all
- * that the fabric sees of the thread. A child ignores SIGTERM. Prints the time of each join and of each
- * kill. */
+ * Prints the simulated time of joins and kills. The system ends each thread slowly: its last destructor
+ * waits, and the fabric sees no destructor. The child ignores SIGTERM. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

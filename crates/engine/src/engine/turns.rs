@@ -17,10 +17,10 @@ const SPIN_SUSPECT: Duration = Duration::from_millis(2);
 /// CPU time of its process between two suspicions. On a busy machine a thread may have computed
 /// little in the meantime, because other tasks had the processor.
 const SPIN_SUSPECT_CPU: Duration = Duration::from_millis(1);
-/// The same limit for a process with shared memory that no other process has mapped yet. It may wait
-/// for the others to map it.
+/// As [`SPIN_SUSPECT`], for a process with shared memory that no other process has mapped yet. It may
+/// wait for the others to map it.
 const LONE_SHARER_SUSPECT: Duration = Duration::from_millis(20);
-/// The same limit for a process without memory that peers may write.
+/// As [`SPIN_SUSPECT`], for a process without memory that others may write.
 const COMPUTE_SUSPECT: Duration = Duration::from_secs(1);
 /// A thread that keeps the token this long may not know that it has it.
 const REMINDER: Duration = Duration::from_millis(50);
@@ -289,7 +289,7 @@ impl Engine {
         unsafe { libc::syscall(libc::SYS_tgkill, record.pid(), tid, softband_ipc::layout::SPIN_SIGNAL) };
     }
 
-    /// Returns the time with the token after which a process may spin.
+    /// Returns how long a process keeps the token before the engine suspects a spin.
     fn suspect_after(&self, process: usize) -> Duration {
         if self.processes[process].remotely_writable() != 0 || self.processes.is_sharing(process) {
             SPIN_SUSPECT

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PAGE: usize = 4096;
 /// Most instructions that the rounds take. Each takes some microseconds.
 pub const STEPS_MAX: u32 = 32_768;
-/// As above, in the first attempt, and in a turn that is watched from its start.
+/// Most instructions of the first attempt, and in a turn that is watched from its start.
 pub const STEPS_MIN: u32 = 1024;
 
 static RUNNING: AtomicBool = AtomicBool::new(false);

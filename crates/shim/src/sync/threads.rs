@@ -23,7 +23,7 @@ unsafe extern "C" {
 /// Rounds in which glibc runs destructors of thread-specific data.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
-/// Longest wall-clock time that the system takes to end a thread.
+/// Longest wait, in seconds of wall-clock time, for the system to end a thread.
 const END_SECONDS: i64 = 1;
 
 const FREE: u8 = 0;
