@@ -1,5 +1,6 @@
 //! Notices: the World's reports to the engine after an event.
 
+use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::Completion;
 use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn, SrqHandle};
 
@@ -87,5 +88,14 @@ pub enum Notice {
         port: PortNumber,
         /// Number of the event in `ibv_event_type`.
         event: u32,
+    },
+    /// A MAD that no agent of the HCA answers has arrived: the host's software handles it.
+    ManagementArrived {
+        /// HCA that received it.
+        hca: HcaId,
+        /// Number of the port, from 1.
+        port: PortNumber,
+        /// The MAD with its addresses.
+        packet: Box<ManagementPacket>,
     },
 }

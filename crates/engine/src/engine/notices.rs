@@ -34,7 +34,7 @@ impl Engine {
                 self.async_event(process, hca, event, srq.0);
             }
             // The engine keeps its own wake-ups.
-            Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
+            Notice::SrqEvent { .. } | Notice::Wakeup { .. } | Notice::ManagementArrived { .. } => {}
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::HostDied { host } => self.host_died(host),
             Notice::PortEvent { hca, port, event } => {

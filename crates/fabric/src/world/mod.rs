@@ -5,6 +5,7 @@
 
 mod events;
 mod faults;
+mod management;
 mod observers;
 mod partitions;
 mod queue_pairs;

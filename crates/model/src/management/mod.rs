@@ -4,9 +4,11 @@
 //! is minimum hops.
 
 mod credit_loops;
+mod packet;
 mod routing;
 
 pub use credit_loops::{CreditLoop, credit_loops, shortest_cycles};
+pub use packet::{MAD_BYTES, ManagementPacket};
 pub use routing::{Routes, RoutesTo, Routing, Unroutable};
 
 use crate::link::{blocks_per_lane, mtu_that_fits};
