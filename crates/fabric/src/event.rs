@@ -45,6 +45,22 @@ pub(crate) enum Event {
     PortDue {
         port: u32,
     },
+    /// A packet of lane 15 may be able to leave a port.
+    Lane15Due {
+        port: u32,
+    },
+    /// A host's software sends a management packet.
+    ManagementPosted {
+        packet: u32,
+    },
+    /// A management packet has reached a node.
+    ManagementArrival {
+        packet: u32,
+    },
+    /// A node's agent has processed the packet before it.
+    AgentDone {
+        node: u32,
+    },
     /// A packet has waited long for credits at a switch's port.
     QueueWatch {
         port: u32,

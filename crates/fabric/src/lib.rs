@@ -109,6 +109,7 @@
 pub mod faults;
 mod hca;
 mod link;
+mod management;
 pub mod notice;
 mod pdes;
 mod subnet;

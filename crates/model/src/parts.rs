@@ -120,6 +120,8 @@ pub struct HcaPart {
     pub ack_processing: SimDuration,
     /// Time from a freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
+    /// Time in which an agent handles a management datagram, one after the other.
+    pub management_processing: SimDuration,
     /// Wait for an acknowledgement before the HCA sends again, beyond the local ACK timeout of the
     /// QP.
     pub ack_timer: AckTimer,
@@ -269,6 +271,9 @@ pub struct SwitchPart {
     pub buffer_hold: SimDuration,
     /// Time from a freed buffer to the flow-control packet.
     pub credit_return: SimDuration,
+    /// Time in which an agent handles a management datagram, one after the other; directed-route
+    /// packets on their way count as well.
+    pub management_processing: SimDuration,
     /// Whether the switch can mark packets with FECN. It requires congestion control in the subnet
     /// (IBTA annex A10).
     pub congestion_control: bool,

@@ -56,6 +56,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         atomic_execution: read.duration("atomic_execution"),
         ack_processing: read.duration("ack_processing"),
         credit_return: read.duration("credit_return"),
+        management_processing: read.duration("management_processing"),
         ack_timer: AckTimer { code_min: read.code("ack_timeout_min"), periods: read.count("ack_timer_periods") },
         congestion_control: read.optional_flag("congestion_control"),
         ethernet: read.optional_link_layers().contains(&LinkLayer::Ethernet).then(|| ethernet_ports(&mut read)),
@@ -255,6 +256,7 @@ fn infiniband_switch(read: &mut PartReader<'_>) -> SwitchPart {
         forward_latency: Vec::new(),
         buffer_hold: read.duration("buffer_hold"),
         credit_return: read.duration("credit_return"),
+        management_processing: read.duration("management_processing"),
         congestion_control: read.optional_flag("congestion_control"),
         ethernet: None,
     };
@@ -282,6 +284,7 @@ fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
         forward_latency: speeds.into_iter().map(|speed| (speed, latency)).collect(),
         buffer_hold: read.duration("buffer_hold"),
         credit_return: SimDuration::ZERO,
+        management_processing: SimDuration::ZERO,
         congestion_control: false,
         ethernet: Some(ethernet),
     }

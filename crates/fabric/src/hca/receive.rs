@@ -101,7 +101,12 @@ impl Hcas {
         if matches!(packet.kind, PacketKind::CongestionNotification) {
             return None;
         }
-        let qp = self.receiver_of(hop, packet, port)?;
+        let Some(qp) = self.receiver_of(hop, packet, port) else {
+            if packet.dlid == hop.subnet.lid(port) {
+                hop.receive_general(port, packet, arrival.tail.max(now));
+            }
+            return None;
+        };
         if packet.fecn {
             self.on_fecn(hop, qp, packet, port, arrival.tail);
         }

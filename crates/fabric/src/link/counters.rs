@@ -69,44 +69,44 @@ impl Links {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
     /// fabric file.
     pub(crate) fn counters(&self, timeline: &Timeline, faults: &Faults) -> Vec<PortCounters> {
+        let ids = (0..self.ports.len() as u32).filter(|id| timeline.has_node(self.ports[*id as usize].node));
+        ids.filter_map(|id| self.counters_of(id, timeline, faults)).collect()
+    }
+
+    /// Returns the counters of a port; `None` without a cable.
+    pub(crate) fn counters_of(&self, id: u32, timeline: &Timeline, faults: &Faults) -> Option<PortCounters> {
+        let port = self.ports.get(id as usize)?;
+        let cabling = port.cabling?;
         // With windows, every partition reads at the same window end, independent of its last
         // event.
         let heard_until = timeline.heard_until();
-        self.ports
-            .iter()
-            .enumerate()
-            .filter(|(_, port)| timeline.has_node(port.node))
-            .filter_map(|(id, port)| port.cabling.map(|cabling| (id as u32, port, cabling)))
-            .map(|(id, port, cabling)| {
-                let (tally, sent) = (port.tally_at(heard_until), port.sent);
-                let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
-                let lanes = usize::from(cabling.vls.data_lanes());
-                PortCounters {
-                    node: self.name_of_node(port.node).to_owned(),
-                    port: port.number,
-                    port_xmit_data: data_words(port.framing, sent),
-                    port_rcv_data: data_words(port.framing, received),
-                    sent_bytes: sent.bytes,
-                    received_bytes: received.bytes,
-                    port_xmit_pkts: sent.packets,
-                    port_rcv_pkts: received.packets,
-                    unicast_xmit_pkts: sent.packets,
-                    unicast_rcv_pkts: received.packets,
-                    xmit_busy_picos: busy_picos(cabling.rate, sent.bytes),
-                    port_xmit_discards: tally.xmit_discards,
-                    port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
-                    port_pkt_rcv_fecn: tally.rcv_fecn,
-                    port_pkt_rcv_becn: tally.rcv_becn,
-                    port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
-                    credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
-                    faults: faults.counters(id),
-                    ethernet: port
-                        .ethernet
-                        .as_ref()
-                        .map(|ethernet| EthernetCounters { rcv_pauses: port.flow_control.pauses_received(heard_until), ..ethernet.counters }),
-                }
-            })
-            .collect()
+        let (tally, sent) = (port.tally_at(heard_until), port.sent);
+        let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
+        let lanes = usize::from(cabling.vls.data_lanes());
+        Some(PortCounters {
+            node: self.name_of_node(port.node).to_owned(),
+            port: port.number,
+            port_xmit_data: data_words(port.framing, sent),
+            port_rcv_data: data_words(port.framing, received),
+            sent_bytes: sent.bytes,
+            received_bytes: received.bytes,
+            port_xmit_pkts: sent.packets,
+            port_rcv_pkts: received.packets,
+            unicast_xmit_pkts: sent.packets,
+            unicast_rcv_pkts: received.packets,
+            xmit_busy_picos: busy_picos(cabling.rate, sent.bytes),
+            port_xmit_discards: tally.xmit_discards,
+            port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
+            port_pkt_rcv_fecn: tally.rcv_fecn,
+            port_pkt_rcv_becn: tally.rcv_becn,
+            port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
+            credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
+            faults: faults.counters(id),
+            ethernet: port
+                .ethernet
+                .as_ref()
+                .map(|ethernet| EthernetCounters { rcv_pauses: port.flow_control.pauses_received(heard_until), ..ethernet.counters }),
+        })
     }
 
     /// Returns the traffic that a port's peer sent, minus the losses on the cable.

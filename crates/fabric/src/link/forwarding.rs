@@ -10,7 +10,7 @@ use crate::pdes::timeline::Source;
 use softband_model::link::Sending;
 use softband_model::switch::ready_at;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, VirtualLane};
+use softband_types::{CreditBlocks, Lid, VirtualLane};
 
 impl Hop<'_> {
     /// Hands an HCA's packet to its port, to leave at `at` or later.
@@ -125,6 +125,20 @@ impl Hop<'_> {
         let transit = self.links.packets.take(id);
         self.links.count_received(transit.port, transit.bytes);
         self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
+        // A switch has no table entry for its own LID.
+        if transit.dlid != Lid::NONE && transit.dlid == self.lid_of_switch(transit.port) {
+            self.receive_general(transit.port, &transit.packet, now);
+        }
+    }
+
+    /// Returns the LID of the switch that owns a port.
+    fn lid_of_switch(&self, port: u32) -> Lid {
+        let port = &self.links.ports[port as usize];
+        let first = match port.owner {
+            Owner::Switch { switch, .. } => self.links.switches[switch as usize].first_port,
+            Owner::Hca { .. } => return Lid::NONE,
+        };
+        self.subnet.lid(first)
     }
 
     /// Frees a receive buffer's blocks at `at`. The flow-control packet follows after the port's

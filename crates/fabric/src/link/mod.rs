@@ -8,6 +8,7 @@ mod counters;
 mod deadlock;
 mod ethernet;
 mod forwarding;
+mod lane15;
 mod losses;
 mod marking;
 mod multicast;
@@ -34,7 +35,7 @@ use softband_model::link::Framing;
 use softband_model::packet::{Packet, PacketPool};
 use softband_model::switch::{LifetimeCode, MarkingSettings, Switch};
 use softband_sim::SimDuration;
-use softband_types::{Lid, Mtu, VirtualLane};
+use softband_types::{Lid, Mtu, PortNumber, VirtualLane};
 
 /// Ports, switches, and the packets on links and in switches.
 pub(crate) struct Links {
@@ -43,6 +44,7 @@ pub(crate) struct Links {
     switches: Vec<SwitchNode>,
     packets: Slab<Transit>,
     packet_pool: PacketPool,
+    lane15: lane15::Lane15,
     /// Copies of multicast packets that are still in a switch.
     copies_left: Slab<u32>,
     /// Ports whose packets have waited so long that the whole fabric needs a deadlock check.
@@ -174,6 +176,26 @@ impl Links {
     /// Sets the output of a switch for a LID.
     pub(crate) fn set_route(&mut self, switch: usize, lid: Lid, output: u8) {
         self.switches[switch].switch.set_route(lid, output);
+    }
+
+    /// Removes the output of a switch for a LID.
+    pub(crate) fn clear_route(&mut self, switch: usize, lid: Lid) {
+        self.switches[switch].switch.clear_route(lid);
+    }
+
+    /// Returns the index of a switch's output for a LID, from 0.
+    pub(crate) fn route(&self, switch: usize, lid: Lid) -> Option<u8> {
+        self.switches[switch].switch.route(lid).map(|output| output as u8)
+    }
+
+    /// Returns the indices of a switch's outputs for a multicast LID, from 0.
+    pub(crate) fn multicast_outputs(&self, switch: usize, mlid: Lid) -> Vec<u8> {
+        self.switches[switch].switch.multicast_outputs(mlid)
+    }
+
+    /// Returns the number of a port at its node.
+    pub(crate) fn number(&self, id: u32) -> PortNumber {
+        self.ports[id as usize].number
     }
 
     fn is_switch_port(&self, id: u32) -> bool {

@@ -23,6 +23,8 @@ pub(crate) struct Timeline {
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     Packets,
+    /// Packets of subnet management, and attempts to send them before data.
+    Lane15,
     Due,
     /// First bits of frames that the peer sends. On arrival the receiver accepts or drops the
     /// frame.

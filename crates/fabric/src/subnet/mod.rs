@@ -43,6 +43,22 @@ impl Subnet {
         self.lids[port as usize]
     }
 
+    /// Gives a port a LID, and takes the former one from it.
+    pub(crate) fn set_lid(&mut self, port: u32, lid: Lid) {
+        let former = std::mem::replace(&mut self.lids[port as usize], lid);
+        if let Some(known) = self.port_of_lid.get_mut(usize::from(former.0)).filter(|known| **known == Some(port)) {
+            *known = None;
+        }
+        if lid == Lid::NONE {
+            return;
+        }
+        let index = usize::from(lid.0);
+        if self.port_of_lid.len() <= index {
+            self.port_of_lid.resize(index + 1, None);
+        }
+        self.port_of_lid[index] = Some(port);
+    }
+
     /// Returns the LID of the subnet manager.
     pub(crate) fn manager_lid(&self) -> Lid {
         self.manager_lid

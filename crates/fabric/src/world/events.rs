@@ -86,6 +86,14 @@ impl World {
                     hcas.on_departed(hop, port, departing, memory, now);
                 }
             }
+            Event::Lane15Due { port } => {
+                if let Some(departing) = hop.on_lane15_due(port, now) {
+                    hcas.on_departed(hop, port, departing, memory, now);
+                }
+            }
+            Event::ManagementPosted { packet } => self.on_management_posted(packet, notices, now),
+            Event::ManagementArrival { packet } => self.on_management_arrival(packet, notices, now),
+            Event::AgentDone { node } => self.on_agent_done(node, notices, now),
             Event::QueueWatch { port } => hop.on_queue_watch(port, now),
             Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
             Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),

@@ -1,17 +1,124 @@
 //! Management datagrams: software on a host sends them, and agents answer them.
 
 use super::World;
+use crate::event::Event;
+use crate::management::{Job, NodeHardware};
+use crate::notice::Notice;
+use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
+use softband_model::management::agent::{Agent, Onward};
 use softband_sim::SimTime;
-use softband_types::{HcaId, PortNumber};
+use softband_types::{HcaId, Lid, PortNumber};
 
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
     /// [`Notice::ManagementArrived`](crate::notice::Notice::ManagementArrived).
     ///
     /// An HCA's own agent answers a MAD to this port without the link. A MAD is lost if the HCA has
-    /// no such port, if no link leads on, or if a receiver's buffer is full.
+    /// no such port, if no link leads on, or if a receiver's buffer is full. Only for a World
+    /// without partitions.
     pub fn send_management(&mut self, hca: HcaId, port: PortNumber, packet: Box<ManagementPacket>, at: SimTime) {
-        let _ = (hca, port, packet, at);
+        let Some(port) = self.hcas.port_index(hca, port) else { return };
+        let packet = self.links.keep_management(port, packet);
+        self.timeline.push(at, hca.0, Event::ManagementPosted { packet });
+    }
+
+    /// Sends a packet of an HCA's own host on its way.
+    pub(super) fn on_management_posted(&mut self, packet: u32, notices: &mut Vec<Notice>, now: SimTime) {
+        let (port, packet) = self.links.take_management(packet);
+        let is_for_port = packet.dlid == self.subnet.lid(port) || packet.dlid == Lid::PERMISSIVE;
+        if !packet.is_subnet_management() {
+            return if is_for_port { self.receive_for_node(port, packet, notices, now) } else { self.send_general(port, packet, now) };
+        }
+        if Agent::is_directed(&packet) || is_for_port {
+            return self.hand_to_agent(port, packet, true, now);
+        }
+        self.hop().send_on_lane15(port, packet, now);
+    }
+
+    /// Takes in a packet that has reached a node's port.
+    pub(super) fn on_management_arrival(&mut self, packet: u32, notices: &mut Vec<Notice>, now: SimTime) {
+        let (port, packet) = self.links.take_management(packet);
+        if !packet.is_subnet_management() || !self.is_switch(port) {
+            return self.receive_for_node(port, packet, notices, now);
+        }
+        if packet.dlid == Lid::PERMISSIVE || packet.dlid == self.lid_of_node(port) {
+            return self.hand_to_agent(port, packet, false, now);
+        }
+        let Some(output) = self.links.output_for(port, packet.dlid).filter(|output| *output != port) else { return };
+        let at = now + self.links.through(output);
+        self.hop().send_on_lane15(output, packet, at);
+    }
+
+    /// Hands a packet that has reached its node to the node's agent, or to the host.
+    fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
+        if Agent::wants(&packet) || Agent::is_directed(&packet) {
+            return self.hand_to_agent(port, packet, false, now);
+        }
+        self.pass_to_host(port, packet, notices);
+    }
+
+    fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, now: SimTime) {
+        let (node, number) = (self.links.node(port), self.links.number(port).0);
+        self.agents.enqueue(&mut self.timeline, node, (number, Job { port, is_own, packet }), now);
+    }
+
+    fn pass_to_host(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>) {
+        if let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] {
+            notices.push(Notice::ManagementArrived { hca: HcaId(hca), port: self.links.number(port), packet });
+        }
+    }
+
+    /// Carries out the packet that a node's agent has handled.
+    pub(super) fn on_agent_done(&mut self, node: u32, notices: &mut Vec<Notice>, now: SimTime) {
+        let Some(Job { port, is_own, mut packet }) = self.agents.done(&mut self.timeline, node, now) else { return };
+        let number = self.links.number(port);
+        let mut hardware = NodeHardware::new(&mut self.links, &mut self.subnet, &mut self.hcas, &self.faults, &self.timeline, port);
+        let agent = self.agents.agent_mut(node);
+        let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
+        match onward {
+            Onward::Nowhere => {}
+            Onward::Host => self.pass_to_host(port, packet, notices),
+            Onward::Port(number) => {
+                if let Some(output) = self.links.sibling(port, number.0) {
+                    self.hop().send_on_lane15(output, packet, now);
+                }
+            }
+            Onward::Lid => self.send_by_lid(port, packet, notices, now),
+        }
+    }
+
+    /// Sends a packet of a node's agent by its destination LID.
+    fn send_by_lid(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
+        if packet.dlid == self.lid_of_node(port) {
+            return self.pass_to_host(port, packet, notices);
+        }
+        let output = if self.is_switch(port) { self.links.output_for(port, packet.dlid) } else { Some(port) };
+        let Some(output) = output else { return };
+        if packet.is_subnet_management() {
+            self.hop().send_on_lane15(output, packet, now);
+        } else {
+            self.send_general(output, packet, now);
+        }
+    }
+
+    /// Sends a packet between QPs 1 by a port, on the lane of its service level.
+    fn send_general(&mut self, output: u32, packet: Box<ManagementPacket>, now: SimTime) {
+        let lane = self.hcas.lane_at(&self.links, output, packet.service_level);
+        if self.links.can_send(output, lane) {
+            self.hop().send_general(output, lane, &packet, now);
+        }
+    }
+
+    /// Returns the LID of an HCA's port, or of a switch.
+    fn lid_of_node(&self, port: u32) -> Lid {
+        match self.numbering.owners()[port as usize] {
+            Owner::Hca { .. } => self.subnet.lid(port),
+            Owner::Switch { switch, .. } => self.subnet.lid_of_switch(switch),
+        }
+    }
+
+    fn is_switch(&self, port: u32) -> bool {
+        matches!(self.numbering.owners()[port as usize], Owner::Switch { .. })
     }
 }

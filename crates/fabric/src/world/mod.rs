@@ -16,6 +16,7 @@ mod verbs;
 use crate::faults::Faults;
 use crate::hca::Hcas;
 use crate::link::{Hop, Links};
+use crate::management::Agents;
 use crate::numbering::Numbering;
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
@@ -32,6 +33,7 @@ pub struct World {
     hcas: Hcas,
     links: Links,
     subnet: Subnet,
+    agents: Agents,
     faults: Faults,
     timeline: Timeline,
 }
@@ -51,6 +53,7 @@ impl World {
             hcas: Hcas::new(spec, &numbering),
             links,
             subnet,
+            agents: Agents::new(spec, &numbering),
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
             spec: spec.clone(),

@@ -1,6 +1,8 @@
 //! A management datagram (MAD) with the addresses of its packet.
 
-use softband_types::{Lid, PKey, QKey, Qpn, ServiceLevel};
+use crate::packet::{Packet, PacketKind};
+use crate::verbs::api::PayloadSlice;
+use softband_types::{Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
 use softband_wire as wire;
 
 /// Bytes of every MAD (IBTA 13.4.2).
@@ -34,6 +36,36 @@ impl ManagementPacket {
     /// Checks whether the packet belongs to subnet management: QP 0 and lane 15.
     pub fn is_subnet_management(&self) -> bool {
         self.destination == Qpn(0)
+    }
+
+    /// Returns the packet as a datagram between queue pairs.
+    pub fn as_datagram(&self) -> Packet {
+        Packet {
+            slid: self.slid,
+            dlid: self.dlid,
+            service_level: self.service_level,
+            pkey: self.pkey,
+            source: self.source,
+            destination: self.destination,
+            psn: Psn::new(0),
+            ack_request: false,
+            solicited: false,
+            fecn: false,
+            becn: false,
+            grh: None,
+            xrc_srq: None,
+            kind: PacketKind::Datagram { qkey: self.qkey, immediate: None },
+            payload: Some(PayloadSlice { len: MAD_BYTES as u32, offset: 0, buffer: Some(self.mad.to_vec().into()) }),
+        }
+    }
+
+    /// Returns the MAD that a datagram for QP 1 carries; `None` for any other packet.
+    pub fn of_datagram(packet: &Packet) -> Option<Box<Self>> {
+        let PacketKind::Datagram { qkey, .. } = packet.kind else { return None };
+        let payload = packet.payload.as_ref().filter(|payload| packet.destination == Qpn(1) && payload.buffer.is_some())?;
+        let mad = Box::new(<[u8; MAD_BYTES]>::try_from(payload.bytes()).ok()?);
+        let Packet { slid, dlid, service_level, pkey, source, destination, .. } = *packet;
+        Some(Box::new(Self { slid, dlid, service_level, source, destination, qkey, pkey, mad }))
     }
 }
 

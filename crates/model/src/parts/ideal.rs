@@ -66,6 +66,7 @@ impl HcaPart {
             atomic_execution: none,
             ack_processing: none,
             credit_return: none,
+            management_processing: none,
             ack_timer: AckTimer::SHORTEST,
             congestion_control: true,
             ethernet: None,
@@ -157,6 +158,7 @@ impl SwitchPart {
             forward_latency: Vec::new(),
             buffer_hold: SimDuration::ZERO,
             credit_return: SimDuration::ZERO,
+            management_processing: SimDuration::ZERO,
             congestion_control: true,
             ethernet: None,
         }

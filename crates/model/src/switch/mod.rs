@@ -46,6 +46,13 @@ impl Switch {
         self.lft[index] = output;
     }
 
+    /// Removes the entry of `lid` from the linear forwarding table.
+    pub fn clear_route(&mut self, lid: Lid) {
+        if let Some(entry) = self.lft.get_mut(usize::from(lid.0)) {
+            *entry = NOWHERE;
+        }
+    }
+
     /// Returns the index of the output for `lid`, from 0, or `None` without an entry.
     pub fn route(&self, lid: Lid) -> Option<usize> {
         self.lft.get(usize::from(lid.0)).copied().filter(|output| *output != NOWHERE).map(usize::from)

@@ -1,0 +1,143 @@
+//! Lane 15: packets of subnet management. They need no credits, and go before all data of their
+//! port (IBTA 7.6.4).
+
+use super::{Departing, Hop, Links, Transit};
+use crate::event::Event;
+use crate::numbering::Owner;
+use crate::pdes::timeline::Source;
+use crate::slab::Slab;
+use softband_model::link::Sending;
+use softband_model::management::ManagementPacket;
+use softband_model::packet::Packet;
+use softband_sim::{SimDuration, SimTime};
+use softband_types::{Lid, VirtualLane};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Packets of lane 15 at ports and on cables, and packets between QPs 1 that have arrived.
+#[derive(Default)]
+pub(super) struct Lane15 {
+    packets: Slab<UnderWay>,
+    /// Packets by port, in the order in which they are ready. Each has an attempt to send, which
+    /// sends the first or tries again.
+    waiting: BTreeMap<u32, VecDeque<Waiting>>,
+}
+
+/// A packet that waits for its port's link.
+struct Waiting {
+    ready: SimTime,
+    packet: u32,
+}
+
+/// A packet, and the port that it leaves or has reached.
+struct UnderWay {
+    port: u32,
+    packet: Box<ManagementPacket>,
+}
+
+impl Links {
+    /// Keeps a packet that a port has received, until its event takes it.
+    pub(crate) fn keep_management(&mut self, port: u32, packet: Box<ManagementPacket>) -> u32 {
+        self.lane15.packets.insert(UnderWay { port, packet })
+    }
+
+    /// Takes a packet that has arrived, with its port.
+    pub(crate) fn take_management(&mut self, packet: u32) -> (u32, Box<ManagementPacket>) {
+        let UnderWay { port, packet } = self.lane15.packets.take(packet);
+        (port, packet)
+    }
+
+    /// Returns the port of a switch or HCA with a number from 1; `None` if it has no such port.
+    pub(crate) fn sibling(&self, port: u32, number: u8) -> Option<u32> {
+        let own = &self.ports[port as usize];
+        let sibling = (port + u32::from(number)).checked_sub(u32::from(own.number.0))?;
+        self.ports.get(sibling as usize).filter(|other| other.node == own.node && other.number.0 == number).map(|_| sibling)
+    }
+
+    /// Returns the port by which a switch forwards packets with a LID.
+    pub(crate) fn output_for(&self, port: u32, lid: Lid) -> Option<u32> {
+        let Owner::Switch { switch, .. } = self.ports[port as usize].owner else { return None };
+        let node = &self.switches[switch as usize];
+        let output = node.first_port + node.switch.route(lid)? as u32;
+        self.ports.get(output as usize).filter(|other| other.node == self.ports[port as usize].node).map(|_| output)
+    }
+
+    /// Returns the delay of a switch from the first bit in to the first bit out by a port.
+    pub(crate) fn through(&self, output: u32) -> SimDuration {
+        self.ports[output as usize].onward.through
+    }
+}
+
+impl Hop<'_> {
+    /// Sends a packet between QPs 1 by a port, like any datagram.
+    pub(crate) fn send_general(&mut self, port: u32, lane: VirtualLane, packet: &ManagementPacket, at: SimTime) {
+        let packet = self.links.packet_pool.place(packet.as_datagram());
+        let bytes = packet.bytes(self.links.framing(port));
+        let packet = self.links.add(Transit::new(packet, bytes, port, lane));
+        self.send(packet, at);
+    }
+
+    /// Takes in a datagram for QP 1 of a node. `at` is the arrival of its last bit.
+    pub(crate) fn receive_general(&mut self, port: u32, packet: &Packet, at: SimTime) {
+        let Some(packet) = ManagementPacket::of_datagram(packet) else { return };
+        let packet = self.links.keep_management(port, packet);
+        let port = &self.links.ports[port as usize];
+        self.timeline.push_arrival(at, port.node, (port.owner.index(), Source::Lane15), Event::ManagementArrival { packet });
+    }
+
+    /// Hands a packet of lane 15 to a port, to leave at `at` or later. The packet is lost if the
+    /// port has no link, or if the link is down.
+    pub(crate) fn send_on_lane15(&mut self, id: u32, packet: Box<ManagementPacket>, at: SimTime) {
+        let port = &self.links.ports[id as usize];
+        if port.cabling.is_none() || self.faults.will_be_down(id, at) {
+            return;
+        }
+        let due = at.max(port.free_at());
+        let packet = self.links.keep_management(id, packet);
+        let waiting = self.links.lane15.waiting.entry(id).or_default();
+        waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, packet });
+        self.schedule_lane15(id, due);
+    }
+
+    fn schedule_lane15(&mut self, id: u32, at: SimTime) {
+        let port = &self.links.ports[id as usize];
+        self.timeline.push_arrival(at, port.node, (port.owner.index(), Source::Lane15), Event::Lane15Due { port: id });
+    }
+
+    /// Lets a port send its next packet of lane 15. Returns the resources that the last packet of
+    /// an HCA's port frees.
+    pub(crate) fn on_lane15_due(&mut self, id: u32, now: SimTime) -> Option<Departing> {
+        let free_at = self.links.ports[id as usize].free_at();
+        let waiting = self.links.lane15.waiting.get_mut(&id)?;
+        if free_at > now {
+            self.schedule_lane15(id, free_at);
+            return None;
+        }
+        let Waiting { packet, .. } = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.links.lane15.waiting.remove(&id);
+        }
+        self.start_on_lane15(id, packet, now)
+    }
+
+    fn start_on_lane15(&mut self, id: u32, packet: u32, now: SimTime) -> Option<Departing> {
+        let port = &mut self.links.ports[id as usize];
+        let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
+        let until = now + port.serialisation(ManagementPacket::BYTES);
+        port.sent.count(ManagementPacket::BYTES);
+        port.returns.settle(now, port.sending);
+        port.sending = Sending { from: now, until };
+        let (far_end, arrival) = (port.far_end, until + port.cable_delay);
+        if let Some(at) = port.next_tx() {
+            self.schedule_tx(id, at);
+        }
+        if self.faults.will_be_down(id, arrival) || self.faults.draws_loss() {
+            self.links.take_management(packet);
+            self.faults.count_lost(far_end, ManagementPacket::BYTES);
+            return departed;
+        }
+        self.links.lane15.packets.get_mut(packet).port = far_end;
+        let peer = &self.links.ports[far_end as usize];
+        self.timeline.push_arrival(arrival, peer.node, (peer.owner.index(), Source::Lane15), Event::ManagementArrival { packet });
+        departed
+    }
+}

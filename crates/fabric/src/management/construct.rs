@@ -1,0 +1,73 @@
+//! Builds the agents of a fabric's nodes.
+
+use super::{AgentNode, Agents};
+use crate::numbering::Numbering;
+use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
+use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
+use std::collections::{BTreeMap, VecDeque};
+
+impl Agents {
+    /// Builds an agent for each node. The subnet manager has already configured all links.
+    pub(crate) fn new(spec: &FabricSpec, numbering: &Numbering) -> Self {
+        let hcas = spec.hosts.iter().flat_map(|host| host.hcas.iter().map(move |hca| (of_hca(&host.name, hca), hca.part.management_processing)));
+        let switches = spec.switches.iter().map(|switch| (of_switch(switch), switch.part.management_processing));
+        let mut nodes: Vec<(NodeFacts, _)> = hcas.chain(switches).collect();
+        let mut weights = BTreeMap::new();
+        for end in spec.cables.iter().flat_map(|cable| cable.ends) {
+            if let Some(tables) = weights_of(spec, end) {
+                weights.insert((node_of(numbering, end), port_of(end)), tables.clone());
+            }
+        }
+        for ((node, port), tables) in weights {
+            nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
+        }
+        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts), processing, waiting: VecDeque::new() };
+        Self { nodes: nodes.into_iter().map(node).collect() }
+    }
+}
+
+fn node_of(numbering: &Numbering, end: PortRef) -> usize {
+    numbering.node_of(numbering.owners()[numbering.port_of(end) as usize])
+}
+
+fn port_of(end: PortRef) -> u8 {
+    let (PortRef::Hca { port, .. } | PortRef::Switch { port, .. }) = end;
+    port.0
+}
+
+fn of_hca(host: &str, hca: &HcaSpec) -> NodeFacts {
+    let part = &hca.part;
+    NodeFacts {
+        kind: NodeKind::Hca,
+        description: format!("{host} {}", hca.device),
+        guid: hca.node_guid,
+        ports: part.ports,
+        vendor_id: part.vendor_id,
+        device_id: part.vendor_part_id as u16,
+        revision: part.hardware_version,
+        mtu_max: part.mtu_max,
+        vl_cap: part.vl_cap,
+        widths: part.widths.clone(),
+        speeds: part.speeds.clone(),
+        weights: vec![None; usize::from(part.ports)],
+    }
+}
+
+fn of_switch(switch: &SwitchSpec) -> NodeFacts {
+    let part = &switch.part;
+    NodeFacts {
+        kind: NodeKind::Switch,
+        description: switch.name.clone(),
+        guid: switch.node_guid,
+        ports: part.ports,
+        // Makers publish neither with the values of a part.
+        vendor_id: 0,
+        device_id: 0,
+        revision: 0,
+        mtu_max: part.mtu_max,
+        vl_cap: part.vl_cap,
+        widths: part.widths.clone(),
+        speeds: part.speeds.clone(),
+        weights: vec![None; usize::from(part.ports)],
+    }
+}

@@ -1,0 +1,70 @@
+//! The room of management: the agents of all nodes, and the packets that wait for them.
+
+mod construct;
+mod hardware;
+
+pub(crate) use hardware::NodeHardware;
+
+use crate::event::Event;
+use crate::pdes::timeline::Timeline;
+use softband_model::management::agent::Agent;
+use softband_model::management::ManagementPacket;
+use softband_sim::{SimDuration, SimTime};
+use std::collections::VecDeque;
+
+/// Most packets that wait for a node's agent. A node discards more, and counts them (VL15Dropped).
+/// Assumed: no maker publishes the size of this buffer.
+const WAITING_MAX: usize = 64;
+
+/// The agents of a fabric's nodes.
+pub(crate) struct Agents {
+    nodes: Vec<AgentNode>,
+}
+
+/// A node's agent with the packets that it has not yet handled.
+struct AgentNode {
+    agent: Agent,
+    processing: SimDuration,
+    waiting: VecDeque<Job>,
+}
+
+/// A packet for an agent.
+pub(crate) struct Job {
+    /// Port by which the packet came, or by which the node's host wants to send it.
+    pub(crate) port: u32,
+    /// Whether the node's own host sends it.
+    pub(crate) is_own: bool,
+    pub(crate) packet: Box<ManagementPacket>,
+}
+
+impl Agents {
+    pub(crate) fn agent(&self, node: u32) -> &Agent {
+        &self.nodes[node as usize].agent
+    }
+
+    pub(crate) fn agent_mut(&mut self, node: u32) -> &mut Agent {
+        &mut self.nodes[node as usize].agent
+    }
+
+    /// Hands a packet to a node's agent. `port` is the number of the packet's port.
+    pub(crate) fn enqueue(&mut self, timeline: &mut Timeline, node: u32, (port, job): (u8, Job), now: SimTime) {
+        let of = &mut self.nodes[node as usize];
+        if of.waiting.len() >= WAITING_MAX {
+            return of.agent.count_dropped(port);
+        }
+        of.waiting.push_back(job);
+        if of.waiting.len() == 1 {
+            timeline.push(now + of.processing, node, Event::AgentDone { node });
+        }
+    }
+
+    /// Returns the packet that a node's agent has now handled, and lets the agent begin the next.
+    pub(crate) fn done(&mut self, timeline: &mut Timeline, node: u32, now: SimTime) -> Option<Job> {
+        let of = &mut self.nodes[node as usize];
+        let job = of.waiting.pop_front();
+        if !of.waiting.is_empty() {
+            timeline.push(now + of.processing, node, Event::AgentDone { node });
+        }
+        job
+    }
+}

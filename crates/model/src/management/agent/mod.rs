@@ -1,0 +1,209 @@
+//! The management agents of a node: they answer requests about its hardware, and change it.
+//!
+//! A node has two agents. The subnet management agent, SMA, answers packets to QP 0 (IBTA 14). The
+//! performance management agent, PMA, answers packets to QP 1 (IBTA 16.1). Both see the node by
+//! [`Hardware`], and keep only the registers that the hardware itself does not need.
+
+mod directed_route;
+mod hardware;
+mod node;
+mod port_info;
+mod registers;
+mod subnet;
+mod tables;
+
+pub use hardware::{Hardware, LinkView, Tally};
+pub use node::{NodeFacts, NodeKind};
+pub use registers::LinkState;
+
+use super::ManagementPacket;
+use directed_route::Step;
+use registers::{PortRegisters, SwitchRegisters};
+use softband_types::{Lid, PortNumber};
+use softband_wire::mad::{AttributeId, Header, Layout, ManagementClass, Method, Smp, SmInfo, Status};
+
+/// The agents of a node, with their registers.
+pub struct Agent {
+    facts: NodeFacts,
+    /// Registers by port number. Number 0 is a switch's own port; HCAs do not use it.
+    ports: Vec<PortRegisters>,
+    switch: SwitchRegisters,
+    /// The subnet manager on this node, as it describes itself.
+    manager: Option<SmInfo>,
+}
+
+/// The way of a packet after its node's agent has handled it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// The node discards the packet.
+    Nowhere,
+    /// The node's host receives it. A switch has none.
+    Host,
+    /// It leaves by this port, from 1.
+    Port(PortNumber),
+    /// It leaves by the way to its destination LID.
+    Lid,
+}
+
+impl Agent {
+    /// Creates the agents of a node whose links a subnet manager has configured.
+    pub fn new(facts: NodeFacts) -> Self {
+        let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port)).collect();
+        Self { ports, switch: SwitchRegisters::default(), manager: None, facts }
+    }
+
+    /// Checks whether a packet has a directed route.
+    pub fn is_directed(packet: &ManagementPacket) -> bool {
+        packet.is_subnet_management() && Header::view(&packet.mad[..]).mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE
+    }
+
+    /// Checks whether a packet that has reached its node is a request for an agent. All others are
+    /// for the host's software.
+    pub fn wants(packet: &ManagementPacket) -> bool {
+        let header = Header::view(&packet.mad[..]);
+        let is_request = matches!(header.method(), Method::GET | Method::SET | Method::TRAP_REPRESS);
+        let classes = if packet.is_subnet_management() {
+            [ManagementClass::SUBNET_LID_ROUTED, ManagementClass::SUBNET_DIRECTED_ROUTE]
+        } else {
+            [ManagementClass::PERFORMANCE; 2]
+        };
+        is_request && classes.contains(&header.mgmt_class())
+    }
+
+    /// Handles a packet that reached the node by a port. On a switch, a packet to the switch itself
+    /// has the port by which it came.
+    pub fn receive(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+        if !Self::is_directed(packet) {
+            return self.answer_by_lid(packet, port, hardware);
+        }
+        let step = directed_route::receive(&mut packet.mad, self.as_hop(), port.0);
+        self.follow(step, packet, port, hardware)
+    }
+
+    /// Handles a packet that the node's own host sends from a port.
+    pub fn send(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+        if !Self::is_directed(packet) {
+            return self.answer_by_lid(packet, port, hardware);
+        }
+        let step = directed_route::send(&mut packet.mad, self.as_hop());
+        match step {
+            // An HCA's ports are apart: a path begins at the port that sends.
+            Step::Forward(output) if output != port.0 && !self.facts.is_switch() => Onward::Nowhere,
+            step => self.follow(step, packet, port, hardware),
+        }
+    }
+
+    /// Counts a packet of lane 15 for which the node had no room.
+    pub fn count_dropped(&mut self, port: u8) {
+        if let Some(port) = self.ports.get_mut(usize::from(port)) {
+            port.vl15_dropped = port.vl15_dropped.saturating_add(1);
+        }
+    }
+
+    /// Names the subnet manager of the subnet to all ports.
+    pub fn set_manager_lid(&mut self, lid: Lid) {
+        self.ports.iter_mut().for_each(|port| port.master_sm_lid = lid);
+    }
+
+    /// Describes the subnet manager on this node; `None` if it has none.
+    pub fn set_manager(&mut self, manager: Option<SmInfo>) {
+        self.manager = manager;
+    }
+
+    /// Returns the state of a port whose link is up.
+    pub fn link_state(&self, port: PortNumber) -> LinkState {
+        self.ports.get(usize::from(port.0)).map_or(LinkState::Init, |port| port.state)
+    }
+
+    fn as_hop(&self) -> directed_route::Node {
+        directed_route::Node { ports: self.facts.ports, is_switch: self.facts.is_switch() }
+    }
+
+    fn follow(&mut self, step: Step, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+        match step {
+            Step::Discard => Onward::Nowhere,
+            Step::Forward(output) => {
+                (packet.slid, packet.dlid) = (Lid::PERMISSIVE, Lid::PERMISSIVE);
+                Onward::Port(PortNumber(output))
+            }
+            Step::ForwardByLid(lid) => {
+                (packet.slid, packet.dlid) = (hardware.lid(0), lid);
+                Onward::Lid
+            }
+            Step::Deliver if !Self::wants(packet) => Onward::Host,
+            Step::Deliver => {
+                if !self.answer_subnet(packet, port, hardware) {
+                    return if self.facts.is_switch() { Onward::Nowhere } else { Onward::Host };
+                }
+                let back = directed_route::send(&mut packet.mad, self.as_hop());
+                self.follow(back, packet, port, hardware)
+            }
+        }
+    }
+
+    /// Answers a packet without a directed route.
+    fn answer_by_lid(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+        if !Self::wants(packet) {
+            return Onward::Host;
+        }
+        let is_answered = packet.is_subnet_management() && self.answer_subnet(packet, port, hardware);
+        if !is_answered {
+            return if self.facts.is_switch() { Onward::Nowhere } else { Onward::Host };
+        }
+        let own = if self.facts.is_switch() { hardware.lid(0) } else { hardware.lid(port.0) };
+        (packet.dlid, packet.slid) = (packet.slid, own);
+        std::mem::swap(&mut packet.source, &mut packet.destination);
+        Onward::Lid
+    }
+
+    /// Turns a request to the SMA into its response. Returns false if the request has none, or if
+    /// the host's software must answer it.
+    fn answer_subnet(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> bool {
+        let mad = &mut packet.mad[..];
+        let header = Header::view(mad);
+        let (attribute, method) = (header.attribute_id(), header.method());
+        let is_for_host = attribute == AttributeId::SM_INFO && (self.manager.is_none() || method != Method::GET);
+        if is_for_host || !matches!(method, Method::GET | Method::SET) {
+            return false;
+        }
+        let is_directed = header.mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE;
+        let status = if header.base_version() != Header::BASE_VERSION || header.class_version() != 1 {
+            Status::BAD_VERSION
+        } else {
+            match self.answer_attribute(mad, port, hardware) {
+                Ok(()) => Status::SUCCESS,
+                Err(Refusal::Silent) => return false,
+                Err(Refusal::Status(status)) => status,
+            }
+        };
+        let direction = if is_directed { Status::DIRECTION } else { 0 };
+        Header::view_mut(mad).method(Method::GET_RESP).status(Status(status.0 | direction));
+        true
+    }
+
+    fn answer_attribute(&mut self, mad: &mut [u8], port: PortNumber, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
+        let header = Header::view(mad);
+        let (attribute, modifier, is_set) = (header.attribute_id(), header.attribute_modifier(), header.method() == Method::SET);
+        let smp = Smp::view(mad);
+        self.check_m_key(smp.m_key(), port, is_set)?;
+        let request = subnet::Request { attribute, modifier, port: port.0, data: smp.data() };
+        let data = if is_set { self.set_attribute(&request, hardware)? } else { self.get_attribute(&request, hardware)? };
+        Smp::view_mut(mad).data(data);
+        Ok(())
+    }
+}
+
+/// The reason why an agent does not do as requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The agent sends no response.
+    Silent,
+    /// The response carries this status.
+    Status(Status),
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}

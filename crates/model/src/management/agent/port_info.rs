@@ -1,0 +1,177 @@
+//! PortInfo: a port's registers, and its link (IBTA 14.2.5.6).
+
+use super::registers::LinkState;
+use super::subnet::Request;
+use super::{Agent, Hardware, LinkView, Refusal};
+use softband_types::{Lid, LinkSpeed, LinkWidth, PortNumber};
+use softband_wire::mad::{
+    CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, MtuCode, OperationalVlsCode, PhysicalState, PortInfo,
+    PortState, Status,
+};
+
+/// Largest unicast LID.
+const UNICAST_LAST: u16 = 0xBFFF;
+/// Lines of each arbitration table that a port reports.
+const ARBITRATION_LINES: u8 = 64;
+/// Time to answer: 4.096 us * 2^16 is 268 ms, as ConnectX reports it.
+const RESPONSE_TIME: u8 = 16;
+
+impl Agent {
+    pub(super) fn port_info(&self, request: &Request, hardware: &dyn Hardware) -> Result<PortInfo, Refusal> {
+        let port = request.named_port(self, request.modifier)?;
+        let registers = &self.ports[usize::from(port)];
+        let link = hardware.link(port);
+        let is_own = port == 0;
+        let has_lid = is_own || !self.facts.is_switch();
+        let (state, physical) = match link {
+            _ if is_own => (PortState::ACTIVE, PhysicalState::LINK_UP),
+            None => (PortState::DOWN, PhysicalState::POLLING),
+            Some(_) => (state_code(registers.state), PhysicalState::LINK_UP),
+        };
+        let key = &self.ports[self.key_port(PortNumber(port))];
+        let mut info = PortInfo {
+            m_key_violations: key.m_key_violations,
+            m_key_lease_period: key.m_key_lease_seconds,
+            m_key_protect_bits: key.m_key_protection,
+            // A requester without the key cannot read it.
+            m_key: if key.m_key_protection == MKeyProtection::READ_ALL { key.m_key } else { 0 },
+            gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
+            lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
+            master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
+            master_sm_sl: registers.master_sm_sl,
+            local_port_num: PortNumber(request.port),
+            port_state: state,
+            port_physical_state: physical,
+            link_down_default_state: PhysicalState::POLLING,
+            lmc: registers.lmc,
+            neighbor_mtu: link.map_or(self.facts.mtu_max, |link| link.mtu).into(),
+            mtu_cap: self.facts.mtu_max.into(),
+            vl_cap: self.facts.vl_cap.into(),
+            operational_vls: link.map_or(self.facts.vl_cap, |link| link.vls).into(),
+            vl_high_limit: registers.weights.as_ref().map_or(0, |tables| tables.high_limit),
+            vl_arbitration_high_cap: ARBITRATION_LINES,
+            vl_arbitration_low_cap: ARBITRATION_LINES,
+            vl_stall_count: registers.vl_stall_count,
+            hoq_life: registers.head_of_queue_life,
+            guid_cap: if has_lid { 8 } else { 0 },
+            client_reregister: registers.client_reregister,
+            subnet_timeout: registers.subnet_timeout,
+            resp_time_value: RESPONSE_TIME,
+            local_phy_errors: registers.local_phy_errors,
+            overrun_errors: registers.overrun_errors,
+            ..PortInfo::default()
+        };
+        self.state_rate(&mut info, link.filter(|_| !is_own));
+        if has_lid {
+            info.capability_mask = self.capabilities(&info);
+        }
+        Ok(info)
+    }
+
+    fn state_rate(&self, info: &mut PortInfo, link: Option<LinkView>) {
+        let widths = self.facts.widths.iter().fold(0, |codes, width| codes | width_code(*width).0);
+        let (speeds, extended) = self.facts.speeds.iter().fold((0, 0), |(speeds, extended), speed| {
+            let (speed, ext) = speed_codes(*speed);
+            (speeds | speed.0, extended | ext.0)
+        });
+        (info.link_width_supported, info.link_width_enabled) = (LinkWidthCode(widths), LinkWidthCode(widths));
+        (info.link_speed_supported, info.link_speed_enabled) = (LinkSpeedCode(speeds), LinkSpeedCode(speeds));
+        (info.link_speed_ext_supported, info.link_speed_ext_enabled) = (LinkSpeedExtCode(extended), LinkSpeedExtCode(extended));
+        let rate = link.map(|link| (width_code(link.rate.width), speed_codes(link.rate.speed)));
+        let (width, (speed, ext)) = rate.unwrap_or((LinkWidthCode::X4, (LinkSpeedCode::SDR, LinkSpeedExtCode(0))));
+        (info.link_width_active, info.link_speed_active, info.link_speed_ext_active) = (width, speed, ext);
+    }
+
+    fn capabilities(&self, info: &PortInfo) -> CapabilityMask {
+        let mut mask = CapabilityMask::IS_SL_MAPPING_SUPPORTED | CapabilityMask::IS_SYSTEM_IMAGE_GUID_SUPPORTED;
+        if info.link_speed_ext_supported.0 != 0 {
+            mask = mask | CapabilityMask::IS_EXTENDED_SPEEDS_SUPPORTED;
+        }
+        if !self.facts.is_switch() {
+            mask = mask | CapabilityMask::IS_COMMUNICATION_MANAGEMENT_SUPPORTED | CapabilityMask::IS_CLIENT_REREGISTRATION_SUPPORTED;
+        }
+        if self.manager.is_some() {
+            mask = mask | CapabilityMask::IS_SM;
+        }
+        mask
+    }
+
+    pub(super) fn set_port_info(&mut self, request: &Request, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
+        let port = request.named_port(self, request.modifier)?;
+        let info = PortInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
+        let has_lid = port == 0 || !self.facts.is_switch();
+        if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        let state = self.next_state(port, info.port_state, hardware)?;
+        if has_lid {
+            hardware.set_lid(port, info.lid);
+            self.set_key(port, &info);
+        }
+        let registers = &mut self.ports[usize::from(port)];
+        registers.state = state;
+        if has_lid {
+            (registers.gid_prefix, registers.master_sm_lid, registers.lmc) = (info.gid_prefix, info.master_sm_lid, info.lmc);
+            (registers.subnet_timeout, registers.client_reregister) = (info.subnet_timeout, info.client_reregister);
+        }
+        registers.master_sm_sl = info.master_sm_sl;
+        (registers.head_of_queue_life, registers.vl_stall_count) = (info.hoq_life, info.vl_stall_count);
+        (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
+        Ok(())
+    }
+
+    fn set_key(&mut self, port: u8, info: &PortInfo) {
+        let index = self.key_port(PortNumber(port));
+        let key = &mut self.ports[index];
+        (key.m_key, key.m_key_protection, key.m_key_lease_seconds) = (info.m_key, info.m_key_protect_bits, info.m_key_lease_period);
+    }
+
+    /// Returns the state after a request for one (IBTA 14.2.5.6, table of PortState transitions).
+    fn next_state(&self, port: u8, wanted: PortState, hardware: &dyn Hardware) -> Result<LinkState, Refusal> {
+        let present = self.ports[usize::from(port)].state;
+        if wanted == PortState::NO_CHANGE {
+            return Ok(present);
+        }
+        let is_up = hardware.link(port).is_some();
+        match (wanted, present) {
+            (PortState::ARMED, LinkState::Init | LinkState::Armed) if is_up => Ok(LinkState::Armed),
+            (PortState::ACTIVE, LinkState::Armed | LinkState::Active) if is_up => Ok(LinkState::Active),
+            // A requested Down starts the link again.
+            (PortState::DOWN, _) if port > 0 => Ok(LinkState::Init),
+            _ => Err(Status::INVALID_FIELD.into()),
+        }
+    }
+}
+
+fn state_code(state: LinkState) -> PortState {
+    match state {
+        LinkState::Init => PortState::INIT,
+        LinkState::Armed => PortState::ARMED,
+        LinkState::Active => PortState::ACTIVE,
+    }
+}
+
+fn width_code(width: LinkWidth) -> LinkWidthCode {
+    match width {
+        LinkWidth::X1 => LinkWidthCode::X1,
+        LinkWidth::X2 => LinkWidthCode::X2,
+        LinkWidth::X4 => LinkWidthCode::X4,
+        LinkWidth::X8 => LinkWidthCode::X8,
+        LinkWidth::X12 => LinkWidthCode::X12,
+    }
+}
+
+/// Returns the codes of a speed. Extended speeds report QDR in the older field.
+fn speed_codes(speed: LinkSpeed) -> (LinkSpeedCode, LinkSpeedExtCode) {
+    match speed {
+        LinkSpeed::Sdr => (LinkSpeedCode::SDR, LinkSpeedExtCode(0)),
+        LinkSpeed::Ddr => (LinkSpeedCode::DDR, LinkSpeedExtCode(0)),
+        // FDR10 is a speed of a maker, which reports it by an attribute of its own.
+        LinkSpeed::Qdr | LinkSpeed::Fdr10 => (LinkSpeedCode::QDR, LinkSpeedExtCode(0)),
+        LinkSpeed::Fdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::FDR),
+        LinkSpeed::Edr => (LinkSpeedCode::QDR, LinkSpeedExtCode::EDR),
+        LinkSpeed::Hdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::HDR),
+        // XDR has its code in another attribute (IBTA release 1.7).
+        LinkSpeed::Ndr | LinkSpeed::Xdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::NDR),
+    }
+}

@@ -1,0 +1,97 @@
+//! Registers of a node: values that a subnet manager writes and only management reads.
+
+use super::{Agent, NodeFacts, Refusal};
+use crate::link::ArbitrationTables;
+use softband_types::{Gid, Lid, PortNumber, ServiceLevel};
+use softband_wire::mad::MKeyProtection;
+
+/// State of a port while its link is up (IBTA 7.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkState {
+    /// The link carries only packets of subnet management.
+    Init,
+    /// The link receives data, and sends none.
+    Armed,
+    /// The link carries data.
+    Active,
+}
+
+/// Registers of a port (PortInfo, IBTA 14.2.5.6).
+pub(super) struct PortRegisters {
+    pub(super) state: LinkState,
+    pub(super) m_key: u64,
+    pub(super) m_key_protection: MKeyProtection,
+    pub(super) m_key_lease_seconds: u16,
+    pub(super) m_key_violations: u16,
+    pub(super) gid_prefix: u64,
+    pub(super) master_sm_lid: Lid,
+    pub(super) master_sm_sl: ServiceLevel,
+    pub(super) lmc: u8,
+    pub(super) subnet_timeout: u8,
+    pub(super) client_reregister: bool,
+    pub(super) head_of_queue_life: u8,
+    pub(super) vl_stall_count: u8,
+    pub(super) local_phy_errors: u8,
+    pub(super) overrun_errors: u8,
+    /// Tables as written; `None` if the lanes take turns.
+    pub(super) weights: Option<ArbitrationTables>,
+    pub(super) vl15_dropped: u16,
+}
+
+impl PortRegisters {
+    pub(super) fn new(facts: &NodeFacts, port: u8) -> Self {
+        let index = usize::from(port).checked_sub(1);
+        Self {
+            state: LinkState::Active,
+            m_key: 0,
+            m_key_protection: MKeyProtection::READ_ALL,
+            m_key_lease_seconds: 0,
+            m_key_violations: 0,
+            gid_prefix: Gid::DEFAULT_PREFIX,
+            master_sm_lid: Lid::NONE,
+            master_sm_sl: ServiceLevel(0),
+            lmc: 0,
+            // OpenSM's default: 4.096 us * 2^18 is about a second.
+            subnet_timeout: 18,
+            client_reregister: false,
+            head_of_queue_life: 20,
+            vl_stall_count: 7,
+            local_phy_errors: 8,
+            overrun_errors: 8,
+            weights: index.and_then(|index| facts.weights.get(index)).cloned().flatten(),
+            vl15_dropped: 0,
+        }
+    }
+}
+
+/// Registers of a switch (SwitchInfo, IBTA 14.2.5.4).
+pub(super) struct SwitchRegisters {
+    pub(super) linear_fdb_top: Lid,
+    pub(super) life_time_value: u8,
+    pub(super) port_state_change: bool,
+}
+
+impl Default for SwitchRegisters {
+    fn default() -> Self {
+        Self { linear_fdb_top: Lid::NONE, life_time_value: 20, port_state_change: false }
+    }
+}
+
+impl Agent {
+    /// Returns the number of the port whose registers hold the M_Key: a switch has a single M_Key.
+    pub(super) fn key_port(&self, port: PortNumber) -> usize {
+        if self.facts.is_switch() { 0 } else { usize::from(port.0) }
+    }
+
+    /// Checks the M_Key of a request (IBTA 14.2.4). A request with a wrong key gets no response.
+    pub(super) fn check_m_key(&mut self, key: u64, port: PortNumber, is_set: bool) -> Result<(), Refusal> {
+        let index = self.key_port(port);
+        let Some(own) = self.ports.get_mut(index) else { return Err(Refusal::Silent) };
+        let permits_reads = matches!(own.m_key_protection, MKeyProtection::READ_ALL | MKeyProtection::HIDE_KEY);
+        if own.m_key == 0 || own.m_key == key || !is_set && permits_reads {
+            return Ok(());
+        }
+        own.m_key_violations = own.m_key_violations.saturating_add(1);
+        Err(Refusal::Silent)
+    }
+}

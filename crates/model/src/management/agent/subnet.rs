@@ -1,0 +1,125 @@
+//! Attributes of subnet management: which exist, and those of the whole node (IBTA 14.2.5).
+
+use super::{Agent, Hardware, NodeKind, Refusal};
+use softband_types::{Lid, PortNumber};
+use softband_wire::mad::{AttributeId, Layout, NodeDescription, NodeInfo, NodeType, SMP_DATA_BYTES, Status, SwitchInfo};
+
+/// Entries of a P_Key table.
+pub(super) const PKEYS: u16 = 128;
+/// Unicast LIDs of a linear forwarding table.
+pub(super) const LINEAR_ENTRIES: u16 = 0xC000;
+/// Multicast LIDs of a multicast forwarding table.
+pub(super) const MULTICAST_ENTRIES: u16 = 0x1000;
+
+pub(super) type Data = [u8; SMP_DATA_BYTES];
+
+/// A request for an attribute.
+pub(super) struct Request {
+    pub(super) attribute: AttributeId,
+    pub(super) modifier: u32,
+    /// Number of the port by which the request came.
+    pub(super) port: u8,
+    pub(super) data: Data,
+}
+
+impl Request {
+    /// Returns the port that the modifier names. Number 0 stands for the port of the request in an
+    /// HCA, and for a switch's own port.
+    pub(super) fn named_port(&self, agent: &Agent, number: u32) -> Result<u8, Refusal> {
+        let number = u8::try_from(number).map_err(|_| Status::INVALID_FIELD)?;
+        if number == 0 && !agent.facts.is_switch() {
+            return Ok(self.port);
+        }
+        if number > agent.facts.ports { Err(Status::INVALID_FIELD.into()) } else { Ok(number) }
+    }
+}
+
+/// Returns the bytes of an attribute.
+pub(super) fn data_of(attribute: &impl Layout) -> Data {
+    let mut data = [0; SMP_DATA_BYTES];
+    attribute.emit(&mut data);
+    data
+}
+
+impl Agent {
+    pub(super) fn get_attribute(&self, request: &Request, hardware: &dyn Hardware) -> Result<Data, Refusal> {
+        let is_switch = self.facts.is_switch();
+        match request.attribute {
+            AttributeId::NODE_DESCRIPTION => Ok(data_of(&NodeDescription::new(&self.facts.description))),
+            AttributeId::NODE_INFO => Ok(data_of(&self.node_info(request.port))),
+            AttributeId::SWITCH_INFO if is_switch => Ok(data_of(&self.switch_info())),
+            AttributeId::GUID_INFO => self.guid_info(request),
+            AttributeId::PORT_INFO => self.port_info(request, hardware).map(|info| data_of(&info)),
+            AttributeId::P_KEY_TABLE => self.pkey_table(request, hardware),
+            AttributeId::SL_TO_VL_MAPPING_TABLE => self.sl_to_vl(request, hardware),
+            AttributeId::VL_ARBITRATION_TABLE => self.vl_arbitration(request),
+            AttributeId::LINEAR_FORWARDING_TABLE if is_switch => linear_block(request, hardware),
+            AttributeId::MULTICAST_FORWARDING_TABLE if is_switch => multicast_block(request, hardware),
+            AttributeId::SM_INFO => self.manager.map(|info| data_of(&info)).ok_or(Refusal::Silent),
+            _ => Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.into()),
+        }
+    }
+
+    pub(super) fn set_attribute(&mut self, request: &Request, hardware: &mut dyn Hardware) -> Result<Data, Refusal> {
+        match request.attribute {
+            AttributeId::PORT_INFO => self.set_port_info(request, hardware)?,
+            AttributeId::SWITCH_INFO if self.facts.is_switch() => self.set_switch_info(request)?,
+            AttributeId::LINEAR_FORWARDING_TABLE if self.facts.is_switch() => set_linear_block(request, hardware)?,
+            AttributeId::GUID_INFO
+            | AttributeId::P_KEY_TABLE
+            | AttributeId::SL_TO_VL_MAPPING_TABLE
+            | AttributeId::VL_ARBITRATION_TABLE
+            | AttributeId::MULTICAST_FORWARDING_TABLE => {
+                // The response states the value, which a request cannot change.
+            }
+            _ => return Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.into()),
+        }
+        self.get_attribute(request, hardware)
+    }
+
+    fn node_info(&self, port: u8) -> NodeInfo {
+        let facts = &self.facts;
+        NodeInfo {
+            base_version: 1,
+            class_version: 1,
+            node_type: match facts.kind {
+                NodeKind::Hca => NodeType::CHANNEL_ADAPTER,
+                NodeKind::Switch => NodeType::SWITCH,
+            },
+            num_ports: facts.ports,
+            system_image_guid: facts.guid,
+            node_guid: facts.guid,
+            port_guid: facts.port_guid(port),
+            partition_cap: PKEYS,
+            device_id: facts.device_id,
+            revision: facts.revision,
+            local_port_num: PortNumber(port),
+            vendor_id: facts.vendor_id,
+        }
+    }
+
+    fn switch_info(&self) -> SwitchInfo {
+        SwitchInfo {
+            linear_fdb_cap: LINEAR_ENTRIES,
+            multicast_fdb_cap: MULTICAST_ENTRIES,
+            linear_fdb_top: self.switch.linear_fdb_top.0,
+            life_time_value: self.switch.life_time_value,
+            port_state_change: self.switch.port_state_change,
+            ..SwitchInfo::default()
+        }
+    }
+
+    fn set_switch_info(&mut self, request: &Request) -> Result<(), Refusal> {
+        let info = SwitchInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
+        if info.linear_fdb_top >= LINEAR_ENTRIES {
+            return Err(Status::INVALID_FIELD.into());
+        }
+        self.switch.linear_fdb_top = Lid(info.linear_fdb_top);
+        self.switch.life_time_value = info.life_time_value;
+        // Writing 1 clears the flag (IBTA 14.2.5.4).
+        self.switch.port_state_change &= !info.port_state_change;
+        Ok(())
+    }
+}
+
+use super::tables::{linear_block, multicast_block, set_linear_block};
