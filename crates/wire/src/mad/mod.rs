@@ -15,6 +15,7 @@
 //! |---|---|---|
 //! | any | [`Header`] | |
 //! | subnet management | [`Smp`], [`DirectedSmp`] | [`NodeInfo`], [`PortInfo`], [`SwitchInfo`], [`Notice`] and tables |
+//! | performance | [`PerformanceMad`] | [`ClassPortInfo`], [`PortCounters`], [`PortCountersExtended`], samples |
 //!
 //! # Example
 //!
@@ -48,16 +49,23 @@
 //! ```
 
 mod bits;
+mod class_port_info;
 mod codes;
 mod header;
 mod layout;
+mod performance;
 mod smp;
 mod subnet;
 #[cfg(test)]
 mod tests;
 
+pub use class_port_info::ClassPortInfo;
 pub use header::{AttributeId, Header, ManagementClass, Method, Status};
 pub use layout::{Description, Error, Field, Layout, View, ViewMut};
+pub use performance::{
+    CounterSelect, CounterSelect2, ExtendedCounterSelect, PerformanceCapabilities, PerformanceMad, PortCounters, PortCountersExtended,
+    PortSamplesControl, PortSamplesResult, SampleStatus,
+};
 pub use smp::{DirectedSmp, Smp};
 pub use subnet::*;
 
@@ -67,6 +75,8 @@ pub const MAD_BYTES: usize = 256;
 pub const SMP_DATA_OFFSET: usize = 64;
 /// Length of the room for an SMP's attribute in bytes.
 pub const SMP_DATA_BYTES: usize = 64;
+/// Offset of an attribute of performance management in bytes.
+pub const PERFORMANCE_DATA_OFFSET: usize = 64;
 
 /// All layouts.
 pub const LAYOUTS: &[Description] = &[
@@ -96,4 +106,10 @@ pub const LAYOUTS: &[Description] = &[
     Description::of::<MKeyViolationDetails>(),
     Description::of::<KeyViolationDetails>(),
     Description::of::<SwitchPKeyViolationDetails>(),
+    Description::of::<ClassPortInfo>(),
+    Description::of::<PerformanceMad>(),
+    Description::of::<PortCounters>(),
+    Description::of::<PortCountersExtended>(),
+    Description::of::<PortSamplesControl>(),
+    Description::of::<PortSamplesResult>(),
 ];

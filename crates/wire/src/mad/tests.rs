@@ -35,7 +35,7 @@ proptest! {
 }
 
 /// Layouts that contain others, whose reserved bits are not in their tables.
-const NESTING: [&str; 2] = ["Smp", "VlArbitrationTable"];
+const NESTING: [&str; 3] = ["PerformanceMad", "Smp", "VlArbitrationTable"];
 
 #[test]
 fn every_bit_of_a_field_is_kept_and_every_reserved_bit_is_zero() {
