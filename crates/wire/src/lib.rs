@@ -26,6 +26,7 @@
 #![warn(missing_docs)]
 
 pub mod ethernet;
+pub mod mad;
 
 /// Local route header, LRH (IBTA 7.7).
 pub const LRH_BYTES: u32 = 8;
