@@ -17,6 +17,7 @@
 //! | subnet management | [`Smp`], [`DirectedSmp`] | [`NodeInfo`], [`PortInfo`], [`SwitchInfo`], [`Notice`] and tables |
 //! | performance | [`PerformanceMad`] | [`ClassPortInfo`], [`PortCounters`], [`PortCountersExtended`], samples |
 //! | subnet administration | [`SaMad`] | [`PathRecord`], [`McMemberRecord`] and other records, [`InformInfo`] |
+//! | communication management | [`CmMad`] | [`Req`], [`Rep`], [`Rtu`] and other messages |
 //!
 //! # Example
 //!
@@ -51,6 +52,7 @@
 
 mod bits;
 mod class_port_info;
+mod cm;
 mod codes;
 mod header;
 mod layout;
@@ -62,6 +64,7 @@ mod subnet;
 mod tests;
 
 pub use class_port_info::ClassPortInfo;
+pub use cm::*;
 pub use header::{AttributeId, Header, ManagementClass, Method, Status};
 pub use layout::{Description, Error, Field, Layout, View, ViewMut};
 pub use performance::{
@@ -84,6 +87,8 @@ pub const PERFORMANCE_DATA_OFFSET: usize = 64;
 pub const SA_DATA_OFFSET: usize = 56;
 /// Length of the room for records in one datagram of the SA, in bytes.
 pub const SA_DATA_BYTES: usize = 200;
+/// Offset of a message of communication management in bytes.
+pub const CM_DATA_OFFSET: usize = 24;
 
 /// All layouts.
 pub const LAYOUTS: &[Description] = &[
@@ -138,4 +143,17 @@ pub const LAYOUTS: &[Description] = &[
     Description::of::<McMemberRecord>(),
     Description::of::<InformInfo>(),
     Description::of::<InformInfoRecord>(),
+    Description::of::<CmMad>(),
+    Description::of::<Req>(),
+    Description::of::<CmPath>(),
+    Description::of::<Mra>(),
+    Description::of::<Rej>(),
+    Description::of::<Rep>(),
+    Description::of::<Rtu>(),
+    Description::of::<Dreq>(),
+    Description::of::<Drep>(),
+    Description::of::<SidrReq>(),
+    Description::of::<SidrRep>(),
+    Description::of::<Lap>(),
+    Description::of::<Apr>(),
 ];
