@@ -16,6 +16,8 @@
 //! | any | [`Header`] | |
 //! | subnet management | [`Smp`], [`DirectedSmp`] | [`NodeInfo`], [`PortInfo`], [`SwitchInfo`], [`Notice`] and tables |
 //! | performance | [`PerformanceMad`] | [`ClassPortInfo`], [`PortCounters`], [`PortCountersExtended`], samples |
+//! | subnet administration | [`SaMad`] | [`PathRecord`], [`McMemberRecord`] and other records, [`InformInfo`] |
+//! | communication management | [`CmMad`] | [`Req`], [`Rep`], [`Rtu`] and other messages |
 //!
 //! # Example
 //!
@@ -50,22 +52,26 @@
 
 mod bits;
 mod class_port_info;
+mod cm;
 mod codes;
 mod header;
 mod layout;
 mod performance;
+mod sa;
 mod smp;
 mod subnet;
 #[cfg(test)]
 mod tests;
 
 pub use class_port_info::ClassPortInfo;
+pub use cm::*;
 pub use header::{AttributeId, Header, ManagementClass, Method, Status};
 pub use layout::{Description, Error, Field, Layout, View, ViewMut};
 pub use performance::{
     CounterSelect, CounterSelect2, ExtendedCounterSelect, PerformanceCapabilities, PerformanceMad, PortCounters, PortCountersExtended,
     PortSamplesControl, PortSamplesResult, SampleStatus,
 };
+pub use sa::*;
 pub use smp::{DirectedSmp, Smp};
 pub use subnet::*;
 
@@ -77,6 +83,12 @@ pub const SMP_DATA_OFFSET: usize = 64;
 pub const SMP_DATA_BYTES: usize = 64;
 /// Offset of an attribute of performance management in bytes.
 pub const PERFORMANCE_DATA_OFFSET: usize = 64;
+/// Offset of the SA's records in bytes.
+pub const SA_DATA_OFFSET: usize = 56;
+/// Length of the room for records in one datagram of the SA, in bytes.
+pub const SA_DATA_BYTES: usize = 200;
+/// Offset of a message of communication management in bytes.
+pub const CM_DATA_OFFSET: usize = 24;
 
 /// All layouts.
 pub const LAYOUTS: &[Description] = &[
@@ -112,4 +124,36 @@ pub const LAYOUTS: &[Description] = &[
     Description::of::<PortCountersExtended>(),
     Description::of::<PortSamplesControl>(),
     Description::of::<PortSamplesResult>(),
+    Description::of::<SaMad>(),
+    Description::of::<RmppHeader>(),
+    Description::of::<NodeRecord>(),
+    Description::of::<PortInfoRecord>(),
+    Description::of::<SlToVlMappingTableRecord>(),
+    Description::of::<SwitchInfoRecord>(),
+    Description::of::<LinearForwardingTableRecord>(),
+    Description::of::<MulticastForwardingTableRecord>(),
+    Description::of::<VlArbitrationTableRecord>(),
+    Description::of::<SmInfoRecord>(),
+    Description::of::<PKeyTableRecord>(),
+    Description::of::<LinkRecord>(),
+    Description::of::<GuidInfoRecord>(),
+    Description::of::<ServiceRecord>(),
+    Description::of::<PathRecord>(),
+    Description::of::<MultiPathRecord>(),
+    Description::of::<McMemberRecord>(),
+    Description::of::<InformInfo>(),
+    Description::of::<InformInfoRecord>(),
+    Description::of::<CmMad>(),
+    Description::of::<Req>(),
+    Description::of::<CmPath>(),
+    Description::of::<Mra>(),
+    Description::of::<Rej>(),
+    Description::of::<Rep>(),
+    Description::of::<Rtu>(),
+    Description::of::<Dreq>(),
+    Description::of::<Drep>(),
+    Description::of::<SidrReq>(),
+    Description::of::<SidrRep>(),
+    Description::of::<Lap>(),
+    Description::of::<Apr>(),
 ];

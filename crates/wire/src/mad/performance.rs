@@ -134,12 +134,15 @@ flags! {
 }
 
 layout! {
-    /// Wide counters of a port (IBTA 16.1.4.11).
-    pub struct PortCountersExtended: 72 bytes {
+    /// Wide counters of a port (IBTA 16.1.4.11). The counters from `symbol_error_counter` on need
+    /// an ability of the agent. Other agents leave them 0.
+    pub struct PortCountersExtended: 184 bytes {
         /// The port, or 255 for all ports.
         port_select: PortNumber @ 8, 8;
         /// Counters that the request sets.
         counter_select: ExtendedCounterSelect @ 16, 16;
+        /// Counters from `symbol_error_counter` on that the request sets: bit n is the counter n.
+        counter_select2: u32 @ 32, 32;
         /// Sent data, without packets of VL 15, in units of 4 bytes.
         port_xmit_data: u64 @ 64, 64;
         /// Received data, without packets of VL 15, in units of 4 bytes.
@@ -156,6 +159,34 @@ layout! {
         port_multicast_xmit_pkts: u64 @ 448, 64;
         /// Received multicast packets.
         port_multicast_rcv_pkts: u64 @ 512, 64;
+        /// Symbol errors of all lanes.
+        symbol_error_counter: u64 @ 576, 64;
+        /// Times that the link recovered.
+        link_error_recovery_counter: u64 @ 640, 64;
+        /// Times that the link went down.
+        link_downed_counter: u64 @ 704, 64;
+        /// Packets with an error.
+        port_rcv_errors: u64 @ 768, 64;
+        /// Packets that the sender marked as bad.
+        port_rcv_remote_physical_errors: u64 @ 832, 64;
+        /// Packets that the switch could not forward.
+        port_rcv_switch_relay_errors: u64 @ 896, 64;
+        /// Packets that the port discarded instead of sending.
+        port_xmit_discards: u64 @ 960, 64;
+        /// Packets that the port did not send because of a rule.
+        port_xmit_constraint_errors: u64 @ 1024, 64;
+        /// Packets that the port discarded because of a rule.
+        port_rcv_constraint_errors: u64 @ 1088, 64;
+        /// Times that the link had many errors.
+        local_link_integrity_errors: u64 @ 1152, 64;
+        /// Times that a buffer overran often.
+        excessive_buffer_overrun_errors: u64 @ 1216, 64;
+        /// Packets on VL 15 that the port discarded.
+        vl15_dropped: u64 @ 1280, 64;
+        /// Time with data to send but without credits, in ticks.
+        port_xmit_wait: u64 @ 1344, 64;
+        /// Packets to QP 1 that the port discarded.
+        qp1_dropped: u64 @ 1408, 64;
     }
 }
 

@@ -35,7 +35,18 @@ proptest! {
 }
 
 /// Layouts that contain others, whose reserved bits are not in their tables.
-const NESTING: [&str; 3] = ["PerformanceMad", "Smp", "VlArbitrationTable"];
+const NESTING: [&str; 10] = [
+    "CmMad",
+    "InformInfoRecord",
+    "PerformanceMad",
+    "PortInfoRecord",
+    "Req",
+    "SaMad",
+    "Smp",
+    "SwitchInfoRecord",
+    "VlArbitrationTable",
+    "VlArbitrationTableRecord",
+];
 
 #[test]
 fn every_bit_of_a_field_is_kept_and_every_reserved_bit_is_zero() {
