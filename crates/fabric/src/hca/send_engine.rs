@@ -128,7 +128,8 @@ impl Hcas {
         Some(Next { starts, engine, port, lane: self.lane_at(links, port, service_level), service_level })
     }
 
-    pub(super) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
+    /// Returns the lane of a service level at an HCA's port.
+    pub(crate) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
         links.cabling(port).map_or(VirtualLane(0), |cabling| self.sl2vl.lane(service_level, cabling.vls))
     }
 

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::numbering::Owner;
 use crate::pdes::timeline::Source;
 use crate::slab::Slab;
+use crate::subnet::Subnet;
 use softband_model::link::Sending;
 use softband_model::management::ManagementPacket;
 use softband_model::packet::Packet;
@@ -59,6 +60,34 @@ impl Links {
         let node = &self.switches[switch as usize];
         let output = node.first_port + node.switch.route(lid)? as u32;
         self.ports.get(output as usize).filter(|other| other.node == self.ports[port as usize].node).map(|_| output)
+    }
+
+    /// Sets the outputs of all switches for the LIDs of the switches, by the fewest hops. Data never
+    /// goes there, so the sweep leaves them out.
+    pub(crate) fn route_to_switches(&mut self, subnet: &Subnet) {
+        for target in 0..self.switches.len() {
+            let lid = subnet.lid(self.switches[target].first_port);
+            let mut reached = vec![false; self.switches.len()];
+            reached[target] = true;
+            let mut from = VecDeque::from([target]);
+            while let Some(at) = from.pop_front() {
+                for far_end in self.far_ends(at) {
+                    let port = &self.ports[far_end as usize];
+                    let Owner::Switch { switch, index } = port.owner else { continue };
+                    if !std::mem::replace(&mut reached[switch as usize], true) {
+                        self.switches[switch as usize].switch.set_route(lid, index);
+                        from.push_back(switch as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the ports at the other ends of a switch's cables.
+    fn far_ends(&self, switch: usize) -> Vec<u32> {
+        let own = self.ports[self.switches[switch].first_port as usize..].iter();
+        let own = own.take_while(|port| matches!(port.owner, Owner::Switch { switch: of, .. } if of as usize == switch));
+        own.filter(|port| port.cabling.is_some()).map(|port| port.far_end).collect()
     }
 
     /// Returns the delay of a switch from the first bit in to the first bit out by a port.

@@ -22,7 +22,7 @@ impl Agents {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
         let node = |(facts, processing)| AgentNode { agent: Agent::new(facts), processing, waiting: VecDeque::new() };
-        Self { nodes: nodes.into_iter().map(node).collect() }
+        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false }
     }
 }
 

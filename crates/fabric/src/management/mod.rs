@@ -7,9 +7,11 @@ pub(crate) use hardware::NodeHardware;
 
 use crate::event::Event;
 use crate::pdes::timeline::Timeline;
-use softband_model::management::agent::Agent;
 use softband_model::management::ManagementPacket;
+use softband_model::management::agent::Agent;
 use softband_sim::{SimDuration, SimTime};
+use softband_types::Lid;
+use softband_wire::mad::SmInfo;
 use std::collections::VecDeque;
 
 /// Most packets that wait for a node's agent. A node discards more, and counts them (VL15Dropped).
@@ -19,6 +21,8 @@ const WAITING_MAX: usize = 64;
 /// The agents of a fabric's nodes.
 pub(crate) struct Agents {
     nodes: Vec<AgentNode>,
+    /// Whether anybody has sent a management packet.
+    is_used: bool,
 }
 
 /// A node's agent with the packets that it has not yet handled.
@@ -38,8 +42,15 @@ pub(crate) struct Job {
 }
 
 impl Agents {
-    pub(crate) fn agent(&self, node: u32) -> &Agent {
-        &self.nodes[node as usize].agent
+    /// Returns whether management is used from now on for the first time.
+    pub(crate) fn is_first_use(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_used, true)
+    }
+
+    /// Names the subnet manager to all nodes. It is on the node `at`.
+    pub(crate) fn set_manager(&mut self, at: u32, lid: Lid, manager: SmInfo) {
+        self.nodes.iter_mut().for_each(|node| node.agent.set_manager_lid(lid));
+        self.nodes[at as usize].agent.set_manager(Some(manager));
     }
 
     pub(crate) fn agent_mut(&mut self, node: u32) -> &mut Agent {

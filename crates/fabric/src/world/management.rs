@@ -8,7 +8,11 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::agent::{Agent, Onward};
 use softband_sim::SimTime;
-use softband_types::{HcaId, Lid, PortNumber};
+use softband_types::{Guid, HcaId, Lid, PortNumber};
+use softband_wire::mad::{SmInfo, SmState};
+
+/// Priority of the built-in subnet manager, the default of OpenSM.
+const MANAGER_PRIORITY: u8 = 0;
 
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
@@ -19,8 +23,26 @@ impl World {
     /// without partitions.
     pub fn send_management(&mut self, hca: HcaId, port: PortNumber, packet: Box<ManagementPacket>, at: SimTime) {
         let Some(port) = self.hcas.port_index(hca, port) else { return };
+        if self.agents.is_first_use() {
+            self.prepare_management();
+        }
         let packet = self.links.keep_management(port, packet);
         self.timeline.push(at, hca.0, Event::ManagementPosted { packet });
+    }
+
+    /// Completes what runs without management do not need: routes to the switches themselves, and
+    /// the description of the subnet manager.
+    fn prepare_management(&mut self) {
+        self.links.route_to_switches(&self.subnet);
+        let lid = self.subnet.manager_lid();
+        let Some(port) = self.subnet.port_with_lid(lid) else { return };
+        let number = self.links.number(port);
+        let guid = match self.numbering.owners()[port as usize] {
+            Owner::Hca { hca, .. } => Guid(self.node_guid(HcaId(hca)).0 + u64::from(number.0)),
+            Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
+        };
+        let manager = SmInfo { guid, priority: MANAGER_PRIORITY, sm_state: SmState::MASTER, ..SmInfo::default() };
+        self.agents.set_manager(self.links.node(port), lid, manager);
     }
 
     /// Sends a packet of an HCA's own host on its way.
@@ -31,7 +53,7 @@ impl World {
             return if is_for_port { self.receive_for_node(port, packet, notices, now) } else { self.send_general(port, packet, now) };
         }
         if Agent::is_directed(&packet) || is_for_port {
-            return self.hand_to_agent(port, packet, true, now);
+            return self.hand_to_agent(port, packet, true, notices, now);
         }
         self.hop().send_on_lane15(port, packet, now);
     }
@@ -43,7 +65,7 @@ impl World {
             return self.receive_for_node(port, packet, notices, now);
         }
         if packet.dlid == Lid::PERMISSIVE || packet.dlid == self.lid_of_node(port) {
-            return self.hand_to_agent(port, packet, false, now);
+            return self.hand_to_agent(port, packet, false, notices, now);
         }
         let Some(output) = self.links.output_for(port, packet.dlid).filter(|output| *output != port) else { return };
         let at = now + self.links.through(output);
@@ -53,12 +75,17 @@ impl World {
     /// Hands a packet that has reached its node to the node's agent, or to the host.
     fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
         if Agent::wants(&packet) || Agent::is_directed(&packet) {
-            return self.hand_to_agent(port, packet, false, now);
+            return self.hand_to_agent(port, packet, false, notices, now);
         }
         self.pass_to_host(port, packet, notices);
     }
 
-    fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, now: SimTime) {
+    fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, notices: &mut Vec<Notice>, now: SimTime) {
+        // An HCA passes packets of its host on at once.
+        let is_of_host = is_own && Agent::leaves_node(&packet) || !is_own && !self.is_switch(port) && !Agent::wants(&packet);
+        if is_of_host {
+            return self.carry_out(Job { port, is_own, packet }, notices, now);
+        }
         let (node, number) = (self.links.node(port), self.links.number(port).0);
         self.agents.enqueue(&mut self.timeline, node, (number, Job { port, is_own, packet }), now);
     }
@@ -71,9 +98,22 @@ impl World {
 
     /// Carries out the packet that a node's agent has handled.
     pub(super) fn on_agent_done(&mut self, node: u32, notices: &mut Vec<Notice>, now: SimTime) {
-        let Some(Job { port, is_own, mut packet }) = self.agents.done(&mut self.timeline, node, now) else { return };
-        let number = self.links.number(port);
-        let mut hardware = NodeHardware::new(&mut self.links, &mut self.subnet, &mut self.hcas, &self.faults, &self.timeline, port);
+        if let Some(job) = self.agents.done(&mut self.timeline, node, now) {
+            self.carry_out(job, notices, now);
+        }
+    }
+
+    fn carry_out(&mut self, Job { port, is_own, mut packet }: Job, notices: &mut Vec<Notice>, now: SimTime) {
+        let (number, node) = (self.links.number(port), self.links.node(port));
+        let mut hardware = NodeHardware {
+            first_port: self.first_port(port),
+            owner: self.numbering.owners()[port as usize],
+            links: &mut self.links,
+            subnet: &mut self.subnet,
+            hcas: &mut self.hcas,
+            faults: &self.faults,
+            timeline: &self.timeline,
+        };
         let agent = self.agents.agent_mut(node);
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         match onward {
@@ -114,8 +154,13 @@ impl World {
     fn lid_of_node(&self, port: u32) -> Lid {
         match self.numbering.owners()[port as usize] {
             Owner::Hca { .. } => self.subnet.lid(port),
-            Owner::Switch { switch, .. } => self.subnet.lid_of_switch(switch),
+            Owner::Switch { .. } => self.subnet.lid(self.first_port(port)),
         }
+    }
+
+    /// Returns the first port of a port's node.
+    fn first_port(&self, port: u32) -> u32 {
+        port + 1 - u32::from(self.links.number(port).0)
     }
 
     fn is_switch(&self, port: u32) -> bool {

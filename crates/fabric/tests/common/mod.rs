@@ -57,6 +57,7 @@ pub fn hca_part() -> HcaPart {
         atomic_execution: nanos(1_100),
         ack_processing: nanos(200),
         credit_return: nanos(50),
+        management_processing: SimDuration::ZERO,
         ack_timer: AckTimer::SHORTEST,
         congestion_control: true,
         ethernet: None,
@@ -140,6 +141,7 @@ pub fn switch_part() -> SwitchPart {
         forward_latency: vec![(LinkSpeed::Sdr, nanos(200)), (LinkSpeed::Ddr, nanos(140)), (LinkSpeed::Qdr, nanos(100))],
         buffer_hold: nanos(0),
         credit_return: nanos(20),
+        management_processing: SimDuration::ZERO,
         congestion_control: true,
         ethernet: None,
     }

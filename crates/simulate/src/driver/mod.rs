@@ -220,9 +220,12 @@ impl Driver<'_> {
                 Ok(())
             }
             Notice::CqError { process, .. } => Err(Violation::new(Rule::Completions, format!("a completion queue of {process:?} overran"))),
-            Notice::CqEvent { .. } | Notice::MemoryWritten { .. } | Notice::QpEvent { .. } | Notice::SrqEvent { .. } | Notice::PortEvent { .. } | Notice::ManagementArrived { .. } => {
-                Ok(())
-            }
+            Notice::CqEvent { .. }
+            | Notice::MemoryWritten { .. }
+            | Notice::QpEvent { .. }
+            | Notice::SrqEvent { .. }
+            | Notice::PortEvent { .. }
+            | Notice::ManagementArrived { .. } => Ok(()),
         }
     }
 

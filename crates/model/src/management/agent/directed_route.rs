@@ -3,7 +3,7 @@
 use softband_types::Lid;
 
 /// Most links that a directed route can pass.
-pub const HOPS_MAX: u8 = 63;
+const HOPS_MAX: u8 = 63;
 
 const STATUS: usize = 4;
 /// The D bit of the status: the SMP returns.
@@ -17,7 +17,7 @@ const RETURN_PATH: usize = 192;
 
 /// The next step of a directed-route SMP at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// The SMP has come to its end: this node's agent handles a request, its host a response.
     Deliver,
     /// The SMP leaves by this port, from 1.
@@ -30,11 +30,11 @@ pub enum Step {
 
 /// A node as directed routes see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Node {
+pub(super) struct Node {
     /// Number of external ports.
-    pub ports: u8,
+    pub(super) ports: u8,
     /// Whether the node forwards: switches do, HCAs do not.
-    pub is_switch: bool,
+    pub(super) is_switch: bool,
 }
 
 impl Node {
@@ -44,7 +44,7 @@ impl Node {
 }
 
 /// Takes in an SMP that reached a node by `port`, and updates its hop pointer and return path.
-pub fn receive(mad: &mut [u8; 256], node: Node, port: u8) -> Step {
+pub(super) fn receive(mad: &mut [u8; 256], node: Node, port: u8) -> Step {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
     if count > HOPS_MAX {
         return Step::Discard;
@@ -64,7 +64,13 @@ pub fn receive(mad: &mut [u8; 256], node: Node, port: u8) -> Step {
     // C14-9
     if pointer == 0 {
         // A LID-routed part comes before the directed part.
-        return if count == 0 { end_of_path(mad, node) } else if node.is_switch { begin(mad, node) } else { Step::Discard };
+        return if count == 0 {
+            end_of_path(mad, node)
+        } else if node.is_switch {
+            begin(mad, node)
+        } else {
+            Step::Discard
+        };
     }
     if pointer > count {
         return if pointer == count + 1 { Step::Deliver } else { Step::Discard };
@@ -81,7 +87,7 @@ pub fn receive(mad: &mut [u8; 256], node: Node, port: u8) -> Step {
 }
 
 /// Sends a request or a response from the node's own software or agent.
-pub fn send(mad: &mut [u8; 256], node: Node) -> Step {
+pub(super) fn send(mad: &mut [u8; 256], node: Node) -> Step {
     let (pointer, count) = (mad[HOP_POINTER], mad[HOP_COUNT]);
     if count > HOPS_MAX {
         return Step::Discard;

@@ -40,6 +40,33 @@ pub struct Tally {
     pub xmit_wait: u64,
 }
 
+impl Tally {
+    /// Returns the counts since an earlier moment.
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    /// Adds the counts of another port.
+    pub(super) fn add(&mut self, other: &Self) {
+        *self = self.with(other, u64::saturating_add);
+    }
+
+    fn with(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            xmit_data: combine(self.xmit_data, other.xmit_data),
+            rcv_data: combine(self.rcv_data, other.rcv_data),
+            xmit_pkts: combine(self.xmit_pkts, other.xmit_pkts),
+            rcv_pkts: combine(self.rcv_pkts, other.rcv_pkts),
+            symbol_errors: combine(self.symbol_errors, other.symbol_errors),
+            link_error_recoveries: combine(self.link_error_recoveries, other.link_error_recoveries),
+            link_downed: combine(self.link_downed, other.link_downed),
+            rcv_errors: combine(self.rcv_errors, other.rcv_errors),
+            xmit_discards: combine(self.xmit_discards, other.xmit_discards),
+            xmit_wait: combine(self.xmit_wait, other.xmit_wait),
+        }
+    }
+}
+
 /// Reads and changes a node's hardware. Ports count from 1. Port 0 is a switch's own port, and no
 /// port of an HCA.
 pub trait Hardware {

@@ -7,6 +7,7 @@
 mod directed_route;
 mod hardware;
 mod node;
+mod performance;
 mod port_info;
 mod registers;
 mod subnet;
@@ -20,7 +21,7 @@ use super::ManagementPacket;
 use directed_route::Step;
 use registers::{PortRegisters, SwitchRegisters};
 use softband_types::{Lid, PortNumber};
-use softband_wire::mad::{AttributeId, Header, Layout, ManagementClass, Method, Smp, SmInfo, Status};
+use softband_wire::mad::{AttributeId, DirectedSmp, Header, Layout, ManagementClass, Method, SmInfo, Smp, Status};
 
 /// The agents of a node, with their registers.
 pub struct Agent {
@@ -55,6 +56,11 @@ impl Agent {
     /// Checks whether a packet has a directed route.
     pub fn is_directed(packet: &ManagementPacket) -> bool {
         packet.is_subnet_management() && Header::view(&packet.mad[..]).mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE
+    }
+
+    /// Checks whether a packet of the node's own host leaves the node by a directed route.
+    pub fn leaves_node(packet: &ManagementPacket) -> bool {
+        Self::is_directed(packet) && (DirectedSmp::view(&packet.mad[..]).hop_count() > 0 || !Self::wants(packet))
     }
 
     /// Checks whether a packet that has reached its node is a request for an agent. All others are
@@ -131,24 +137,28 @@ impl Agent {
                 Onward::Lid
             }
             Step::Deliver if !Self::wants(packet) => Onward::Host,
-            Step::Deliver => {
-                if !self.answer_subnet(packet, port, hardware) {
-                    return if self.facts.is_switch() { Onward::Nowhere } else { Onward::Host };
+            Step::Deliver => match self.answer_subnet(packet, port, hardware) {
+                Answer::Response => {
+                    let back = directed_route::send(&mut packet.mad, self.as_hop());
+                    self.follow(back, packet, port, hardware)
                 }
-                let back = directed_route::send(&mut packet.mad, self.as_hop());
-                self.follow(back, packet, port, hardware)
-            }
+                unanswered => self.without_response(unanswered),
+            },
         }
     }
 
     /// Answers a packet without a directed route.
     fn answer_by_lid(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
         if !Self::wants(packet) {
-            return Onward::Host;
+            return self.without_response(Answer::Host);
         }
-        let is_answered = packet.is_subnet_management() && self.answer_subnet(packet, port, hardware);
-        if !is_answered {
-            return if self.facts.is_switch() { Onward::Nowhere } else { Onward::Host };
+        let answer = if packet.is_subnet_management() {
+            self.answer_subnet(packet, port, hardware)
+        } else {
+            self.answer_performance(&mut packet.mad[..], hardware)
+        };
+        if answer != Answer::Response {
+            return self.without_response(answer);
         }
         let own = if self.facts.is_switch() { hardware.lid(0) } else { hardware.lid(port.0) };
         (packet.dlid, packet.slid) = (packet.slid, own);
@@ -156,15 +166,22 @@ impl Agent {
         Onward::Lid
     }
 
-    /// Turns a request to the SMA into its response. Returns false if the request has none, or if
-    /// the host's software must answer it.
-    fn answer_subnet(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> bool {
+    /// Returns the way of a packet that no agent answers. No software runs on a switch.
+    fn without_response(&self, answer: Answer) -> Onward {
+        if answer == Answer::Host && !self.facts.is_switch() { Onward::Host } else { Onward::Nowhere }
+    }
+
+    /// Turns a request to the SMA into its response.
+    fn answer_subnet(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Answer {
         let mad = &mut packet.mad[..];
         let header = Header::view(mad);
         let (attribute, method) = (header.attribute_id(), header.method());
-        let is_for_host = attribute == AttributeId::SM_INFO && (self.manager.is_none() || method != Method::GET);
-        if is_for_host || !matches!(method, Method::GET | Method::SET) {
-            return false;
+        // The subnet manager's own software answers the rest about it.
+        if attribute == AttributeId::SM_INFO && (self.manager.is_none() || method != Method::GET) {
+            return Answer::Host;
+        }
+        if !matches!(method, Method::GET | Method::SET) {
+            return Answer::None;
         }
         let is_directed = header.mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE;
         let status = if header.base_version() != Header::BASE_VERSION || header.class_version() != 1 {
@@ -172,13 +189,13 @@ impl Agent {
         } else {
             match self.answer_attribute(mad, port, hardware) {
                 Ok(()) => Status::SUCCESS,
-                Err(Refusal::Silent) => return false,
+                Err(Refusal::Silent) => return Answer::None,
                 Err(Refusal::Status(status)) => status,
             }
         };
         let direction = if is_directed { Status::DIRECTION } else { 0 };
         Header::view_mut(mad).method(Method::GET_RESP).status(Status(status.0 | direction));
-        true
+        Answer::Response
     }
 
     fn answer_attribute(&mut self, mad: &mut [u8], port: PortNumber, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
@@ -191,6 +208,17 @@ impl Agent {
         Smp::view_mut(mad).data(data);
         Ok(())
     }
+}
+
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// The packet has become the response.
+    Response,
+    /// The host's software answers.
+    Host,
+    /// There is no response.
+    None,
 }
 
 /// The reason why an agent does not do as requested.

@@ -5,8 +5,7 @@ use super::subnet::Request;
 use super::{Agent, Hardware, LinkView, Refusal};
 use softband_types::{Lid, LinkSpeed, LinkWidth, PortNumber};
 use softband_wire::mad::{
-    CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, MtuCode, OperationalVlsCode, PhysicalState, PortInfo,
-    PortState, Status,
+    CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
 };
 
 /// Largest unicast LID.

@@ -1,5 +1,6 @@
 //! Registers of a node: values that a subnet manager writes and only management reads.
 
+use super::performance::Resets;
 use super::{Agent, NodeFacts, Refusal};
 use crate::link::ArbitrationTables;
 use softband_types::{Gid, Lid, PortNumber, ServiceLevel};
@@ -35,7 +36,8 @@ pub(super) struct PortRegisters {
     pub(super) overrun_errors: u8,
     /// Tables as written; `None` if the lanes take turns.
     pub(super) weights: Option<ArbitrationTables>,
-    pub(super) vl15_dropped: u16,
+    pub(super) vl15_dropped: u32,
+    pub(super) resets: Resets,
 }
 
 impl PortRegisters {
@@ -60,6 +62,7 @@ impl PortRegisters {
             overrun_errors: 8,
             weights: index.and_then(|index| facts.weights.get(index)).cloned().flatten(),
             vl15_dropped: 0,
+            resets: Resets::default(),
         }
     }
 }

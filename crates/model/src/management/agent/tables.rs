@@ -37,11 +37,8 @@ impl Agent {
 
     pub(super) fn sl_to_vl(&self, request: &Request, hardware: &dyn Hardware) -> Result<Data, Refusal> {
         let (input, output) = (request.modifier >> 8 & 0xFF, request.modifier & 0xFF);
-        let (input, output) = if self.facts.is_switch() {
-            (request.named_port(self, input)?, request.named_port(self, output)?)
-        } else {
-            (request.port, request.port)
-        };
+        let (input, output) =
+            if self.facts.is_switch() { (request.named_port(self, input)?, request.named_port(self, output)?) } else { (request.port, request.port) };
         let lanes = hardware.lanes(input, output);
         Ok(data_of(&SlToVlMappingTable { vls: lanes.lanes().map(VirtualLane) }))
     }

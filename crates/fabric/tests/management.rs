@@ -1,0 +1,290 @@
+//! Management packets: their ways, times, and the answers of the agents.
+mod common;
+
+use common::*;
+use softband_fabric::World;
+use softband_fabric::notice::Notice;
+use softband_model::management::ManagementPacket;
+use softband_sim::{SimDuration, SimTime};
+use softband_spec::FabricSpec;
+use softband_types::*;
+use softband_wire::mad::*;
+
+const PORT_1: PortNumber = PortNumber(1);
+const GSI_QKEY: QKey = QKey(0x8001_0000);
+
+/// Three hosts on a switch, each with its own requests.
+struct Desk {
+    world: World,
+    memory: Memory,
+    transaction: u64,
+}
+
+impl Desk {
+    fn new(spec: &FabricSpec) -> Self {
+        Self { world: World::new(spec, 1), memory: Memory { blocks: Vec::new(), discard: false }, transaction: 0 }
+    }
+
+    fn of_three() -> Self {
+        Self::new(&through_switch(LinkSpeed::Sdr, &[1, 1, 1], 4, host_part(600, 300)))
+    }
+
+    fn header(&mut self, class: ManagementClass, method: Method, attribute: AttributeId, modifier: u32) -> Header {
+        self.transaction += 1;
+        let class_version = if class == ManagementClass::SUBNET_ADMINISTRATION { 2 } else { 1 };
+        Header {
+            base_version: 1,
+            mgmt_class: class,
+            class_version,
+            method,
+            transaction_id: self.transaction,
+            attribute_id: attribute,
+            attribute_modifier: modifier,
+            ..Header::default()
+        }
+    }
+
+    /// Sends a packet from host 0 and returns the answer, if one comes.
+    fn exchange(&mut self, packet: ManagementPacket) -> Option<(SimDuration, ManagementPacket)> {
+        let hca = self.world.hca_id(0, 0);
+        let sent = self.world.now() + nanos(1_000);
+        self.world.send_management(hca, PORT_1, Box::new(packet), sent);
+        let mut notices = Vec::new();
+        while self.world.next_event_time().is_some() {
+            self.world.step(&mut self.memory, &mut notices);
+            for notice in notices.drain(..) {
+                if let Notice::ManagementArrived { hca: at, packet, .. } = notice {
+                    assert_eq!(at, hca);
+                    return Some((self.world.now() - sent, *packet));
+                }
+            }
+        }
+        None
+    }
+
+    /// Asks the node at the end of a directed route for an attribute.
+    fn ask(&mut self, path: &[u8], method: Method, attribute: AttributeId, modifier: u32, data: [u8; 64]) -> Option<(SimDuration, [u8; 256])> {
+        let header = self.header(ManagementClass::SUBNET_DIRECTED_ROUTE, method, attribute, modifier);
+        let mut mad = Box::new([0; 256]);
+        header.emit(&mut mad[..]);
+        let mut route = [0; 64];
+        route[1..=path.len()].copy_from_slice(path);
+        let mut smp = DirectedSmp::view_mut(&mut mad[..]);
+        smp.hop_count(path.len() as u8).dr_slid(Lid::PERMISSIVE).dr_dlid(Lid::PERMISSIVE).initial_path(route).data(data);
+        let (time, packet) = self.exchange(subnet_packet(Lid::PERMISSIVE, mad))?;
+        let answer = Header::view(&packet.mad[..]);
+        assert_eq!((answer.method(), answer.transaction_id()), (Method::GET_RESP, self.transaction));
+        Some((time, *packet.mad))
+    }
+
+    fn get<T: Layout>(&mut self, path: &[u8], attribute: AttributeId, modifier: u32) -> T {
+        let (_, mad) = self.ask(path, Method::GET, attribute, modifier, [0; 64]).expect("an answer");
+        assert_eq!(DirectedSmp::view(&mad).status(), 0);
+        T::parse(&mad[SMP_DATA_OFFSET..]).unwrap()
+    }
+
+    fn performance(&mut self, to: Lid, method: Method, attribute: AttributeId, data: &[u8]) -> Option<[u8; 256]> {
+        let header = self.header(ManagementClass::PERFORMANCE, method, attribute, 0);
+        let mut mad = Box::new([0; 256]);
+        header.emit(&mut mad[..]);
+        mad[64..64 + data.len()].copy_from_slice(data);
+        let packet = ManagementPacket {
+            slid: Lid(1),
+            dlid: to,
+            service_level: ServiceLevel(0),
+            source: Qpn(1),
+            destination: Qpn(1),
+            qkey: GSI_QKEY,
+            pkey: PKey::DEFAULT_FULL,
+            mad,
+        };
+        self.exchange(packet).map(|(_, packet)| *packet.mad)
+    }
+
+    fn lid(&self, host: usize) -> Lid {
+        self.world.port(self.world.hca_id(host, 0), PORT_1).unwrap().lid
+    }
+}
+
+fn subnet_packet(to: Lid, mad: Box<[u8; 256]>) -> ManagementPacket {
+    ManagementPacket {
+        slid: if to == Lid::PERMISSIVE { to } else { Lid(1) },
+        dlid: to,
+        service_level: ServiceLevel(0),
+        source: Qpn(0),
+        destination: Qpn(0),
+        qkey: QKey(0),
+        pkey: PKey::DEFAULT_FULL,
+        mad,
+    }
+}
+
+#[test]
+fn directed_routes_discover_the_fabric() {
+    let mut desk = Desk::of_three();
+    let own: NodeInfo = desk.get(&[], AttributeId::NODE_INFO, 0);
+    assert_eq!((own.node_type, own.local_port_num), (NodeType::CHANNEL_ADAPTER, PORT_1));
+    let switch: NodeInfo = desk.get(&[1], AttributeId::NODE_INFO, 0);
+    assert_eq!((switch.node_type, switch.local_port_num), (NodeType::SWITCH, PORT_1));
+    let other: NodeInfo = desk.get(&[1, 3], AttributeId::NODE_INFO, 0);
+    assert_eq!(other.node_type, NodeType::CHANNEL_ADAPTER);
+    assert_eq!(other.node_guid, desk.world.node_guid(desk.world.hca_id(2, 0)));
+    let info: PortInfo = desk.get(&[1, 3], AttributeId::PORT_INFO, 1);
+    assert_eq!((info.lid, info.port_state, info.master_sm_lid), (desk.lid(2), PortState::ACTIVE, Lid(1)));
+    assert_eq!((info.operational_vls, info.neighbor_mtu), (OperationalVlsCode::VL0_7, MtuCode::B2048));
+    let name: NodeDescription = desk.get(&[1], AttributeId::NODE_DESCRIPTION, 0);
+    assert_eq!(name.as_str(), "switch");
+    // Nobody is at the end of port 4.
+    assert_eq!(desk.ask(&[1, 4], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]), None);
+    assert_eq!(desk.ask(&[2], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]), None);
+    assert_eq!(desk.ask(&[1, 2, 1], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]), None);
+}
+
+#[test]
+fn a_directed_packet_takes_the_time_of_its_links_and_agents() {
+    let mut spec = through_switch(LinkSpeed::Sdr, &[1, 1], 4, host_part(600, 300));
+    for host in &mut spec.hosts {
+        host.hcas[0].part.management_processing = nanos(2_000);
+    }
+    spec.switches[0].part.management_processing = nanos(5_000);
+    let mut desk = Desk::new(&spec);
+    let (own, _) = desk.ask(&[], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]).unwrap();
+    assert_eq!(own, nanos(2_000));
+    // Each link takes 290 bytes at 1 GB/s, the delay of the cable, and its share of flow control.
+    let (near, _) = desk.ask(&[1], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]).unwrap();
+    let links = near - nanos(5_000);
+    assert!((nanos(2 * 295)..nanos(2 * 310)).contains(&links), "{links:?}");
+    let (far, _) = desk.ask(&[1, 2], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]).unwrap();
+    assert_eq!(far, nanos(5_000 + 2_000 + 5_000) + links * 2);
+}
+
+#[test]
+fn lids_lead_to_switches_and_hosts() {
+    let mut desk = Desk::of_three();
+    let switch: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 0);
+    for (to, kind) in [(desk.lid(1), NodeType::CHANNEL_ADAPTER), (switch.lid, NodeType::SWITCH), (desk.lid(0), NodeType::CHANNEL_ADAPTER)] {
+        let header = desk.header(ManagementClass::SUBNET_LID_ROUTED, Method::GET, AttributeId::NODE_INFO, 0);
+        let mut mad = Box::new([0; 256]);
+        header.emit(&mut mad[..]);
+        let (_, answer) = desk.exchange(subnet_packet(to, mad)).expect("an answer");
+        assert_eq!((answer.slid, answer.dlid), (to, desk.lid(0)));
+        assert_eq!(NodeInfo::view(&answer.mad[64..]).node_type(), kind);
+    }
+    let header = desk.header(ManagementClass::SUBNET_LID_ROUTED, Method::GET, AttributeId::NODE_INFO, 0);
+    let mut mad = Box::new([0; 256]);
+    header.emit(&mut mad[..]);
+    assert_eq!(desk.exchange(subnet_packet(Lid(99), mad)), None, "no port has this LID");
+}
+
+#[test]
+fn tables_of_a_switch_show_and_change_the_way_of_packets() {
+    let mut desk = Desk::of_three();
+    let block: LinearForwardingTable = desk.get(&[1], AttributeId::LINEAR_FORWARDING_TABLE, 0);
+    let outputs = [0, 1, 2].map(|host| block.ports[usize::from(desk.lid(host).0)].0);
+    assert_eq!((outputs, block.ports[0].0, block.ports[40].0), ([1, 2, 3], 255, 255));
+    // Without an entry for host 2, packets to it are lost.
+    let mut changed = block;
+    changed.ports[usize::from(desk.lid(2).0)] = PortNumber(255);
+    let (_, answer) = desk.ask(&[1], Method::SET, AttributeId::LINEAR_FORWARDING_TABLE, 0, changed.to_bytes()).unwrap();
+    assert_eq!(LinearForwardingTable::parse(&answer[64..]).unwrap(), changed);
+    let select = PortCounters { port_select: PORT_1, ..PortCounters::default() }.to_bytes();
+    let to = desk.lid(2);
+    assert_eq!(desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS, &select), None);
+    desk.ask(&[1], Method::SET, AttributeId::LINEAR_FORWARDING_TABLE, 0, block.to_bytes()).unwrap();
+    assert!(desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS, &select).is_some());
+}
+
+#[test]
+fn counters_count_from_their_last_reset() {
+    let mut desk = Desk::of_three();
+    let switch: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 0);
+    let select = PortCounters { port_select: PORT_1, counter_select: CounterSelect(0xFFFF), ..PortCounters::default() }.to_bytes();
+    for to in [switch.lid, desk.lid(1)] {
+        let read = |mad: [u8; 256]| PortCounters::parse(&mad[64..]).unwrap();
+        let first = read(desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS, &select).unwrap());
+        let second = read(desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS, &select).unwrap());
+        assert_eq!(second.port_rcv_pkts, first.port_rcv_pkts + 1);
+        desk.performance(to, Method::SET, AttributeId::PORT_COUNTERS, &select).unwrap();
+        let after = read(desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS, &select).unwrap());
+        // The answer to the reset left after it, then the question came.
+        assert_eq!((after.port_rcv_pkts, after.port_xmit_pkts), (1, 1), "{after:?}");
+        let wide = PortCountersExtended { port_select: PORT_1, ..PortCountersExtended::default() }.to_bytes();
+        let wide = desk.performance(to, Method::GET, AttributeId::PORT_COUNTERS_EXTENDED, &wide).unwrap();
+        assert!(PortCountersExtended::parse(&wide[64..]).unwrap().port_rcv_pkts > 3, "the reset leaves the wide counters");
+    }
+    let bad = PortCounters { port_select: PortNumber(99), ..PortCounters::default() }.to_bytes();
+    let refused = desk.performance(switch.lid, Method::GET, AttributeId::PORT_COUNTERS, &bad).unwrap();
+    assert_eq!(Header::view(&refused).status(), Status::INVALID_FIELD);
+}
+
+#[test]
+fn a_wrong_m_key_gets_no_answer() {
+    let mut desk = Desk::of_three();
+    let mut info: PortInfo = desk.get(&[1, 2], AttributeId::PORT_INFO, 1);
+    info.m_key = 7;
+    info.m_key_protect_bits = MKeyProtection::HIDE_KEY;
+    info.port_state = PortState::NO_CHANGE;
+    assert!(desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()).is_some());
+    assert_eq!(desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()), None);
+    let read: PortInfo = desk.get(&[1, 2], AttributeId::PORT_INFO, 1);
+    assert_eq!((read.m_key, read.m_key_violations), (0, 1), "reads stay free, and hide the key");
+}
+
+#[test]
+fn a_set_lid_moves_the_port() {
+    let mut desk = Desk::of_three();
+    let mut info: PortInfo = desk.get(&[1, 2], AttributeId::PORT_INFO, 1);
+    info.lid = Lid(77);
+    info.port_state = PortState::NO_CHANGE;
+    desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()).unwrap();
+    assert_eq!(desk.lid(1), Lid(77));
+    info.lid = Lid(0xC000);
+    let (_, refused) = desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()).unwrap();
+    assert_eq!(DirectedSmp::view(&refused).status(), Status::INVALID_FIELD.0);
+    assert_eq!(desk.lid(1), Lid(77));
+}
+
+#[test]
+fn unknown_attributes_and_versions_are_refused() {
+    let mut desk = Desk::of_three();
+    let (_, answer) = desk.ask(&[1], Method::GET, AttributeId::VENDOR_DIAG, 0, [0; 64]).unwrap();
+    assert_eq!(DirectedSmp::view(&answer).status(), Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.0);
+    let (_, answer) = desk.ask(&[], Method::GET, AttributeId::SWITCH_INFO, 0, [0; 64]).unwrap();
+    assert_eq!(DirectedSmp::view(&answer).status(), Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.0);
+    let (_, answer) = desk.ask(&[1], Method::GET, AttributeId::PORT_INFO, 99, [0; 64]).unwrap();
+    assert_eq!(DirectedSmp::view(&answer).status(), Status::INVALID_FIELD.0);
+    let sm: SmInfo = desk.get(&[], AttributeId::SM_INFO, 0);
+    assert_eq!(sm.sm_state, SmState::MASTER);
+}
+
+#[test]
+fn any_bytes_leave_the_fabric_whole() {
+    let mut desk = Desk::of_three();
+    let mut random = 7u64;
+    let hca = desk.world.hca_id(0, 0);
+    for round in 0..4_000 {
+        let mut mad = Box::new([0; 256]);
+        for byte in mad.iter_mut() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = (random >> 33) as u8;
+        }
+        mad[0] = 1;
+        mad[1] = [0x81, 0x01, 0x04, 0x03][round % 4];
+        mad[2] = 1;
+        mad[3] = 1 + (round / 4 % 2) as u8;
+        (mad[16], mad[17]) = (0, 0x10 + mad[17] % 17);
+        (mad[6], mad[7]) = (0, mad[7] % 3);
+        let to = [Lid::PERMISSIVE, Lid(1 + (round % 5) as u16)][usize::from(mad[1] != 0x81)];
+        let qpn = Qpn(u32::from(mad[1] & 0x7F != 1));
+        let packet = ManagementPacket { destination: qpn, source: qpn, ..subnet_packet(to, mad) };
+        desk.world.send_management(hca, PORT_1, Box::new(packet), desk.world.now());
+    }
+    let mut notices = Vec::new();
+    while desk.world.next_event_time().is_some() {
+        desk.world.step(&mut desk.memory, &mut notices);
+        notices.clear();
+    }
+    desk.world.audit().unwrap();
+    assert_eq!(desk.world.packets_under_way(), 0);
+    assert!(desk.world.now() > SimTime::ZERO);
+}
