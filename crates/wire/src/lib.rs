@@ -1,8 +1,9 @@
 //! Sizes of headers and fields on the wire, in bytes (IBTA volume 1, chapters 5 and 9; annex A17
-//! for RoCE v2).
+//! for RoCE v2), and the bytes of management datagrams (chapters 12 to 16).
 //!
 //! Softband's model carries meanings, not bytes. It needs only the length of each header, except
-//! for headers that programs see: [`ethernet::route_header`] writes those.
+//! for headers and datagrams that programs see. [`ethernet::route_header`] writes the headers, and
+//! [`mad`] reads and writes the datagrams.
 //!
 //! # Example
 //!

@@ -8,7 +8,7 @@ use crate::mad::subnet::{
 use softband_types::{Lid, PortNumber};
 
 layout! {
-    /// A node and one of its ports (IBTA 15.2.5.2).
+    /// A node and a port of it (IBTA 15.2.5.2).
     pub struct NodeRecord: 108 bytes {
         /// LID of the port.
         lid: Lid @ 0, 16;
