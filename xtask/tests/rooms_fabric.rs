@@ -8,19 +8,21 @@ use std::path::{Path, PathBuf};
 
 /// Folders of the fabric, and the other folders that each may use. A folder stands behind all that
 /// it uses, so the list has no cycle.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("pdes", &[]),
     ("faults", &[]),
     ("subnet", &[]),
     ("link", &["pdes", "faults", "subnet"]),
     ("hca", &["pdes", "faults", "subnet", "link"]),
-    ("world", &["pdes", "faults", "subnet", "link", "hca"]),
+    ("management", &["pdes", "faults", "subnet", "link", "hca"]),
+    ("world", &["pdes", "faults", "subnet", "link", "hca", "management"]),
 ];
 /// Files beside the folders. All folders may use them; they use no folder.
 const SHARED: [&str; 5] = ["event", "notice", "numbering", "slab", "traffic"];
 /// The struct of each room, and the folder's file that has it.
-const ROOMS: [(&str, &str); 6] = [
+const ROOMS: [(&str, &str); 7] = [
     ("World", "world/mod.rs"),
+    ("Agents", "management/mod.rs"),
     ("Hcas", "hca/mod.rs"),
     ("Links", "link/mod.rs"),
     ("Subnet", "subnet/mod.rs"),

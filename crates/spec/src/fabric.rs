@@ -63,6 +63,8 @@ impl Default for EthernetSpec {
 /// Configuration of the subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetSpec {
+    /// Program that configures the subnet. The default is [`SubnetManager::Builtin`].
+    pub manager: SubnetManager,
     /// OpenSM's `max_op_vls`: a code. The link uses the minimum of this code and both ports' VLCap.
     /// The default is 5: no limit.
     pub max_op_vls: OperationalVls,
@@ -84,12 +86,36 @@ impl Default for SubnetSpec {
     /// Returns OpenSM's defaults, and no limit on lanes and MTU beyond those of the parts.
     fn default() -> Self {
         Self {
+            manager: SubnetManager::default(),
             max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
             mtu_max: Mtu::B4096,
             routing: Routing::default(),
             lifetimes: PacketLifetimes::default(),
             congestion_control: None,
             qos: None,
+        }
+    }
+}
+
+/// Program that configures a subnet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SubnetManager {
+    /// The small manager of the model. The subnet is configured before the run.
+    #[default]
+    Builtin,
+    /// OpenSM, or another program on a host. Until it has run, no InfiniBand port has a LID.
+    OpenSm,
+}
+
+impl SubnetManager {
+    /// All managers.
+    pub const ALL: [Self; 2] = [Self::Builtin, Self::OpenSm];
+
+    /// Returns the name that fabric files use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::OpenSm => "opensm",
         }
     }
 }

@@ -64,7 +64,7 @@ pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use builder::{BuildError, FabricBuilder, Node};
 pub use fabric::{
     CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortClasses, PortRef, QualityOfService,
-    SubnetSpec, SwitchSpec,
+    SubnetManager, SubnetSpec, SwitchSpec,
 };
 pub use link_settings::{
     EndSettings, capabilities, end_settings, ethernet_part, framing_of, lane_and_loop, largest_packet, lossy_ends, settings_of, weights_of,

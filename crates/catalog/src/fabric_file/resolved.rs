@@ -6,7 +6,9 @@ use std::fmt::Write;
 use softband_model::link::WeightedLane;
 use softband_model::management::Routing;
 use softband_model::transport::{Flow, InjectionSettings};
-use softband_spec::{CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetSpec};
+use softband_spec::{
+    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetManager, SubnetSpec,
+};
 use softband_types::{CreditBlocks, LinkLayer};
 
 use super::train::metres;
@@ -58,6 +60,9 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
 
 fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     writeln!(out, "[subnet]\nmax_op_vls = {}\nmtu = {}", subnet.max_op_vls.code(), subnet.mtu_max.bytes())?;
+    if subnet.manager != SubnetManager::default() {
+        writeln!(out, "manager = \"{}\"", subnet.manager.name())?;
+    }
     if subnet.routing != Routing::default() {
         writeln!(out, "routing = \"{}\"", subnet.routing.name())?;
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use softband_model::management::Routing;
 use softband_model::switch::LifetimeCode;
-use softband_spec::{FabricSpec, SubnetSpec};
+use softband_spec::{FabricSpec, SubnetManager, SubnetSpec};
 use softband_types::{Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
@@ -42,6 +42,15 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
     ] {
         if let Some((code, span)) = fields.optional_integer(key, findings) {
             *limit = lifetime(key, code, span, findings).unwrap_or(*limit);
+        }
+    }
+    if let Some((text, span)) = fields.optional_text("manager", "\"opensm\"", findings) {
+        match SubnetManager::ALL.into_iter().find(|manager| manager.name() == text) {
+            Some(manager) => subnet.manager = manager,
+            None => {
+                let help = suggest(text, "subnet managers", &SubnetManager::ALL.map(SubnetManager::name));
+                findings.error(format!("no subnet manager `{text}`"), vec![(span, "unknown manager".into())], Some(help));
+            }
         }
     }
     if let Some((text, span)) = fields.optional_text("routing", "\"up-down\"", findings) {

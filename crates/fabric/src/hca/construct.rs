@@ -19,8 +19,9 @@ impl Hcas {
         let nodes = nodes(spec, numbering, &mut buses);
         let limits = nodes.iter().map(|hca| Limits::of(&hca.part)).collect();
         let is_throttled = spec.subnet.congestion_control.is_some();
+        let sl2vl = spec.subnet.qos.as_ref().map_or(Sl2Vl::IDENTITY, |qos| qos.hca.sl2vl);
         let ports = numbering.owners().iter().filter_map(|owner| match owner {
-            Owner::Hca { hca, .. } => Some(HcaPort::new(*hca, is_throttled)),
+            Owner::Hca { hca, .. } => Some(HcaPort::new(*hca, sl2vl, is_throttled)),
             Owner::Switch { .. } => None,
         });
         Self {
@@ -39,7 +40,6 @@ impl Hcas {
             transfers: Transfers::default(),
             ack_wait_max: None,
             injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
-            sl2vl: spec.subnet.qos.as_ref().map_or(Sl2Vl::IDENTITY, |qos| qos.hca.sl2vl),
         }
     }
 }

@@ -30,7 +30,6 @@ use ports::HcaPort;
 use queue_pairs::{Post, QpSlot};
 use receive::InFlight;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
-use softband_model::link::Sl2Vl;
 use softband_model::parts::HcaPart;
 use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::Completion;
@@ -64,7 +63,6 @@ pub(crate) struct Hcas {
     ack_wait_max: Option<SimDuration>,
     /// Injection control settings; `None` without congestion control.
     injection: Option<InjectionSettings>,
-    sl2vl: Sl2Vl,
 }
 
 /// An HCA as a node of the fabric.

@@ -1,14 +1,17 @@
 //! What an HCA keeps for each of its ports: staged packets, and throttled service levels.
 
 use super::{Hcas, Work};
+use softband_model::link::Sl2Vl;
 use softband_model::parts::HcaPart;
 use softband_model::transport::Throttle;
-use softband_types::VirtualLane;
+use softband_types::{HcaId, PKey, VirtualLane};
 use std::collections::VecDeque;
 
 /// The HCA's side of a port.
 pub(super) struct HcaPort {
     pub(super) hca: u32,
+    /// Lane of each service level.
+    pub(super) sl2vl: Sl2Vl,
     staging: Box<Staging>,
     /// Throttles per service level, if flows can be throttled.
     pub(super) throttles: Vec<Throttle>,
@@ -35,9 +38,9 @@ impl Staged {
 }
 
 impl HcaPort {
-    pub(super) fn new(hca: u32, is_throttled: bool) -> Self {
+    pub(super) fn new(hca: u32, sl2vl: Sl2Vl, is_throttled: bool) -> Self {
         let levels = if is_throttled { 16 } else { 0 };
-        Self { hca, staging: Box::default(), throttles: vec![Throttle::default(); levels], held_back: vec![VecDeque::new(); levels] }
+        Self { hca, sl2vl, staging: Box::default(), throttles: vec![Throttle::default(); levels], held_back: vec![VecDeque::new(); levels] }
     }
 
     pub(super) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
@@ -46,6 +49,16 @@ impl HcaPort {
 }
 
 impl Hcas {
+    /// Sets the lane of each service level of an HCA's port.
+    pub(crate) fn set_lanes(&mut self, port: u32, sl2vl: Sl2Vl) {
+        self.ports[port as usize].sl2vl = sl2vl;
+    }
+
+    /// Sets the partition keys of an HCA's ports.
+    pub(crate) fn set_pkeys(&mut self, hca: HcaId, pkeys: Vec<PKey>) {
+        self.nodes[hca.0 as usize].pkeys = pkeys;
+    }
+
     /// Returns the places in the staging buffer of a port's lane that packets hold. Ports of
     /// switches have no staging buffer.
     pub(crate) fn places_taken(&self, port: u32, lane: VirtualLane) -> u32 {

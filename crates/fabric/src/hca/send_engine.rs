@@ -130,7 +130,7 @@ impl Hcas {
 
     /// Returns the lane of a service level at an HCA's port.
     pub(crate) fn lane_at(&self, links: &Links, port: u32, service_level: ServiceLevel) -> VirtualLane {
-        links.cabling(port).map_or(VirtualLane(0), |cabling| self.sl2vl.lane(service_level, cabling.vls))
+        links.cabling(port).map_or(VirtualLane(0), |cabling| self.ports[port as usize].sl2vl.lane(service_level, cabling.vls))
     }
 
     fn emit(&mut self, hop: &mut Hop<'_>, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {

@@ -74,6 +74,7 @@ impl Links {
                 PortRef::Hca { .. } => SimDuration::ZERO,
                 PortRef::Switch { switch, .. } => self.switches[switch].switch.forward_latency(cable.rate.speed),
             };
+            port.kind_of_link = kind;
             port.onward = Onward { through, kind, mtu_bytes: settings.mtu.bytes() as u16, vls: settings.vls };
             port.arbiter = Arbiter::new(settings.vls.data_lanes(), inputs);
             if let Some(tables) = weights_of(spec, cable.ends[side]) {

@@ -114,7 +114,7 @@ impl Hop<'_> {
         if self.faults.will_be_down(output, at) {
             return self.discard_for_down(packet, output);
         }
-        let lane = self.subnet.lane((index, port.owner.index()), transit.service_level, onward.vls);
+        let lane = self.subnet.lane((switch, index, port.owner.index()), transit.service_level, onward.vls);
         let ready = Ready { at, packet, input: index, lane, blocks: transit.blocks };
         let bytes = transit.bytes;
         self.links.count_received(input, bytes);

@@ -3,6 +3,7 @@
 //! A packet's hop also needs the timeline, the fault plan and the subnet's lanes: see [`Hop`].
 
 mod audit;
+mod configure;
 mod construct;
 mod counters;
 mod deadlock;
@@ -97,7 +98,7 @@ impl Links {
     #[inline]
     pub(crate) fn can_send(&self, port: u32, lane: VirtualLane) -> bool {
         let port = &self.ports[port as usize];
-        port.cabling.is_some() && port.arbiter.sends_on(lane)
+        port.cabling.is_some() && !port.is_blocked && port.arbiter.sends_on(lane)
     }
 
     /// Checks whether a port sends packets of a lane.
@@ -191,6 +192,12 @@ impl Links {
     /// Returns the indices of a switch's outputs for a multicast LID, from 0.
     pub(crate) fn multicast_outputs(&self, switch: usize, mlid: Lid) -> Vec<u8> {
         self.switches[switch].switch.multicast_outputs(mlid)
+    }
+
+    /// Adds or removes an output of a switch, with an index from 0, for a multicast LID.
+    pub(crate) fn set_multicast_output(&mut self, switch: usize, mlid: Lid, output: u8, is_member: bool) {
+        let switch = &mut self.switches[switch].switch;
+        if is_member { switch.add_multicast_output(mlid, output) } else { switch.remove_multicast_output(mlid, output) }
     }
 
     /// Returns the number of a port at its node.

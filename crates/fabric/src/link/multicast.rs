@@ -103,7 +103,7 @@ impl Hop<'_> {
             let at = ready_at(head, self.links.ports[output as usize].onward.through, time_in, time_out);
             let (service_level, blocks) = (transit.service_level, transit.blocks);
             let port = &self.links.ports[output as usize];
-            let lane = self.subnet.lane((input_index, port.owner.index()), service_level, port.onward.vls);
+            let lane = self.subnet.lane((switch, input_index, port.owner.index()), service_level, port.onward.vls);
             self.await_ready(output, Ready { at, packet: id, input: input_index, lane, blocks });
         }
     }

@@ -111,6 +111,8 @@ pub(super) struct Port {
     pub(super) watched: bool,
     /// The departure of the packet on the link needs handling: see `departing`.
     pub(super) departs: bool,
+    /// The subnet manager has not let data pass.
+    pub(super) is_blocked: bool,
     /// Lanes that wait for credits while the link idles, as bits. `stalled_since` has the start
     /// time.
     stalled_lanes: u16,
@@ -131,6 +133,8 @@ pub(super) struct Port {
     pub(super) head_lifetime: LifetimeCode,
     /// Packets that still pass before the next is marked.
     pub(super) until_mark: u16,
+    /// The kind of its link, also while no data passes: see `onward`.
+    pub(super) kind_of_link: u16,
     // The sixth line.
     /// Freed receive blocks that its sender has not yet seen.
     pub(super) returns: Returns,
@@ -167,6 +171,8 @@ impl Port {
             watched: matches!(owner, Owner::Hca { .. }),
             head_lifetime: LifetimeCode::INFINITE,
             until_mark: 0,
+            kind_of_link: Onward::NO_LINK,
+            is_blocked: false,
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
             far_end: u32::MAX,

@@ -4,11 +4,13 @@ use super::{AgentNode, Agents};
 use crate::numbering::Numbering;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
 use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
+use softband_types::Lid;
 use std::collections::{BTreeMap, VecDeque};
 
 impl Agents {
-    /// Builds an agent for each node. The subnet manager has already configured all links.
-    pub(crate) fn new(spec: &FabricSpec, numbering: &Numbering) -> Self {
+    /// Builds an agent for each node. With `configured_by`, the subnet manager with this LID has
+    /// already configured all links.
+    pub(crate) fn new(spec: &FabricSpec, numbering: &Numbering, configured_by: Option<Lid>) -> Self {
         let hcas = spec.hosts.iter().flat_map(|host| host.hcas.iter().map(move |hca| (of_hca(&host.name, hca), hca.part.management_processing)));
         let switches = spec.switches.iter().map(|switch| (of_switch(switch), switch.part.management_processing));
         let mut nodes: Vec<(NodeFacts, _)> = hcas.chain(switches).collect();
@@ -21,7 +23,7 @@ impl Agents {
         for ((node, port), tables) in weights {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
-        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts), processing, waiting: VecDeque::new() };
+        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
         Self { nodes: nodes.into_iter().map(node).collect(), is_used: false }
     }
 }

@@ -3,15 +3,19 @@
 use crate::faults::Faults;
 use crate::hca::Hcas;
 use crate::link::Links;
-use crate::numbering::Owner;
+use crate::numbering::{Numbering, Owner};
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
-use softband_model::link::Sl2Vl;
+use softband_model::link::{ArbitrationTables, Sl2Vl};
+use softband_model::management::LinkSettings;
 use softband_model::management::agent::{Hardware, LinkView, Tally};
-use softband_types::{HcaId, Lid, PKey, ServiceLevel};
+use softband_spec::FabricSpec;
+use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, ServiceLevel};
 
 /// The rooms that own a node's hardware.
 pub(crate) struct NodeHardware<'a> {
+    pub(crate) spec: &'a FabricSpec,
+    pub(crate) numbering: &'a Numbering,
     pub(crate) links: &'a mut Links,
     pub(crate) subnet: &'a mut Subnet,
     pub(crate) hcas: &'a mut Hcas,
@@ -20,6 +24,8 @@ pub(crate) struct NodeHardware<'a> {
     /// The node's first port.
     pub(crate) first_port: u32,
     pub(crate) owner: Owner,
+    /// Number of the node's external ports.
+    pub(crate) ports: u8,
 }
 
 impl NodeHardware<'_> {
@@ -40,6 +46,14 @@ impl Hardware for NodeHardware<'_> {
         let id = self.id(port);
         let cabling = self.links.cabling(id).filter(|_| port > 0 && !self.faults.is_link_down(id))?;
         Some(LinkView { rate: cabling.rate, mtu: cabling.mtu, vls: cabling.vls })
+    }
+
+    fn configure(&mut self, port: u8, mtu: Mtu, vls: OperationalVls) {
+        self.links.configure(self.spec, self.numbering, self.id(port), LinkSettings { mtu, vls });
+    }
+
+    fn let_data_pass(&mut self, port: u8, passes: bool) {
+        self.links.let_data_pass(self.id(port), passes);
     }
 
     fn lid(&self, port: u8) -> Lid {
@@ -85,9 +99,37 @@ impl Hardware for NodeHardware<'_> {
         let ports = (input.saturating_sub(1), output.saturating_sub(1));
         let lane = |level: u8| match self.owner {
             Owner::Hca { .. } => self.hcas.lane_at(self.links, self.id(output), ServiceLevel(level)).0,
-            Owner::Switch { .. } => self.subnet.lane(ports, ServiceLevel(level), cabling.vls).0,
+            Owner::Switch { switch, .. } => self.subnet.lane((switch, ports.0, ports.1), ServiceLevel(level), cabling.vls).0,
         };
         Sl2Vl::new(std::array::from_fn(|level| lane(level as u8))).unwrap_or(Sl2Vl::IDENTITY)
+    }
+
+    fn set_multicast_outputs(&mut self, mlid: Lid, first: u8, mask: u16) {
+        let Some(switch) = self.switch() else { return };
+        // Port 0 receives no multicast packets here.
+        for port in (0..16).map(|bit| first.saturating_add(bit)).filter(|port| (1..=self.ports).contains(port)) {
+            self.links.set_multicast_output(switch as usize, mlid, port - 1, mask & 1 << (port - first) != 0);
+        }
+    }
+
+    fn set_pkeys(&mut self, _port: u8, keys: Vec<PKey>) {
+        if let Owner::Hca { hca, .. } = self.owner {
+            self.hcas.set_pkeys(HcaId(hca), keys);
+        }
+    }
+
+    fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl) {
+        match self.owner {
+            Owner::Hca { .. } => self.hcas.set_lanes(self.id(output), lanes),
+            Owner::Switch { switch, .. } if input > 0 && output > 0 => self.subnet.set_lanes((switch, input - 1, output - 1), lanes),
+            Owner::Switch { .. } => {}
+        }
+    }
+
+    fn set_weights(&mut self, port: u8, tables: &ArbitrationTables) {
+        if port > 0 {
+            self.links.set_weights(self.id(port), tables);
+        }
     }
 
     fn tally(&self, port: u8) -> Tally {

@@ -10,7 +10,6 @@ use crate::pdes::timeline::Timeline;
 use softband_model::management::ManagementPacket;
 use softband_model::management::agent::Agent;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::Lid;
 use softband_wire::mad::SmInfo;
 use std::collections::VecDeque;
 
@@ -47,10 +46,13 @@ impl Agents {
         !std::mem::replace(&mut self.is_used, true)
     }
 
-    /// Names the subnet manager to all nodes. It is on the node `at`.
-    pub(crate) fn set_manager(&mut self, at: u32, lid: Lid, manager: SmInfo) {
-        self.nodes.iter_mut().for_each(|node| node.agent.set_manager_lid(lid));
-        self.nodes[at as usize].agent.set_manager(Some(manager));
+    /// Describes the subnet manager on the node `at`; `None` if it has none.
+    pub(crate) fn set_manager(&mut self, at: u32, manager: Option<SmInfo>) {
+        self.nodes[at as usize].agent.set_manager(manager);
+    }
+
+    pub(crate) fn agent(&self, node: u32) -> &Agent {
+        &self.nodes[node as usize].agent
     }
 
     pub(crate) fn agent_mut(&mut self, node: u32) -> &mut Agent {

@@ -8,9 +8,10 @@ mod routes;
 mod sweep;
 
 use crate::numbering::Owner;
-use softband_model::link::Framing;
+use softband_model::link::{Framing, Sl2Vl};
 use softband_model::management::Routes;
 use softband_types::{Guid, Lid, PortNumber};
+use std::collections::BTreeMap;
 
 /// What the subnet manager knows about the ports of a fabric.
 pub(crate) struct Subnet {
@@ -19,11 +20,15 @@ pub(crate) struct Subnet {
     ports: Vec<KnownPort>,
     manager_lid: Lid,
     routes: Routes,
+    /// Maps of switches that a subnet manager has written, by switch, input and output.
+    written_lanes: Option<Box<WrittenLanes>>,
     /// The first port with each LID.
     port_of_lid: Vec<Option<u32>>,
     /// The switch that the end port with a LID is cabled to; `None` without a switch.
     leaf_of_lid: Vec<Option<u32>>,
 }
+
+type WrittenLanes = BTreeMap<(u32, u8, u8), Sl2Vl>;
 
 /// A port as the sweep found it.
 struct KnownPort {

@@ -1,6 +1,7 @@
 //! Path records and lane mappings.
 
 use super::Subnet;
+use softband_model::link::Sl2Vl;
 use softband_model::verbs::api::AddressVector;
 use softband_types::{Lid, OperationalVls, ServiceLevel, VirtualLane};
 
@@ -18,7 +19,15 @@ impl Subnet {
 
     /// Returns the lane on which a packet leaves a switch, by input and output.
     #[inline]
-    pub(crate) fn lane(&self, (input, output): (u8, u8), service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
+    pub(crate) fn lane(&self, (switch, input, output): (u32, u8, u8), service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
+        if let Some(map) = self.written_lanes.as_ref().and_then(|written| written.get(&(switch, input, output))) {
+            return map.lane(service_level, vls);
+        }
         self.routes.lane(input, output, service_level, vls)
+    }
+
+    /// Sets the lanes of a switch's packets, by input and output.
+    pub(crate) fn set_lanes(&mut self, place: (u32, u8, u8), lanes: Sl2Vl) {
+        self.written_lanes.get_or_insert_default().insert(place, lanes);
     }
 }

@@ -4,8 +4,8 @@ use super::gids::assign_lids;
 use super::{KnownPort, Subnet};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
-use softband_model::management::{Neighbour, Routes};
-use softband_spec::{FabricSpec, lanes_of_switches};
+use softband_model::management::{Neighbour, Routes, Routing};
+use softband_spec::{FabricSpec, SubnetManager, lanes_of_switches};
 use softband_types::{Guid, Lid, PortNumber};
 
 impl Subnet {
@@ -24,6 +24,9 @@ impl Subnet {
                 KnownPort { owner: *owner, number: PortNumber(owner.index() + 1), node_guid, framing, is_cabled: peer.is_some(), network }
             })
             .collect();
+        if spec.subnet.manager == SubnetManager::OpenSm {
+            return Self::unswept(spec, ports);
+        }
         let lids = assign_lids(&ports);
         let neighbour = |port: usize| match peers[port].map(|peer| (peer, numbering.owners()[peer as usize])) {
             None => Neighbour::None,
@@ -53,7 +56,23 @@ impl Subnet {
                 }
             }
         });
-        Self { lids, ports, manager_lid: Lid(1), routes, port_of_lid, leaf_of_lid }
+        Self { lids, ports, manager_lid: Lid(1), routes, written_lanes: None, port_of_lid, leaf_of_lid }
+    }
+}
+
+impl Subnet {
+    /// Returns a subnet that waits for a manager.
+    fn unswept(spec: &FabricSpec, ports: Vec<KnownPort>) -> Self {
+        let routes = Routes::new(Routing::MinimumHop, &[]).expect("a fabric without switches suits every engine");
+        Self {
+            lids: vec![Lid::NONE; ports.len()],
+            ports,
+            manager_lid: Lid::NONE,
+            routes: routes.with_lanes(lanes_of_switches(spec)),
+            written_lanes: None,
+            port_of_lid: Vec::new(),
+            leaf_of_lid: Vec::new(),
+        }
     }
 }
 

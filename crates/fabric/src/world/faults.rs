@@ -62,6 +62,8 @@ impl World {
         let Turn { goes_down, recovers_until } = self.faults.turn(port, now);
         match goes_down {
             Some(true) => {
+                let (node, number) = (self.links.node(port), self.links.number(port));
+                self.agents.agent_mut(node).link_went_down(number);
                 self.report_port_event(port, EVENT_PORT_ERROR, now);
                 let (hcas, mut hop) = self.split();
                 for departing in hop.discard_all(port, now) {
@@ -69,7 +71,9 @@ impl World {
                 }
                 hop.go_on(port, now);
             }
-            Some(false) => self.report_port_event(port, EVENT_PORT_ACTIVE, now),
+            // Otherwise the subnet manager makes the port Active.
+            Some(false) if self.is_active(port) => self.report_port_event(port, EVENT_PORT_ACTIVE, now),
+            Some(false) => {}
             None => {}
         }
         if let Some(until) = recovers_until {

@@ -6,7 +6,7 @@ use crate::management::{Job, NodeHardware};
 use crate::notice::Notice;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
-use softband_model::management::agent::{Agent, Onward};
+use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::SimTime;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{SmInfo, SmState};
@@ -33,16 +33,18 @@ impl World {
     /// Completes what runs without management do not need: routes to the switches themselves, and
     /// the description of the subnet manager.
     fn prepare_management(&mut self) {
-        self.links.route_to_switches(&self.subnet);
         let lid = self.subnet.manager_lid();
-        let Some(port) = self.subnet.port_with_lid(lid) else { return };
+        if lid != Lid::NONE {
+            self.links.route_to_switches(&self.subnet);
+        }
+        let Some(port) = self.subnet.port_with_lid(lid).filter(|_| lid != Lid::NONE) else { return };
         let number = self.links.number(port);
         let guid = match self.numbering.owners()[port as usize] {
             Owner::Hca { hca, .. } => Guid(self.node_guid(HcaId(hca)).0 + u64::from(number.0)),
             Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
         };
         let manager = SmInfo { guid, priority: MANAGER_PRIORITY, sm_state: SmState::MASTER, ..SmInfo::default() };
-        self.agents.set_manager(self.links.node(port), lid, manager);
+        self.agents.set_manager(self.links.node(port), Some(manager));
     }
 
     /// Sends a packet of an HCA's own host on its way.
@@ -107,6 +109,9 @@ impl World {
         let (number, node) = (self.links.number(port), self.links.node(port));
         let mut hardware = NodeHardware {
             first_port: self.first_port(port),
+            spec: &self.spec,
+            numbering: &self.numbering,
+            ports: self.agents.agent(node).ports(),
             owner: self.numbering.owners()[port as usize],
             links: &mut self.links,
             subnet: &mut self.subnet,
@@ -116,6 +121,7 @@ impl World {
         };
         let agent = self.agents.agent_mut(node);
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
+        self.report_events(port, node, notices);
         match onward {
             Onward::Nowhere => {}
             Onward::Host => self.pass_to_host(port, packet, notices),
@@ -125,6 +131,14 @@ impl World {
                 }
             }
             Onward::Lid => self.send_by_lid(port, packet, notices, now),
+        }
+    }
+
+    /// Reports changes of an HCA's ports to its host.
+    fn report_events(&mut self, port: u32, node: u32, notices: &mut Vec<Notice>) {
+        let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] else { return };
+        for (port, event) in self.agents.agent_mut(node).take_events() {
+            notices.push(Notice::PortEvent { hca: HcaId(hca), port, event: number_of(event) });
         }
     }
 
@@ -144,7 +158,11 @@ impl World {
 
     /// Sends a packet between QPs 1 by a port, on the lane of its service level.
     fn send_general(&mut self, output: u32, packet: Box<ManagementPacket>, now: SimTime) {
-        let lane = self.hcas.lane_at(&self.links, output, packet.service_level);
+        let Some(cabling) = self.links.cabling(output) else { return };
+        let lane = match self.numbering.owners()[output as usize] {
+            Owner::Hca { .. } => self.hcas.lane_at(&self.links, output, packet.service_level),
+            Owner::Switch { switch, index } => self.subnet.lane((switch, index, index), packet.service_level, cabling.vls),
+        };
         if self.links.can_send(output, lane) {
             self.hop().send_general(output, lane, &packet, now);
         }
@@ -165,5 +183,18 @@ impl World {
 
     fn is_switch(&self, port: u32) -> bool {
         matches!(self.numbering.owners()[port as usize], Owner::Switch { .. })
+    }
+}
+
+/// Returns the number of an event in `ibv_event_type`.
+fn number_of(event: PortEvent) -> u32 {
+    match event {
+        PortEvent::Active => 9,
+        PortEvent::Inactive => 10,
+        PortEvent::LidChange => 11,
+        PortEvent::PKeyChange => 12,
+        PortEvent::SmChange => 13,
+        PortEvent::ClientReregister => 17,
+        PortEvent::GidChange => 18,
     }
 }

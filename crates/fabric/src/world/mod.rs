@@ -22,6 +22,7 @@ use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
 use softband_sim::SimDuration;
 use softband_spec::FabricSpec;
+use softband_types::Lid;
 
 /// A fabric in motion. It reads no clock: callers pass the time to verbs, and [`World::step`]
 /// executes the next event.
@@ -49,11 +50,13 @@ impl World {
         let numbering = Numbering::of(spec);
         let mut links = Links::new(spec, &numbering);
         let subnet = Subnet::sweep(spec, &numbering, |switch, lid, output| links.set_route(switch, lid, output));
+        let configured_by = Some(subnet.manager_lid()).filter(|lid| *lid != Lid::NONE);
+        let agents = Agents::new(spec, &numbering, configured_by);
         let mut world = Self {
             hcas: Hcas::new(spec, &numbering),
             links,
             subnet,
-            agents: Agents::new(spec, &numbering),
+            agents,
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
             spec: spec.clone(),

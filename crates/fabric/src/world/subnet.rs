@@ -1,9 +1,11 @@
 //! Ports, addresses, paths and multicast groups, as programs ask for them.
 
 use super::World;
+use softband_model::management::agent::LinkState;
 use softband_model::parts::HcaPart;
 use softband_model::verbs::Group;
 use softband_model::verbs::api::{AddressVector, PortSnapshot, VerbsError};
+use softband_spec::SubnetManager;
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ProcessId, Qpn};
 
 impl World {
@@ -61,8 +63,9 @@ impl World {
         Some(PortSnapshot {
             hca,
             active: self.is_active(port),
+            state: self.link_state(port),
             lid: self.subnet.lid(port),
-            sm_lid: if cabling.is_some() { self.subnet.manager_lid() } else { Lid::NONE },
+            sm_lid: if cabling.is_some() { self.agents.agent(hca.0).manager_lid(number) } else { Lid::NONE },
             mtu_max: part.mtu_max,
             mtu_active: self.hcas.mtu_active(&self.links, hca, number)?,
             vl_cap: part.vl_cap,
@@ -72,8 +75,14 @@ impl World {
         })
     }
 
-    fn is_active(&self, port: u32) -> bool {
-        self.links.cabling(port).is_some() && !self.faults.is_link_down(port)
+    pub(super) fn is_active(&self, port: u32) -> bool {
+        self.link_state(port) == Some(LinkState::Active)
+    }
+
+    /// Returns the state of a port; `None` without a link.
+    fn link_state(&self, port: u32) -> Option<LinkState> {
+        let is_up = self.links.cabling(port).is_some() && !self.faults.is_link_down(port);
+        is_up.then(|| self.agents.agent(self.links.node(port)).link_state(self.links.number(port)))
     }
 
     /// Returns a program's address vector with the destination's LID filled in. InfiniBand vectors
@@ -137,7 +146,9 @@ impl World {
 
     /// Sets the multicast forwarding tables of all switches for groups with new members.
     pub(super) fn grow_trees(&mut self, groups: impl IntoIterator<Item = Lid>) {
-        for mlid in groups {
+        // Another manager builds the trees of the groups that hosts join.
+        let is_own = self.spec.subnet.manager == SubnetManager::Builtin;
+        for mlid in groups.into_iter().filter(|_| is_own) {
             self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet);
         }
     }

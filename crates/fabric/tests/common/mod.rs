@@ -190,6 +190,7 @@ fn port1(host: usize) -> PortRef {
 
 pub fn subnet(code: u8) -> SubnetSpec {
     SubnetSpec {
+        manager: softband_spec::SubnetManager::Builtin,
         max_op_vls: vls(code),
         mtu_max: Mtu::B4096,
         routing: Routing::default(),
@@ -277,8 +278,12 @@ pub const ALL_RIGHTS: Access = Access { local_write: true, remote_write: true, r
 impl Lab {
     /// Starts one program on each host.
     pub fn new(spec: &FabricSpec) -> Self {
-        let mut world = World::new(spec, 1);
-        let programs: Vec<_> = (0..spec.hosts.len()).map(|host| program(&mut world, host)).collect();
+        Self::over(World::new(spec, 1))
+    }
+
+    /// Starts one program on each host of a World.
+    pub fn over(mut world: World) -> Self {
+        let programs: Vec<_> = (0..world.spec().hosts.len()).map(|host| program(&mut world, host)).collect();
         let blocks = programs.iter().map(|_| vec![0; MEMORY_BYTES]).collect();
         let memory = Memory { blocks, discard: false };
         Self { world, memory, programs, notices: Vec::new(), events: 0, fresh: Vec::new() }

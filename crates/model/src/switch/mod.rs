@@ -68,6 +68,13 @@ impl Switch {
         self.mft.entry(mlid).or_default().outputs.insert(output);
     }
 
+    /// Removes the output with this 0-based index from those of a multicast LID.
+    pub fn remove_multicast_output(&mut self, mlid: Lid, output: u8) {
+        if let Some(entry) = self.mft.get_mut(&mlid) {
+            entry.outputs.remove(&output);
+        }
+    }
+
     /// Sets the member towards which packets go from switches without outputs for the group.
     pub fn set_multicast_root(&mut self, mlid: Lid, root: Lid) {
         self.mft.entry(mlid).or_default().root = root;

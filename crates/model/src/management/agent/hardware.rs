@@ -1,6 +1,6 @@
 //! The hardware of a node, as its agents read and change it.
 
-use crate::link::Sl2Vl;
+use crate::link::{ArbitrationTables, Sl2Vl};
 use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PKey};
 
 /// A link that is up, as one of its ends sees it.
@@ -72,6 +72,11 @@ impl Tally {
 pub trait Hardware {
     /// Returns the link of a port; `None` without a cable or while the link is down.
     fn link(&self, port: u8) -> Option<LinkView>;
+    /// Sets the largest packet and the lanes of a port. The port may keep the former values while
+    /// data is under way.
+    fn configure(&mut self, port: u8, mtu: Mtu, vls: OperationalVls);
+    /// Lets a port send data, or makes it discard all.
+    fn let_data_pass(&mut self, port: u8, passes: bool);
     /// Returns the LID of a port of an HCA, or of port 0.
     fn lid(&self, port: u8) -> Lid;
     /// Gives a port of an HCA, or port 0, a LID.
@@ -86,6 +91,14 @@ pub trait Hardware {
     fn pkeys(&self, port: u8) -> Vec<PKey>;
     /// Returns the lanes of the service levels for packets from a port to another.
     fn lanes(&self, input: u8, output: u8) -> Sl2Vl;
+    /// Sets the outputs of a switch for a multicast LID, among the 16 ports from `first` on.
+    fn set_multicast_outputs(&mut self, mlid: Lid, first: u8, mask: u16);
+    /// Sets the partition keys of a port.
+    fn set_pkeys(&mut self, port: u8, keys: Vec<PKey>);
+    /// Sets the lanes of the service levels for packets from a port to another.
+    fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl);
+    /// Sets the arbitration tables of a port.
+    fn set_weights(&mut self, port: u8, tables: &ArbitrationTables);
     /// Returns the counts of a port.
     fn tally(&self, port: u8) -> Tally;
 }

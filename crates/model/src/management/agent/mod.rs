@@ -31,6 +31,28 @@ pub struct Agent {
     switch: SwitchRegisters,
     /// The subnet manager on this node, as it describes itself.
     manager: Option<SmInfo>,
+    /// Whether links that come up are Active at once, because a manager has done its work unseen.
+    is_configured: bool,
+    events: Vec<(PortNumber, PortEvent)>,
+}
+
+/// Change of an HCA's port that its programs may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortEvent {
+    /// The port has become Active.
+    Active,
+    /// The port is no longer Active.
+    Inactive,
+    /// The port has another LID.
+    LidChange,
+    /// The port has another table of partition keys.
+    PKeyChange,
+    /// Another subnet manager is responsible for the port.
+    SmChange,
+    /// The manager asks programs to register again with it.
+    ClientReregister,
+    /// The port has another subnet prefix.
+    GidChange,
 }
 
 /// The way of a packet after its node's agent has handled it.
@@ -47,10 +69,12 @@ pub enum Onward {
 }
 
 impl Agent {
-    /// Creates the agents of a node whose links a subnet manager has configured.
-    pub fn new(facts: NodeFacts) -> Self {
-        let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port)).collect();
-        Self { ports, switch: SwitchRegisters::default(), manager: None, facts }
+    /// Creates the agents of a node. With `configured_by`, the subnet manager with this LID has
+    /// already configured all ports. Otherwise they wait for one.
+    pub fn new(facts: NodeFacts, configured_by: Option<Lid>) -> Self {
+        let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port, configured_by)).collect();
+        let switch = SwitchRegisters::default();
+        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), facts }
     }
 
     /// Checks whether a packet has a directed route.
@@ -106,14 +130,39 @@ impl Agent {
         }
     }
 
-    /// Names the subnet manager of the subnet to all ports.
-    pub fn set_manager_lid(&mut self, lid: Lid) {
-        self.ports.iter_mut().for_each(|port| port.master_sm_lid = lid);
+    /// Returns the number of external ports.
+    pub fn ports(&self) -> u8 {
+        self.facts.ports
     }
 
     /// Describes the subnet manager on this node; `None` if it has none.
     pub fn set_manager(&mut self, manager: Option<SmInfo>) {
         self.manager = manager;
+    }
+
+    fn note_event(&mut self, port: u8, event: PortEvent) {
+        if !self.facts.is_switch() {
+            self.events.push((PortNumber(port), event));
+        }
+    }
+
+    /// Returns the changes of ports since the last call.
+    pub fn take_events(&mut self) -> Vec<(PortNumber, PortEvent)> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Takes in that a port's link went down. The port starts again when the link comes back.
+    pub fn link_went_down(&mut self, port: PortNumber) {
+        let is_configured = self.is_configured;
+        if let Some(port) = self.ports.get_mut(usize::from(port.0)).filter(|_| !is_configured) {
+            port.state = LinkState::Init;
+        }
+        self.switch.port_state_change = true;
+    }
+
+    /// Returns the LID of the subnet manager that is responsible for a port.
+    pub fn manager_lid(&self, port: PortNumber) -> Lid {
+        self.ports.get(usize::from(port.0)).map_or(Lid::NONE, |port| port.master_sm_lid)
     }
 
     /// Returns the state of a port whose link is up.

@@ -173,15 +173,12 @@ fn class_port_info() -> ClassPortInfo {
     ClassPortInfo { base_version: 1, class_version: 1, capability_mask: capabilities.0, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() }
 }
 
-fn narrowed<T: TryFrom<u64>>(count: u64) -> T
-where
-    T: Bounded,
-{
+fn narrowed<T: Bounded>(count: u64) -> T {
     T::try_from(count).unwrap_or(T::LARGEST)
 }
 
 /// Integer with a largest value, at which a counter stops.
-trait Bounded {
+trait Bounded: TryFrom<u64> {
     const LARGEST: Self;
 }
 

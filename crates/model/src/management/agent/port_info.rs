@@ -2,7 +2,7 @@
 
 use super::registers::LinkState;
 use super::subnet::Request;
-use super::{Agent, Hardware, LinkView, Refusal};
+use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
 use softband_types::{Lid, LinkSpeed, LinkWidth, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
@@ -47,13 +47,12 @@ impl Agent {
             mtu_cap: self.facts.mtu_max.into(),
             vl_cap: self.facts.vl_cap.into(),
             operational_vls: link.map_or(self.facts.vl_cap, |link| link.vls).into(),
-            vl_high_limit: registers.weights.as_ref().map_or(0, |tables| tables.high_limit),
+            vl_high_limit: registers.weights.as_ref().map_or(registers.high_limit, |tables| tables.high_limit),
             vl_arbitration_high_cap: ARBITRATION_LINES,
             vl_arbitration_low_cap: ARBITRATION_LINES,
             vl_stall_count: registers.vl_stall_count,
             hoq_life: registers.head_of_queue_life,
             guid_cap: if has_lid { 8 } else { 0 },
-            client_reregister: registers.client_reregister,
             subnet_timeout: registers.subnet_timeout,
             resp_time_value: RESPONSE_TIME,
             local_phy_errors: registers.local_phy_errors,
@@ -103,20 +102,54 @@ impl Agent {
             return Err(Status::INVALID_FIELD.into());
         }
         let state = self.next_state(port, info.port_state, hardware)?;
+        self.note_changes(port, state, &info, hardware);
         if has_lid {
             hardware.set_lid(port, info.lid);
             self.set_key(port, &info);
         }
+        self.configure_link(port, state, &info, hardware);
         let registers = &mut self.ports[usize::from(port)];
         registers.state = state;
         if has_lid {
             (registers.gid_prefix, registers.master_sm_lid, registers.lmc) = (info.gid_prefix, info.master_sm_lid, info.lmc);
-            (registers.subnet_timeout, registers.client_reregister) = (info.subnet_timeout, info.client_reregister);
+            registers.subnet_timeout = info.subnet_timeout;
         }
         registers.master_sm_sl = info.master_sm_sl;
+        registers.high_limit = info.vl_high_limit;
+        if let Some(tables) = registers.weights.as_mut().filter(|tables| tables.high_limit != info.vl_high_limit) {
+            tables.high_limit = info.vl_high_limit;
+            hardware.set_weights(port, tables);
+        }
         (registers.head_of_queue_life, registers.vl_stall_count) = (info.hoq_life, info.vl_stall_count);
         (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
         Ok(())
+    }
+
+    /// Notes the changes that programs of an HCA's host may want to know.
+    fn note_changes(&mut self, port: u8, state: LinkState, info: &PortInfo, hardware: &dyn Hardware) {
+        let registers = &self.ports[usize::from(port)];
+        let (was_active, is_active) = (registers.state == LinkState::Active, state == LinkState::Active);
+        let changes = [
+            (PortEvent::Active, is_active && !was_active),
+            (PortEvent::Inactive, was_active && !is_active),
+            (PortEvent::LidChange, hardware.lid(port) != info.lid),
+            (PortEvent::SmChange, registers.master_sm_lid != info.master_sm_lid),
+            (PortEvent::GidChange, registers.gid_prefix != info.gid_prefix),
+            (PortEvent::ClientReregister, info.client_reregister),
+        ];
+        let happened = changes.into_iter().filter(|(_, happens)| *happens && !self.facts.is_switch());
+        self.events.extend(happened.map(|(event, _)| (PortNumber(port), event)));
+    }
+
+    /// Lets the link carry data, or stops it. Its MTU and lanes can change before it carries data.
+    fn configure_link(&mut self, port: u8, state: LinkState, info: &PortInfo, hardware: &mut dyn Hardware) {
+        if port == 0 {
+            return;
+        }
+        if let (Some(mtu), Some(vls)) = (info.neighbor_mtu.mtu(), info.operational_vls.lanes()) {
+            hardware.configure(port, mtu.min(self.facts.mtu_max), vls.min(self.facts.vl_cap));
+        }
+        hardware.let_data_pass(port, state == LinkState::Active);
     }
 
     fn set_key(&mut self, port: u8, info: &PortInfo) {

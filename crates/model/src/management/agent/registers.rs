@@ -29,38 +29,38 @@ pub(super) struct PortRegisters {
     pub(super) master_sm_sl: ServiceLevel,
     pub(super) lmc: u8,
     pub(super) subnet_timeout: u8,
-    pub(super) client_reregister: bool,
     pub(super) head_of_queue_life: u8,
     pub(super) vl_stall_count: u8,
     pub(super) local_phy_errors: u8,
     pub(super) overrun_errors: u8,
     /// Tables as written; `None` if the lanes take turns.
     pub(super) weights: Option<ArbitrationTables>,
+    pub(super) high_limit: u8,
     pub(super) vl15_dropped: u32,
     pub(super) resets: Resets,
 }
 
 impl PortRegisters {
-    pub(super) fn new(facts: &NodeFacts, port: u8) -> Self {
+    pub(super) fn new(facts: &NodeFacts, port: u8, configured_by: Option<Lid>) -> Self {
         let index = usize::from(port).checked_sub(1);
         Self {
-            state: LinkState::Active,
+            state: if configured_by.is_some() { LinkState::Active } else { LinkState::Init },
             m_key: 0,
             m_key_protection: MKeyProtection::READ_ALL,
             m_key_lease_seconds: 0,
             m_key_violations: 0,
             gid_prefix: Gid::DEFAULT_PREFIX,
-            master_sm_lid: Lid::NONE,
+            master_sm_lid: configured_by.unwrap_or_default(),
             master_sm_sl: ServiceLevel(0),
             lmc: 0,
             // OpenSM's default: 4.096 us * 2^18 is about a second.
             subnet_timeout: 18,
-            client_reregister: false,
             head_of_queue_life: 20,
             vl_stall_count: 7,
             local_phy_errors: 8,
             overrun_errors: 8,
             weights: index.and_then(|index| facts.weights.get(index)).cloned().flatten(),
+            high_limit: 0,
             vl15_dropped: 0,
             resets: Resets::default(),
         }

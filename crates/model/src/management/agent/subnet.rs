@@ -1,5 +1,6 @@
 //! Attributes of subnet management: which exist, and those of the whole node (IBTA 14.2.5).
 
+use super::tables::{linear_block, multicast_block, set_linear_block, set_multicast_block};
 use super::{Agent, Hardware, NodeKind, Refusal};
 use softband_types::{Lid, PortNumber};
 use softband_wire::mad::{AttributeId, Layout, NodeDescription, NodeInfo, NodeType, SMP_DATA_BYTES, Status, SwitchInfo};
@@ -65,13 +66,12 @@ impl Agent {
             AttributeId::PORT_INFO => self.set_port_info(request, hardware)?,
             AttributeId::SWITCH_INFO if self.facts.is_switch() => self.set_switch_info(request)?,
             AttributeId::LINEAR_FORWARDING_TABLE if self.facts.is_switch() => set_linear_block(request, hardware)?,
-            AttributeId::GUID_INFO
-            | AttributeId::P_KEY_TABLE
-            | AttributeId::SL_TO_VL_MAPPING_TABLE
-            | AttributeId::VL_ARBITRATION_TABLE
-            | AttributeId::MULTICAST_FORWARDING_TABLE => {
-                // The response states the value, which a request cannot change.
-            }
+            AttributeId::MULTICAST_FORWARDING_TABLE if self.facts.is_switch() => set_multicast_block(request, hardware)?,
+            AttributeId::P_KEY_TABLE => self.set_pkey_table(request, hardware)?,
+            AttributeId::SL_TO_VL_MAPPING_TABLE => self.set_sl_to_vl(request, hardware)?,
+            AttributeId::VL_ARBITRATION_TABLE => self.set_vl_arbitration(request, hardware)?,
+            // The single GUID is the maker's. The response states it.
+            AttributeId::GUID_INFO => {}
             _ => return Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.into()),
         }
         self.get_attribute(request, hardware)
@@ -121,5 +121,3 @@ impl Agent {
         Ok(())
     }
 }
-
-use super::tables::{linear_block, multicast_block, set_linear_block};

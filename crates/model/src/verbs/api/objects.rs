@@ -1,5 +1,6 @@
 //! Attributes of verbs objects: given when a program creates or changes them, and queried.
 
+use crate::management::agent::LinkState;
 use softband_types::{
     Access, CqHandle, Gid, HcaId, Lid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType,
     Qpn, ServiceLevel, SrqHandle, XrcdHandle,
@@ -251,8 +252,10 @@ pub struct MrRange {
 pub struct PortSnapshot {
     /// HCA of the port.
     pub hca: HcaId,
-    /// Whether the port is Active, and not Down.
+    /// Whether the port is Active.
     pub active: bool,
+    /// State of the port; `None` for Down.
+    pub state: Option<LinkState>,
     /// LID that the subnet manager assigned.
     pub lid: Lid,
     /// LID of the subnet manager, or [`Lid::NONE`] without a link.

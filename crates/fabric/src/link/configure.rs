@@ -1,0 +1,68 @@
+//! Changes of a link by the subnet manager: its MTU and lanes, and whether it carries data.
+
+use super::Links;
+use super::port::Onward;
+use crate::numbering::{Numbering, Owner};
+use softband_model::link::{Arbiter, ArbitrationTables, Returns};
+use softband_model::management::LinkSettings;
+use softband_spec::{EndSettings, FabricSpec, end_settings};
+use softband_types::VirtualLane;
+
+impl Links {
+    /// Lets a port send data, or makes it discard all.
+    pub(crate) fn let_data_pass(&mut self, id: u32, passes: bool) {
+        let port = &mut self.ports[id as usize];
+        port.is_blocked = !passes;
+        // Switches look at the kind of link before they forward.
+        port.onward.kind = if passes { port.kind_of_link } else { Onward::NO_LINK };
+    }
+
+    /// Sets the largest packet and the lanes of a port. Does nothing without a change, or while
+    /// packets of the port are under way or in the next buffer.
+    pub(crate) fn configure(&mut self, spec: &FabricSpec, numbering: &Numbering, id: u32, settings: LinkSettings) {
+        let LinkSettings { mtu, vls } = settings;
+        let port = &self.ports[id as usize];
+        let Some(cabling) = port.cabling.filter(|cabling| (cabling.mtu, cabling.vls) != (mtu, vls)) else { return };
+        let ends = spec.cables.iter().find_map(|cable| {
+            let side = cable.ends.iter().position(|end| numbering.port_of(*end) == id)?;
+            Some((cable, side))
+        });
+        let Some((cable, side)) = ends.filter(|_| self.is_quiet(id)) else { return };
+        let inputs = self.inputs_of(port.owner);
+        let EndSettings { flow_control, .. } = end_settings(spec, cable, side, settings);
+        self.ports[cabling.peer as usize].returns = Returns::default();
+        let port = &mut self.ports[id as usize];
+        port.flow_control = flow_control;
+        port.arbiter = Arbiter::new(vls.data_lanes(), inputs);
+        (port.onward.mtu_bytes, port.onward.vls) = (mtu.bytes() as u16, vls);
+        if let Some(cabling) = &mut port.cabling {
+            (cabling.mtu, cabling.vls) = (mtu, vls);
+        }
+    }
+
+    /// Sets the arbitration tables of a port.
+    pub(crate) fn set_weights(&mut self, id: u32, tables: &ArbitrationTables) {
+        let port = &mut self.ports[id as usize];
+        if let Some(cabling) = port.cabling {
+            port.arbiter.weigh(tables, cabling.vls);
+        }
+    }
+
+    fn inputs_of(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Hca { .. } => 1,
+            Owner::Switch { switch, .. } => {
+                let is_own = |port: &super::Port| matches!(port.owner, Owner::Switch { switch: of, .. } if of == switch);
+                self.ports[self.switches[switch as usize].first_port as usize..].iter().take_while(|port| is_own(port)).count()
+            }
+        }
+    }
+
+    /// Checks that no packet waits at a port, and that all blocks of the next buffer are free.
+    fn is_quiet(&self, id: u32) -> bool {
+        let port = &self.ports[id as usize];
+        let Some(peer) = self.ports.get(port.far_end as usize) else { return true };
+        let is_back = |lane| port.flow_control.blocks_missing(lane, peer.returns.blocks(lane), || port.stored(lane)) == 0;
+        port.arbiter.is_empty() && port.tx_pending.first().is_none() && (0..15).map(VirtualLane).all(is_back)
+    }
+}
