@@ -85,7 +85,7 @@ impl<T: Value, const N: usize> Value for [T; N] {
     const PARTS: usize = N * T::PARTS;
     fn read(bytes: &[u8], at: usize, width: usize) -> Self {
         let each = width / N;
-        std::array::from_fn(|index| T::read(bytes, at + index * each, each))
+        core::array::from_fn(|index| T::read(bytes, at + index * each, each))
     }
     fn write(self, bytes: &mut [u8], at: usize, width: usize) {
         let each = width / N;

@@ -59,14 +59,14 @@ macro_rules! flags {
             }
         }
 
-        impl std::ops::BitOr for $name {
+        impl core::ops::BitOr for $name {
             type Output = Self;
             fn bitor(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
         }
 
-        impl std::ops::BitAnd for $name {
+        impl core::ops::BitAnd for $name {
             type Output = Self;
             fn bitand(self, other: Self) -> Self {
                 Self(self.0 & other.0)

@@ -2,8 +2,8 @@
 //! layouts share.
 
 use super::bits::Value;
-use std::fmt;
-use std::marker::PhantomData;
+use core::fmt;
+use core::marker::PhantomData;
 
 /// A group of fields at fixed places: a header, an attribute or a message.
 ///
@@ -104,7 +104,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl core::error::Error for Error {}
 
 /// A layout as data, for tools that treat all layouts alike.
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +221,7 @@ macro_rules! layout {
                 if let Ok(parsed) = Self::parse(bytes) {
                     assert_eq!(parsed, repr);
                 }
+                assert_eq!(Self::parse(&repr.to_bytes()), Ok(repr));
                 let mut written = [0; $bytes];
                 Self::view_mut(&mut written)$(.$field(repr.$field))*;
                 assert_eq!(written, repr.to_bytes());

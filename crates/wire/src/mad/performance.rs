@@ -8,7 +8,8 @@ use softband_types::PortNumber;
 layout! {
     /// A datagram of performance management (IBTA 16.1.1).
     pub struct PerformanceMad: 256 bytes {
-        /// The header, with the class [`ManagementClass::PERFORMANCE`](super::ManagementClass::PERFORMANCE).
+        /// The header, with the class
+        /// [`ManagementClass::PERFORMANCE`](super::ManagementClass::PERFORMANCE).
         header: Header @ 0, 192;
         /// The attribute.
         data: [u8; 192] @ 512, 1536;

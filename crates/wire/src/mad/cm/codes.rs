@@ -6,8 +6,8 @@ use crate::mad::layout::layout;
 
 layout! {
     /// A datagram of communication management (IBTA 12.6.2). It has the class
-    /// [`ManagementClass::COMMUNICATION`](crate::mad::ManagementClass::COMMUNICATION), class version
-    /// 2, and the method [`Method::SEND`](crate::mad::Method::SEND).
+    /// [`ManagementClass::COMMUNICATION`](crate::mad::ManagementClass::COMMUNICATION), class
+    /// version 2, and the method [`Method::SEND`](crate::mad::Method::SEND).
     pub struct CmMad: 256 bytes {
         /// The header. The attribute names the message.
         header: Header @ 0, 192;

@@ -3,8 +3,8 @@
 use crate::mad::codes::flags;
 
 flags! {
-    /// Fields of a record that the SA compares in a request (IBTA 15.2.1.1). Bit n is the field n of
-    /// the record's table, and reserved fields count, too.
+    /// Fields of a record that the SA compares in a request (IBTA 15.2.1.1). Bit n is the field n
+    /// of the record's table, and reserved fields count, too.
     pub struct ComponentMask(u64) {
         /// [`NodeRecord::lid`](super::NodeRecord::lid).
         NODE_LID = 1 << 0;

@@ -27,9 +27,9 @@ impl NodeDescription {
     /// Returns the text up to its first zero, or up to the first byte that is no UTF-8.
     pub fn as_str(&self) -> &str {
         let text = self.text.split(|byte| *byte == 0).next().unwrap_or_default();
-        match std::str::from_utf8(text) {
+        match core::str::from_utf8(text) {
             Ok(text) => text,
-            Err(error) => std::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or_default(),
+            Err(error) => core::str::from_utf8(&text[..error.valid_up_to()]).unwrap_or_default(),
         }
     }
 }
