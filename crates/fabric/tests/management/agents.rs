@@ -1,9 +1,7 @@
 //! Management packets: their ways, times, and the answers of the agents.
-mod common;
-mod desk;
 
-use common::*;
-use desk::*;
+use crate::common::*;
+use crate::desk::*;
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
 use softband_types::*;

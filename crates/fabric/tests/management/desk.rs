@@ -1,5 +1,4 @@
 //! A host that sends management packets and waits for the answers.
-#![allow(dead_code, unreachable_pub)] // each test uses a part
 
 use crate::common::*;
 use softband_fabric::World;
@@ -10,28 +9,28 @@ use softband_spec::FabricSpec;
 use softband_types::*;
 use softband_wire::mad::*;
 
-pub const PORT_1: PortNumber = PortNumber(1);
+pub(crate) const PORT_1: PortNumber = PortNumber(1);
 const GSI_QKEY: QKey = QKey(0x8001_0000);
 
 /// Requests of host 0 to the agents of a fabric.
-pub struct Desk {
-    pub world: World,
-    pub memory: Memory,
+pub(crate) struct Desk {
+    pub(crate) world: World,
+    pub(crate) memory: Memory,
     transaction: u64,
     /// All notices but arrivals.
-    pub seen: Vec<Notice>,
+    pub(crate) seen: Vec<Notice>,
 }
 
 impl Desk {
-    pub fn new(spec: &FabricSpec) -> Self {
+    pub(crate) fn new(spec: &FabricSpec) -> Self {
         Self { world: World::new(spec, 1), memory: Memory { blocks: Vec::new(), discard: false }, transaction: 0, seen: Vec::new() }
     }
 
-    pub fn of_three() -> Self {
+    pub(crate) fn of_three() -> Self {
         Self::new(&through_switch(LinkSpeed::Sdr, &[1, 1, 1], 4, host_part(600, 300)))
     }
 
-    pub fn header(&mut self, class: ManagementClass, method: Method, attribute: AttributeId, modifier: u32) -> Header {
+    pub(crate) fn header(&mut self, class: ManagementClass, method: Method, attribute: AttributeId, modifier: u32) -> Header {
         self.transaction += 1;
         let class_version = if class == ManagementClass::SUBNET_ADMINISTRATION { 2 } else { 1 };
         Header {
@@ -47,7 +46,7 @@ impl Desk {
     }
 
     /// Sends a packet from host 0 and returns the answer, if one comes.
-    pub fn exchange(&mut self, packet: ManagementPacket) -> Option<(SimDuration, ManagementPacket)> {
+    pub(crate) fn exchange(&mut self, packet: ManagementPacket) -> Option<(SimDuration, ManagementPacket)> {
         let hca = self.world.hca_id(0, 0);
         let sent = self.world.now() + nanos(1_000);
         self.world.send_management(hca, PORT_1, Box::new(packet), sent);
@@ -68,7 +67,14 @@ impl Desk {
     }
 
     /// Asks the node at the end of a directed route for an attribute.
-    pub fn ask(&mut self, path: &[u8], method: Method, attribute: AttributeId, modifier: u32, data: [u8; 64]) -> Option<(SimDuration, [u8; 256])> {
+    pub(crate) fn ask(
+        &mut self,
+        path: &[u8],
+        method: Method,
+        attribute: AttributeId,
+        modifier: u32,
+        data: [u8; 64],
+    ) -> Option<(SimDuration, [u8; 256])> {
         let header = self.header(ManagementClass::SUBNET_DIRECTED_ROUTE, method, attribute, modifier);
         let mut mad = Box::new([0; 256]);
         header.emit(&mut mad[..]);
@@ -82,13 +88,13 @@ impl Desk {
         Some((time, *packet.mad))
     }
 
-    pub fn get<T: Layout>(&mut self, path: &[u8], attribute: AttributeId, modifier: u32) -> T {
+    pub(crate) fn get<T: Layout>(&mut self, path: &[u8], attribute: AttributeId, modifier: u32) -> T {
         let (_, mad) = self.ask(path, Method::GET, attribute, modifier, [0; 64]).expect("an answer");
         assert_eq!(DirectedSmp::view(&mad).status(), 0);
         T::parse(&mad[SMP_DATA_OFFSET..]).unwrap()
     }
 
-    pub fn performance(&mut self, to: Lid, method: Method, attribute: AttributeId, data: &[u8]) -> Option<[u8; 256]> {
+    pub(crate) fn performance(&mut self, to: Lid, method: Method, attribute: AttributeId, data: &[u8]) -> Option<[u8; 256]> {
         let header = self.header(ManagementClass::PERFORMANCE, method, attribute, 0);
         let mut mad = Box::new([0; 256]);
         header.emit(&mut mad[..]);
@@ -106,12 +112,12 @@ impl Desk {
         self.exchange(packet).map(|(_, packet)| *packet.mad)
     }
 
-    pub fn lid(&self, host: usize) -> Lid {
+    pub(crate) fn lid(&self, host: usize) -> Lid {
         self.world.port(self.world.hca_id(host, 0), PORT_1).unwrap().lid
     }
 }
 
-pub fn subnet_packet(to: Lid, mad: Box<[u8; 256]>) -> ManagementPacket {
+pub(crate) fn subnet_packet(to: Lid, mad: Box<[u8; 256]>) -> ManagementPacket {
     ManagementPacket {
         slid: if to == Lid::PERMISSIVE { to } else { Lid(1) },
         dlid: to,

@@ -1,9 +1,7 @@
 //! A fabric without the built-in subnet manager: a program configures it by management packets.
-mod common;
-mod desk;
 
-use common::*;
-use desk::*;
+use crate::common::*;
+use crate::desk::*;
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::management::agent::LinkState;

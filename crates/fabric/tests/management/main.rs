@@ -1,0 +1,8 @@
+//! Management packets, agents, and fabrics that wait for a subnet manager.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod agents;
+mod desk;
+mod unmanaged;
