@@ -60,10 +60,11 @@ impl World {
 
     pub(super) fn on_link_turns(&mut self, port: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Turn { goes_down, recovers_until } = self.faults.turn(port, now);
+        if goes_down.is_some() {
+            self.report_link_change(port, now);
+        }
         match goes_down {
             Some(true) => {
-                let (node, number) = (self.links.node(port), self.links.number(port));
-                self.agents.agent_mut(node).link_went_down(number);
                 self.report_port_event(port, EVENT_PORT_ERROR, now);
                 let (hcas, mut hop) = self.split();
                 for departing in hop.discard_all(port, now) {

@@ -134,6 +134,20 @@ impl World {
         }
     }
 
+    /// Lets a node's agent know that a port's link went down or came up. Its trap, if it has one,
+    /// leaves at once.
+    pub(super) fn report_link_change(&mut self, port: u32, now: SimTime) {
+        let (node, number, lid) = (self.links.node(port), self.links.number(port), self.lid_of_node(port));
+        if !self.agents.agent(node).waits_for_manager() {
+            return;
+        }
+        self.links.let_data_pass(port, false);
+        let Some(trap) = self.agents.agent_mut(node).restart_port(number, lid) else { return };
+        if let Some(output) = self.links.output_for(port, trap.dlid) {
+            self.hop().send_on_lane15(output, trap, now);
+        }
+    }
+
     /// Reports changes of an HCA's ports to its host.
     fn report_events(&mut self, port: u32, node: u32, notices: &mut Vec<Notice>) {
         let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] else { return };

@@ -12,6 +12,7 @@ mod port_info;
 mod registers;
 mod subnet;
 mod tables;
+mod traps;
 
 pub use hardware::{Hardware, LinkView, Tally};
 pub use node::{NodeFacts, NodeKind};
@@ -34,6 +35,8 @@ pub struct Agent {
     /// Whether links that come up are Active at once, because a manager has done its work unseen.
     is_configured: bool,
     events: Vec<(PortNumber, PortEvent)>,
+    /// Number of traps so far: each has it as its transaction.
+    traps: u64,
 }
 
 /// Change of an HCA's port that its programs may want to know.
@@ -74,7 +77,7 @@ impl Agent {
     pub fn new(facts: NodeFacts, configured_by: Option<Lid>) -> Self {
         let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port, configured_by)).collect();
         let switch = SwitchRegisters::default();
-        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), facts }
+        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), traps: 0, facts }
     }
 
     /// Checks whether a packet has a directed route.
@@ -149,15 +152,6 @@ impl Agent {
     /// Returns the changes of ports since the last call.
     pub fn take_events(&mut self) -> Vec<(PortNumber, PortEvent)> {
         std::mem::take(&mut self.events)
-    }
-
-    /// Takes in that a port's link went down. The port starts again when the link comes back.
-    pub fn link_went_down(&mut self, port: PortNumber) {
-        let is_configured = self.is_configured;
-        if let Some(port) = self.ports.get_mut(usize::from(port.0)).filter(|_| !is_configured) {
-            port.state = LinkState::Init;
-        }
-        self.switch.port_state_change = true;
     }
 
     /// Returns the LID of the subnet manager that is responsible for a port.
