@@ -100,8 +100,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Adds a MAD that belongs to a message of which the program cares for itself. It takes the place
-    /// of the MAD before.
+    /// Adds a segment of a program that divides its messages itself. It takes the place of the one
+    /// before.
     ///
     /// # Errors
     /// `ENOMEM` if too many of the port are under way.
