@@ -26,6 +26,19 @@ def test_two_programs_of_a_host_have_files_of_their_own(softband: Softband, c_pr
     assert all("all parts hold" in outcome.program(f"{host}-0") for host in ("a", "b"))
 
 
+def test_children_and_new_images_share_an_open_file_in_simulated_time(softband: Softband) -> None:
+    """A file that is gone would read as empty. A reader of the file waits until it is killed."""
+    program = "exec 3<>/dev/infiniband/umad0; timeout 0.05 cat <&3; echo $?"
+    outcome = softband.run("two-hosts", ("a", f"bash -c '{program}'")).assert_ok()
+    assert outcome.program("a-0") == "124\n"
+
+
+def test_a_run_that_ends_names_the_wait_for_a_mad(softband: Softband) -> None:
+    outcome = softband.run("two-hosts", ("a", "cat /dev/infiniband/umad0"))
+    assert outcome.status != 0
+    assert "waits for a MAD at a/mthca0/1" in outcome.stderr
+
+
 @pytest.mark.skipif(not shutil.which("ibstat"), reason="no infiniband-diags")
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_ibstat_shows_the_ports(softband: Softband, pace: str) -> None:

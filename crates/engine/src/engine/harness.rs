@@ -1,11 +1,13 @@
 //! An engine without programs, as a target for messages of fuzzing and property tests.
 
 use crate::engine::Engine;
+use crate::host::ports::management_ports;
 use crate::options::Pace;
 use crate::scheduler::agenda::Event;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
+use softband_model::management::{MAD_BYTES, ManagementPacket};
 use softband_spec::FabricSpec;
-use softband_types::ProcessId;
+use softband_types::{Lid, PKey, ProcessId, QKey, Qpn, ServiceLevel};
 use std::sync::atomic::Ordering;
 
 /// An attached process on host 0 that sends the caller's messages, valid or not.
@@ -43,6 +45,25 @@ impl Harness {
             self.0.execute(0, 0);
         }
         self.0.processes[0].shared().slot(0).status.load(Ordering::Relaxed)
+    }
+
+    /// Lets a MAD arrive at the first port of the process's host. `mad` is its beginning.
+    pub fn arrive(&mut self, mad: &[u8]) {
+        let mut whole = Box::new([0; MAD_BYTES]);
+        let len = mad.len().min(MAD_BYTES);
+        whole[..len].copy_from_slice(&mad[..len]);
+        let Some(port) = management_ports(&self.0.world, 0).first().copied() else { return };
+        let packet = ManagementPacket {
+            slid: Lid(2),
+            dlid: Lid(1),
+            service_level: ServiceLevel(0),
+            source: Qpn(1),
+            destination: Qpn(1),
+            qkey: QKey(0x8001_0000),
+            pkey: PKey::DEFAULT_FULL,
+            mad: whole,
+        };
+        self.0.verbs().mad_arrived(port, &packet);
     }
 
     /// Returns the reply to the last call.

@@ -137,6 +137,7 @@ impl Engine {
     fn expire_mads(&mut self) -> bool {
         let is_due = self.host.mads().next_deadline().is_some_and(|at| at <= self.scheduler.wall_time());
         if is_due {
+            self.scheduler.set_wall_clock(self.world.now());
             self.verbs().mads_expire();
         }
         is_due

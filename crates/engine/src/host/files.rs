@@ -8,6 +8,7 @@ use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
 use softband_ipc::environment;
+use softband_model::management::agent::LinkState;
 use softband_model::verbs::api::PortSnapshot;
 use softband_spec::{HcaSpec, HostSpec};
 use softband_types::{HcaId, LinkLayer, LinkRate, LinkSpeed, PortNumber};
@@ -84,7 +85,7 @@ impl Files {
         let device = &world.spec().hosts[host].hcas[index].device;
         let folder = self.place_of(host).join("sys/class/infiniband").join(device).join("ports").join(number.0.to_string());
         match world.port(hca, number) {
-            Some(port) if folder.is_dir() => states_of(&port).into_iter().try_for_each(|(name, text)| {
+            Some(port) if folder.is_dir() => changing_facts(&port).into_iter().try_for_each(|(name, text)| {
                 // A reader at this moment gets the old or the new state, never a part.
                 let nascent = folder.join(format!("{name}.new"));
                 fs::write(&nascent, format!("{text}\n"))?;
@@ -205,27 +206,28 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
     Ok(())
 }
 
-/// Returns the file names and texts of a port's state and physical state.
-fn states_of(port: &PortSnapshot) -> [(&'static str, &'static str); 2] {
-    match port.active {
-        true => [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp")],
-        false => [("state", "1: DOWN"), ("phys_state", "2: Polling")],
-    }
+/// Returns the names and texts of the files of a port that change during a run: its states and LIDs.
+fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 4] {
+    let state = match port.state {
+        None => "1: DOWN",
+        Some(LinkState::Init) => "2: INIT",
+        Some(LinkState::Armed) => "3: ARMED",
+        Some(LinkState::Active) => "4: ACTIVE",
+    };
+    let physical = if port.state.is_some() { "5: LinkUp" } else { "2: Polling" };
+    let lid = |lid| format!("{:#x}", abi_lid(port.link_layer, lid).0);
+    [("state", state.into()), ("phys_state", physical.into()), ("lid", lid(port.lid)), ("sm_lid", lid(port.sm_lid))]
 }
 
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
-    let [state, physical_state] = states_of(port).map(|(name, text)| (name, text.to_owned()));
     // The bits of InfiniBand mean a service level map and a system image GUID. The bit of Ethernet
     // means that GIDs are IP addresses. `ibv_query_port` reports the same.
     let is_ethernet = port.link_layer == LinkLayer::Ethernet;
     let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
+    put(folder, &changing_facts(port))?;
     let facts = [
-        state,
-        physical_state,
         ("rate", rate_text(port.link_layer, port.rate)),
-        ("lid", format!("{:#x}", abi_lid(port.link_layer, port.lid).0)),
         ("lid_mask_count", "0".into()),
-        ("sm_lid", format!("{:#x}", abi_lid(port.link_layer, port.sm_lid).0)),
         ("sm_sl", "0".into()),
         ("cap_mask", capabilities.into()),
         ("link_layer", port.link_layer.to_string()),

@@ -1,6 +1,6 @@
 //! MAD devices of programs.
 
-use crate::host::mads::{MESSAGE_BYTES_MAX, Port, PortFacts, Registration};
+use crate::host::mads::{MESSAGE_BYTES_MAX, Port, PortFacts, Registration, Times};
 use crate::host::objects::Object;
 use crate::host::ports::management_ports;
 use crate::protocol::Caller;
@@ -109,8 +109,9 @@ impl Verbs<'_> {
     pub(crate) fn mad_arrived(&mut self, port: Port, packet: &ManagementPacket) {
         let lid = self.world.port(port.0, port.1).map(|port| port.lid).unwrap_or_default();
         let facts = PortFacts { lid, pkeys: self.world.pkeys(port.0) };
-        let visible = self.scheduler.now() + wakeup(self.world, self.scheduler.is_wall(), port.0);
-        if let Some(object) = self.host.mads_mut().arrive(port, packet, facts, visible) {
+        let now = self.scheduler.now();
+        let visible = now + wakeup(self.world, self.scheduler.is_wall(), port.0);
+        if let Some(object) = self.host.mads_mut().arrive(port, packet, facts, Times { now, visible }) {
             self.scheduler.push(visible, u32::MAX, Event::ObjectChanged { object, edge: readiness::READABLE });
         }
         self.send_mads();

@@ -17,6 +17,7 @@ use softband_client::{self as client, Errno, fds, warn};
 use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{MadAgent, MadAgentName, MadOpen, MadReceive, MadSend, Object, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MANAGEMENT: &[u8] = b"/dev/infiniband/umad";
 const SUBNET_MANAGER: &[u8] = b"/dev/infiniband/issm";
@@ -162,8 +163,16 @@ pub fn write(entry: Entry, parts: &[Readable]) -> ssize_t {
     )
 }
 
+/// Keeps the parts of records of several threads apart at wall pace, where the engine takes the calls
+/// of a process as those of one thread.
+fn transfer() -> Option<MutexGuard<'static, ()>> {
+    static TRANSFERS: Mutex<()> = Mutex::new(());
+    walled().then(|| TRANSFERS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn send(object: u32, bytes: &[u8]) -> Result<usize, Errno> {
     pay_for_call();
+    let _one_at_a_time = transfer();
     let mut offset = 0;
     loop {
         let part = &bytes[offset..bytes.len().min(offset + CHUNK_BYTES)];
@@ -211,6 +220,7 @@ fn await_byte(fd: c_int) -> Result<(), Errno> {
 
 /// Takes the next MAD from the engine, in parts if it is long.
 fn take(object: u32, room: Writable) -> Result<usize, Errno> {
+    let _one_at_a_time = transfer();
     let parts = [room];
     let mut cursor = Cursor::new(&parts);
     let (mut offset, mut error) = (0, 0);

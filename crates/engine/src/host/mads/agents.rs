@@ -66,6 +66,11 @@ impl Registration {
             && self.methods >> mad.plain_method() & 1 != 0
     }
 
+    /// Returns whether the MAD layer segments and joins messages of this agent.
+    pub(super) fn joins_segments(&self) -> bool {
+        self.rmpp_version != 0 && !self.has_own_rmpp
+    }
+
     pub(super) fn source(&self) -> Qpn {
         Qpn(self.qpn)
     }

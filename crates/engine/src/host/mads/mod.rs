@@ -4,8 +4,10 @@
 mod agents;
 mod fields;
 mod file;
+mod messages;
 mod record;
 mod requests;
+mod segments;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +16,10 @@ use agents::{Agent, Agents};
 use fields::{Fields, HEADER_BYTES, SUBNET_DIRECTED_ROUTE, class_header_bytes, is_segment, may_have_segments, refusal, set_agent};
 pub(crate) use file::Taken;
 use file::{MadFile, Received};
+use messages::Receptions;
 use record::{Header, header_bytes};
-use requests::{Expired, Request, Requests, Transaction};
+use requests::{Expired, Request, Requests, Transaction, packets};
+use segments::{Message, Segment};
 use softband_ipc::calls::readiness::{ERROR, HANG_UP, READABLE, WRITABLE};
 use softband_model::management::{MAD_BYTES, ManagementPacket};
 use softband_sim::{SimDuration, SimTime};
@@ -36,6 +40,14 @@ pub(crate) struct PortFacts<'a> {
     pub(crate) pkeys: &'a [PKey],
 }
 
+/// The times of an arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) now: SimTime,
+    /// Time from which the reader sees it.
+    pub(crate) visible: SimTime,
+}
+
 /// All open files of MAD devices, their agents, and the MADs that await answers.
 #[derive(Debug, Default)]
 pub(crate) struct MadTable {
@@ -44,6 +56,7 @@ pub(crate) struct MadTable {
     managers: BTreeMap<u32, Port>,
     agents: BTreeMap<Port, Agents>,
     requests: Requests,
+    receptions: Receptions,
     outgoing: Vec<(Port, Box<ManagementPacket>)>,
     /// The next deadline for which the caller has an event.
     scheduled: Option<SimTime>,
@@ -114,6 +127,7 @@ impl MadTable {
 
     fn forget_agent(&mut self, port: Port, number: u32) {
         self.requests.cancel(port, number);
+        self.receptions.forget(port, number);
         if let Some(agents) = self.agents.get_mut(&port) {
             agents.unregister(number);
         }
@@ -152,44 +166,67 @@ impl MadTable {
         let file = self.files.get(&object).ok_or(libc::EBADF)?;
         let port = file.port;
         let (header, mad) = Header::split(record, file.has_pkey_index()).ok_or(libc::EINVAL)?;
-        let class = Fields::new(mad).ok_or(libc::EINVAL)?.class();
+        let fields = Fields::new(mad).ok_or(libc::EINVAL)?;
+        let class = fields.class();
         if !MadFile::has_place(header.agent()) {
             return Err(libc::EINVAL);
         }
         let number = file.agent(header.agent()).ok_or(libc::EIO)?;
         let registration = self.agents.get(&port).and_then(|agents| agents.get(number)).ok_or(libc::EIO)?.registration;
         let is_of_wrong_class = registration.rmpp_version != 0 && !may_have_segments(class);
-        if mad.len() > MAD_BYTES || mad.len() < class_header_bytes(class) || is_of_wrong_class {
+        let is_message = registration.joins_segments() && is_segment(fields);
+        let is_too_long = mad.len() > if is_message { MESSAGE_BYTES_MAX } else { MAD_BYTES };
+        if is_too_long || mad.len() < class_header_bytes(class) || is_of_wrong_class {
             return Err(libc::EINVAL);
         }
-        let mut whole = Box::new([0; MAD_BYTES]);
-        whole[..mad.len()].copy_from_slice(mad);
-        if !Fields::of(&whole).is_response() {
-            set_agent(&mut whole[..], number);
+        let mut mad = mad.to_vec();
+        mad.resize(mad.len().max(if is_message { 0 } else { MAD_BYTES }), 0);
+        if !fields.is_response() {
+            set_agent(&mut mad, number);
         }
-        let packet = packet_of(&header, registration.source(), whole, facts)?;
-        if header.timeout_millis() != 0 {
-            let transaction = Transaction::of_sent(port, number, Fields::of(&packet.mad), packet.dlid);
-            let timeout = SimDuration::from_micros(u64::from(header.timeout_millis()) * 1_000);
-            let request = Request { header, packet: packet.clone(), timeout, retries_left: header.retries() };
-            self.requests.add(transaction, request, now)?;
+        let mut first = Box::new([0; MAD_BYTES]);
+        let shown = mad.len().min(MAD_BYTES);
+        first[..shown].copy_from_slice(&mad[..shown]);
+        let packet = packet_of(&header, registration.source(), first, facts)?;
+        let transaction = Transaction::of_sent(port, number, Fields::of(&packet.mad), packet.dlid);
+        let mut message = is_message.then(|| Message::new(mad, class_header_bytes(class)));
+        let leaving = message.as_mut().map_or_else(|| vec![(*packet).clone()], |message| packets(&packet, message.next()));
+        let timeout = SimDuration::from_micros(u64::from(header.timeout_millis()) * 1_000);
+        if timeout != SimDuration::ZERO || is_message {
+            let is_own_segment = registration.has_own_rmpp && is_segment(Fields::of(&packet.mad));
+            let request = Request { header, packet, timeout, retries: header.retries(), retries_left: header.retries(), message };
+            if is_own_segment { self.requests.replace(transaction, request, now)? } else { self.requests.add(transaction, request, now)? }
         }
-        self.outgoing.push((port, packet));
+        self.leave(port, leaving);
         Ok(())
     }
 
-    /// Handles a MAD that has arrived at a port. The reader sees it from `visible` on. Returns the
-    /// file that becomes readable.
-    pub(crate) fn arrive(&mut self, port: Port, packet: &ManagementPacket, facts: PortFacts<'_>, visible: SimTime) -> Option<u32> {
+    /// Handles a MAD that has arrived at a port. Returns the file that becomes readable.
+    pub(crate) fn arrive(&mut self, port: Port, packet: &ManagementPacket, facts: PortFacts<'_>, times: Times) -> Option<u32> {
         let mad = Fields::of(&packet.mad);
         let agents = self.agents.get(&port);
         let Some(number) = agents.and_then(|agents| agents.receiver(mad)) else {
             self.refuse(port, packet, facts);
             return None;
         };
-        let agent = *agents?.get(number)?;
+        let registration = agents?.get(number)?.registration;
+        if registration.joins_segments()
+            && is_segment(mad)
+            && let Some(segment) = Segment::of(&packet.mad)
+        {
+            return self.arrive_segment((port, number), packet, segment, facts, times);
+        }
+        self.deliver((port, number), packet, &packet.mad[..], facts, times.visible)
+    }
+
+    /// Queues a whole message for its agent. Its first MAD came in `packet`. Returns the file that
+    /// becomes readable.
+    fn deliver(&mut self, (port, number): (Port, u32), packet: &ManagementPacket, message: &[u8], facts: PortFacts<'_>, at: SimTime) -> Option<u32> {
+        let mad = Fields::of(&packet.mad);
+        let agent = *self.agents.get(&port)?.get(number)?;
         if mad.is_response() {
-            let is_awaited = self.requests.remove(&Transaction::of_response(port, number, mad)).is_some();
+            let transaction = Transaction::of_received(port, number, mad, packet.slid);
+            let is_awaited = self.requests.remove(&transaction).is_some();
             // The kernel drops a response that nobody awaits. A program with its own RMPP judges
             // further segments itself.
             if !(is_awaited || agent.registration.has_own_rmpp && is_segment(mad)) {
@@ -198,7 +235,7 @@ impl MadTable {
         }
         let index = facts.pkeys.iter().position(|key| *key == packet.pkey).unwrap_or(0);
         let header = Header::of_received(packet.slid, packet.source, packet.service_level, index as u16);
-        self.queue(agent.file, (agent.id, 0), &header, &packet.mad[..], visible)
+        self.queue(agent.file, (agent.id, 0), &header, message, at)
     }
 
     /// Adds a record to a file. Returns the file, unless its queue is full.
@@ -209,12 +246,16 @@ impl MadTable {
         file.queue(Received { at, record, first }).then_some(object)
     }
 
+    /// Sends packets from a port.
+    fn leave(&mut self, port: Port, packets: Vec<ManagementPacket>) {
+        self.outgoing.extend(packets.into_iter().map(|packet| (port, Box::new(packet))));
+    }
+
     /// Answers a request that no agent takes.
     fn refuse(&mut self, port: Port, packet: &ManagementPacket, facts: PortFacts<'_>) {
-        let Some(mad) = refusal(&packet.mad) else { return };
-        let slid = if packet.slid == Lid::PERMISSIVE { Lid::PERMISSIVE } else { facts.lid };
-        let answer = ManagementPacket { slid, dlid: packet.slid, source: packet.destination, destination: packet.source, mad, ..packet.clone() };
-        self.outgoing.push((port, Box::new(answer)));
+        if let Some(mad) = refusal(&packet.mad) {
+            self.outgoing.push((port, answer_to(packet, facts.lid, mad)));
+        }
     }
 
     /// Handles the deadlines up to `now`. A report of a timeout is visible from the time on that
@@ -224,7 +265,7 @@ impl MadTable {
         self.scheduled = self.scheduled.filter(|at| *at > now);
         while let Some(expired) = self.requests.expire(now) {
             match expired {
-                Expired::Repeated(port, packet) => self.outgoing.push((port, packet)),
+                Expired::Repeated(port, packets) => self.leave(port, packets),
                 Expired::Ended(Transaction { port, agent, .. }, request) => {
                     let Some(of) = self.agents.get(&port).and_then(|agents| agents.get(agent)).copied() else { continue };
                     let start = &request.packet.mad[..HEADER_BYTES];
@@ -233,6 +274,7 @@ impl MadTable {
                 }
             }
         }
+        self.outgoing.extend(self.receptions.expire(now));
         changed
     }
 
@@ -250,7 +292,7 @@ impl MadTable {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
-        self.requests.next_deadline()
+        self.requests.next_deadline().into_iter().chain(self.receptions.next_deadline()).min()
     }
 
     /// Returns the next deadline if it is earlier than those returned before, up to now.
@@ -259,6 +301,12 @@ impl MadTable {
         self.scheduled = Some(next);
         Some(next)
     }
+}
+
+/// Returns the packet that answers `packet` from a port with this LID.
+fn answer_to(packet: &ManagementPacket, lid: Lid, mad: Box<[u8; MAD_BYTES]>) -> Box<ManagementPacket> {
+    let slid = if packet.slid == Lid::PERMISSIVE { Lid::PERMISSIVE } else { lid };
+    Box::new(ManagementPacket { slid, dlid: packet.slid, source: packet.destination, destination: packet.source, mad, ..packet.clone() })
 }
 
 /// Returns the packet of a MAD with the addresses of its header.

@@ -3,7 +3,8 @@
 use super::Port;
 use super::fields::Fields;
 use super::record::Header;
-use softband_model::management::ManagementPacket;
+use super::segments::{ACKNOWLEDGEMENT_WAIT, Acknowledged, Message, Segment};
+use softband_model::management::{MAD_BYTES, ManagementPacket};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::Lid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,9 +30,10 @@ impl Transaction {
         Self { port, agent, class: mad.class(), id: mad.transaction_id(), requester: mad.is_response().then_some(to) }
     }
 
-    /// Names the transaction that a response ends.
-    pub(super) fn of_response(port: Port, agent: u32, mad: Fields<'_>) -> Self {
-        Self { port, agent, class: mad.class(), id: mad.transaction_id(), requester: None }
+    /// Names the transaction to which a MAD from `from` belongs: it is the response, or controls the
+    /// transfer of the message.
+    pub(super) fn of_received(port: Port, agent: u32, mad: Fields<'_>, from: Lid) -> Self {
+        Self { port, agent, class: mad.class(), id: mad.transaction_id(), requester: (!mad.is_response()).then_some(from) }
     }
 }
 
@@ -40,9 +42,39 @@ impl Transaction {
 pub(super) struct Request {
     /// The program's header, for a report.
     pub(super) header: Header,
+    /// The MAD, or the first segment.
     pub(super) packet: Box<ManagementPacket>,
+    /// The wait for an answer; zero if there will be none.
     pub(super) timeout: SimDuration,
+    pub(super) retries: u32,
     pub(super) retries_left: u32,
+    /// A message of several segments, which the receiver acknowledges.
+    pub(super) message: Option<Message>,
+}
+
+impl Request {
+    /// Returns the time from now to the next deadline.
+    fn wait(&self) -> SimDuration {
+        match &self.message {
+            Some(message) if !message.is_acknowledged() && self.timeout == SimDuration::ZERO => ACKNOWLEDGEMENT_WAIT,
+            Some(message) if !message.is_acknowledged() => self.timeout.min(ACKNOWLEDGEMENT_WAIT),
+            _ => self.timeout,
+        }
+    }
+
+    /// Returns the packets that leave when the answer is late.
+    fn again(&mut self) -> Vec<ManagementPacket> {
+        match &mut self.message {
+            Some(message) if message.is_acknowledged() => Vec::new(),
+            Some(message) => packets(&self.packet, message.again()),
+            None => vec![(*self.packet).clone()],
+        }
+    }
+}
+
+/// Puts MADs into packets with the addresses of `packet`.
+pub(super) fn packets(packet: &ManagementPacket, mads: Vec<[u8; MAD_BYTES]>) -> Vec<ManagementPacket> {
+    mads.into_iter().map(|mad| ManagementPacket { mad: Box::new(mad), ..packet.clone() }).collect()
 }
 
 /// All MADs of the fabric that await their answers.
@@ -68,8 +100,18 @@ impl Requests {
         Ok(())
     }
 
+    /// Adds a segment of a program that divides its messages itself. It takes the place of the one
+    /// before.
+    ///
+    /// # Errors
+    /// `ENOMEM` if too many of the port are under way.
+    pub(super) fn replace(&mut self, transaction: Transaction, request: Request, now: SimTime) -> Result<(), i32> {
+        self.remove(&transaction);
+        self.add(transaction, request, now)
+    }
+
     fn schedule(&mut self, transaction: Transaction, request: Request, now: SimTime) {
-        let at = now.saturating_add(request.timeout);
+        let at = now.saturating_add(request.wait());
         self.deadlines.insert((at, transaction));
         self.all.insert(transaction, (at, request));
     }
@@ -101,14 +143,44 @@ impl Requests {
             return Some(Expired::Ended(transaction, request));
         }
         request.retries_left -= 1;
-        let packet = request.packet.clone();
+        let packets = request.again();
         self.schedule(transaction, request, at.max(now));
-        Some(Expired::Repeated(transaction.port, packet))
+        Some(Expired::Repeated(transaction.port, packets))
+    }
+
+    /// Handles an acknowledgement of a message.
+    pub(super) fn acknowledge(&mut self, transaction: &Transaction, answer: Segment, now: SimTime) -> Acknowledgement {
+        let Some(mut request) = self.remove(transaction) else { return Acknowledgement::Fine(Vec::new()) };
+        let Some(message) = &mut request.message else {
+            self.schedule(*transaction, request, now);
+            return Acknowledgement::Fine(Vec::new());
+        };
+        let before = message.acknowledged();
+        let next = match message.acknowledge(answer) {
+            Acknowledged::Broken(status) => return Acknowledgement::Broken(status),
+            Acknowledged::Complete if request.timeout == SimDuration::ZERO => return Acknowledgement::Fine(Vec::new()),
+            Acknowledged::Complete => Vec::new(),
+            Acknowledged::GoesOn(segments) => segments,
+        };
+        if message.acknowledged() > before {
+            request.retries_left = request.retries;
+        }
+        let packets = packets(&request.packet, next);
+        self.schedule(*transaction, request, now);
+        Acknowledgement::Fine(packets)
     }
 }
 
 /// Outcome of a deadline.
 pub(super) enum Expired {
-    Repeated(Port, Box<ManagementPacket>),
+    Repeated(Port, Vec<ManagementPacket>),
     Ended(Transaction, Request),
+}
+
+/// Outcome of an acknowledgement.
+pub(super) enum Acknowledgement {
+    /// These packets leave.
+    Fine(Vec<ManagementPacket>),
+    /// The transfer has ended. The receiver gets this status.
+    Broken(u8),
 }

@@ -13,6 +13,10 @@ fn millis(count: u64) -> SimTime {
     SimTime::ZERO + SimDuration::from_micros(count * 1_000)
 }
 
+fn at(count: u64) -> Times {
+    Times { now: millis(count), visible: millis(count) }
+}
+
 /// An agent for the performance class that takes Get.
 const PERFORMANCE: Registration =
     Registration { qpn: 1, class: 4, class_version: 1, methods: 1 << GET, oui: 0, rmpp_version: 0, has_own_rmpp: false };
@@ -86,13 +90,13 @@ fn a_request_gets_the_agent_s_half_of_its_id_and_its_answer_comes_back() {
     assert_eq!((request.qkey, request.pkey), (QKey(0x8001_0000), PKEYS[1]));
     assert_eq!(request.mad[8..16], [0, 0, 0, 1, 0, 0, 0, 0x42]);
 
-    assert_eq!(table.arrive(PORT, &response(&request), FACTS, millis(3)), Some(FILE));
+    assert_eq!(table.arrive(PORT, &response(&request), FACTS, at(3)), Some(FILE));
     assert_eq!(table.readiness(FILE, millis(2)), WRITABLE);
     assert_eq!(table.readiness(FILE, millis(3)), READABLE | WRITABLE);
     let taken = table.receive(FILE, 320, millis(3)).expect("the answer").bytes;
     assert_eq!((taken.len(), &taken[64..], taken[28..30].to_vec(), taken[56]), (320, &response(&request).mad[..], vec![0, 9], 1));
     assert_eq!(table.next_deadline(), None);
-    assert_eq!(table.arrive(PORT, &response(&request), FACTS, millis(4)), None, "a late response is dropped");
+    assert_eq!(table.arrive(PORT, &response(&request), FACTS, at(4)), None, "a late response is dropped");
 }
 
 #[test]
@@ -114,7 +118,7 @@ fn silence_ends_with_a_report_after_all_retries() {
     assert_eq!(report.len(), 64 + 24);
     assert_eq!(report[4..12], [110, 0, 0, 0, 100, 0, 0, 0]);
     assert_eq!(report[64..], first.mad[..24]);
-    assert_eq!(table.arrive(PORT, &response(&first), FACTS, millis(400)), None);
+    assert_eq!(table.arrive(PORT, &response(&first), FACTS, at(400)), None);
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn without_a_timeout_nothing_is_awaited() {
     table.send(FILE, &record(0, 3, &mad(4, GET, 5)), FACTS, millis(0)).expect("sent");
     let request = sent(&mut table);
     assert_eq!(table.next_deadline(), None);
-    assert_eq!(table.arrive(PORT, &response(&request), FACTS, millis(1)), None);
+    assert_eq!(table.arrive(PORT, &response(&request), FACTS, at(1)), None);
 }
 
 #[test]
@@ -133,10 +137,10 @@ fn a_request_finds_the_agent_of_its_class_and_is_refused_without_one() {
     table.register(FILE, CLIENT, false).expect("an agent");
     assert_eq!(table.register(OTHER, PERFORMANCE, false), Ok(0));
     assert_eq!(table.register(FILE, PERFORMANCE, false), Err(libc::EINVAL));
-    assert_eq!(table.arrive(PORT, &packet(mad(4, GET, 5)), FACTS, millis(0)), Some(OTHER));
-    assert_eq!(table.arrive((HcaId(3), PortNumber(2)), &packet(mad(4, 3, 5)), FACTS, millis(0)), None);
+    assert_eq!(table.arrive(PORT, &packet(mad(4, GET, 5)), FACTS, at(0)), Some(OTHER));
+    assert_eq!(table.arrive((HcaId(3), PortNumber(2)), &packet(mad(4, 3, 5)), FACTS, at(0)), None);
     assert!(table.take_outgoing().is_empty(), "Send asks for no answer");
-    assert_eq!(table.arrive(PORT, &packet(mad(4, 2, 5)), FACTS, millis(0)), None);
+    assert_eq!(table.arrive(PORT, &packet(mad(4, 2, 5)), FACTS, at(0)), None);
     let refused = sent(&mut table);
     assert_eq!((refused.slid, refused.dlid, refused.destination), (Lid(7), Lid(9), Qpn(1)));
     assert_eq!((refused.mad[3], refused.mad[5]), (GET_RESPONSE, 0x0c));
@@ -241,4 +245,115 @@ fn a_deadline_is_due_once() {
     assert_eq!(table.take_due(), None);
     table.expire(millis(100), |_| millis(100));
     assert_eq!(table.take_due(), Some(millis(150)));
+}
+
+/// An agent of subnet administration that takes GetTable and divides messages.
+const ADMINISTRATION: Registration = Registration { class: 3, class_version: 2, methods: 1 << 0x12, rmpp_version: 1, ..PERFORMANCE };
+
+/// Passes packets between two tables until none is left. Returns their number.
+fn exchange(left: &mut MadTable, right: &mut MadTable, now: u64) -> usize {
+    let mut count = 0;
+    loop {
+        let (from_left, from_right) = (left.take_outgoing(), right.take_outgoing());
+        if from_left.is_empty() && from_right.is_empty() {
+            return count;
+        }
+        count += from_left.len() + from_right.len();
+        for (to, packets) in [(&mut *right, from_left), (&mut *left, from_right)] {
+            for (_, packet) in packets {
+                to.arrive(PORT, &packet, PortFacts { lid: packet.dlid, ..FACTS }, at(now));
+            }
+        }
+    }
+}
+
+/// Returns a table with an agent for [`ADMINISTRATION`], and the record of a long response to a
+/// request of `client`.
+fn server_and_response(client: &mut MadTable, len: usize) -> (MadTable, Vec<u8>) {
+    let mut server = table();
+    client.register(FILE, Registration { class: 0, ..ADMINISTRATION }, false).expect("an agent");
+    server.register(FILE, ADMINISTRATION, false).expect("an agent");
+    let mut request = mad(3, 0x12, 5);
+    request[2] = 2;
+    client.send(FILE, &record(1_000, 0, &request), FACTS, millis(0)).expect("sent");
+    exchange(client, &mut server, 1);
+    let asked = server.receive(FILE, 320, millis(1)).expect("the request").bytes;
+    let mut response = record(0, 3, &asked[64..]);
+    response.resize(64 + len, 7);
+    response[28..30].copy_from_slice(&asked[28..30]);
+    response[64 + 3] = 0x92;
+    response[64 + 26] = 1;
+    (server, response)
+}
+
+#[test]
+fn a_long_response_is_divided_and_joined() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, 56 + 70 * 200);
+    server.send(FILE, &response, PortFacts { lid: Lid(9), ..FACTS }, millis(2)).expect("sent");
+    assert_eq!(server.next_deadline(), Some(millis(2_002)), "an acknowledgement has two seconds");
+    // 70 segments, and an acknowledgement after the first, after 65 and at the end.
+    assert_eq!(exchange(&mut client, &mut server, 3), 73);
+    assert_eq!(server.next_deadline(), None);
+    let short = client.receive(FILE, 14_119, millis(3)).expect("a part");
+    assert_eq!((short.bytes.len(), short.error), (320, libc::ENOSPC));
+    let taken = client.receive(FILE, 14_120, millis(3)).expect("the response");
+    assert_eq!((taken.bytes.len(), taken.error), (14_120, 0));
+    assert!(taken.bytes[64 + 256..].iter().all(|byte| *byte == 7));
+    assert_eq!(taken.bytes[16..20], 14_120u32.to_ne_bytes());
+}
+
+#[test]
+fn a_silent_receiver_of_a_message_is_reported() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, 2_000);
+    server.send(FILE, &response, FACTS, millis(0)).expect("sent");
+    assert_eq!(server.take_outgoing().len(), 1);
+    for round in 1..=3 {
+        assert!(server.expire(millis(2_000 * round), millis_of).is_empty());
+        assert_eq!(server.take_outgoing().len(), 1, "the first segment again");
+    }
+    assert_eq!(server.expire(millis(8_000), millis_of), [(millis(0), FILE)]);
+    assert_eq!(server.receive(FILE, 320, millis(0)).expect("a report").bytes[4], 110);
+}
+
+fn millis_of(_: HcaId) -> SimTime {
+    millis(0)
+}
+
+#[test]
+fn a_message_of_another_version_or_type_ends_at_once() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, 2_000);
+    server.send(FILE, &response, FACTS, millis(0)).expect("sent");
+    let first = sent(&mut server);
+    for (at_byte, value, status) in [(24, 2, 125), (25, 9, 121), (27, 3, 124)] {
+        let mut packet = first.clone();
+        packet.mad[at_byte] = value;
+        client.arrive(PORT, &packet, FACTS, at(1));
+        let answer = sent(&mut client);
+        assert_eq!((answer.mad[25], answer.mad[27]), (4, status));
+        assert_eq!(client.readiness(FILE, millis(1)), WRITABLE);
+    }
+    // The sender forgets the message.
+    let mut abort = first.clone();
+    (abort.mad[3], abort.mad[25]) = (0x12, 4);
+    abort.slid = first.dlid;
+    server.arrive(PORT, &abort, FACTS, at(1));
+    assert_eq!(server.next_deadline(), None);
+}
+
+#[test]
+fn a_message_that_stops_halfway_is_ended() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, 2_000);
+    server.send(FILE, &response, FACTS, millis(0)).expect("sent");
+    client.arrive(PORT, &sent(&mut server), FACTS, at(1));
+    assert_eq!(sent(&mut client).mad[25], 2);
+    client.expire(millis(40_000), millis_of);
+    client.take_outgoing();
+    client.expire(millis(40_001), millis_of);
+    let answer = sent(&mut client);
+    assert_eq!((answer.mad[25], answer.mad[27]), (4, 118));
+    assert_eq!(client.next_deadline(), None);
 }
