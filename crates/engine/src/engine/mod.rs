@@ -212,7 +212,7 @@ impl Engine {
     /// Returns the rooms that calls for sockets, timers and names work on.
     fn host_calls(&mut self) -> HostCalls<'_> {
         HostCalls {
-            world: &self.world,
+            world: &mut self.world,
             scheduler: &mut self.scheduler,
             processes: &mut self.processes,
             programs: &self.programs,

@@ -89,7 +89,7 @@ impl HostCalls<'_> {
         }
         let to = if head.flags & datagram::NO_ADDRESS == 0 { Some(destination(head.address, head.port, head.flags)?) } else { None };
         let mut wakeups = Wakeups::new();
-        let (world, now) = (self.world, self.scheduler.now());
+        let (world, now) = (&*self.world, self.scheduler.now());
         let sent = self.host.datagrams_mut().send(object, &outgoing, to, now, |from, to| path(world, from, to), &mut wakeups);
         self.schedule_arrivals();
         self.wake_at(wakeups);

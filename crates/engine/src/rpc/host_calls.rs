@@ -9,7 +9,7 @@ use softband_fabric::World;
 
 /// The rooms of calls to the host of a program. They read the World, and never change it.
 pub(crate) struct HostCalls<'a> {
-    pub(crate) world: &'a World,
+    pub(crate) world: &'a mut World,
     pub(crate) scheduler: &'a mut Scheduler,
     pub(crate) processes: &'a mut Processes,
     pub(crate) programs: &'a Programs,

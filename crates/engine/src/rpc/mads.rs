@@ -25,6 +25,7 @@ impl Verbs<'_> {
             return Err(errno);
         }
         self.processes[caller.process].hold(object);
+        self.world.announce_managers(self.host.mads().ports_with_sm());
         Ok(calls::Object { object, reserved: 0 })
     }
 

@@ -5,7 +5,7 @@ use crate::numbering::Numbering;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
 use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
 use softband_types::Lid;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 impl Agents {
     /// Builds an agent for each node. With `configured_by`, the subnet manager with this LID has
@@ -24,7 +24,7 @@ impl Agents {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
         let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
-        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false }
+        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false, managers: BTreeSet::new() }
     }
 }
 

@@ -10,8 +10,9 @@ use crate::pdes::timeline::Timeline;
 use softband_model::management::ManagementPacket;
 use softband_model::management::agent::Agent;
 use softband_sim::{SimDuration, SimTime};
+use softband_types::{HcaId, PortNumber};
 use softband_wire::mad::SmInfo;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most packets that wait for a node's agent. A node discards more, and counts them (VL15Dropped).
 /// Assumed: no maker publishes the size of this buffer.
@@ -22,6 +23,8 @@ pub(crate) struct Agents {
     nodes: Vec<AgentNode>,
     /// Whether anybody has sent a management packet.
     is_used: bool,
+    /// Ports on whose hosts a subnet manager runs.
+    managers: BTreeSet<(HcaId, PortNumber)>,
 }
 
 /// A node's agent with the packets that it has not yet handled.
@@ -49,6 +52,19 @@ impl Agents {
     /// Describes the subnet manager on the node `at`; `None` if it has none.
     pub(crate) fn set_manager(&mut self, at: u32, manager: Option<SmInfo>) {
         self.nodes[at as usize].agent.set_manager(manager);
+    }
+
+    /// Names the ports on whose hosts a subnet manager runs.
+    pub(crate) fn announce_managers(&mut self, ports: &BTreeSet<(HcaId, PortNumber)>) {
+        if self.managers == *ports {
+            return;
+        }
+        for (changed, is_here) in [(&self.managers - ports, false), (ports - &self.managers, true)] {
+            for (hca, port) in changed {
+                self.nodes[hca.0 as usize].agent.set_software_manager(port, is_here);
+            }
+        }
+        self.managers.clone_from(ports);
     }
 
     pub(crate) fn agent(&self, node: u32) -> &Agent {

@@ -30,6 +30,11 @@ impl World {
         self.timeline.push(at, hca.0, Event::ManagementPosted { packet });
     }
 
+    /// Names the ports on whose hosts a subnet manager runs: they set IsSM (IBTA 14.2.5.6).
+    pub fn announce_managers(&mut self, ports: impl Iterator<Item = (HcaId, PortNumber)>) {
+        self.agents.announce_managers(&ports.collect());
+    }
+
     /// Completes what runs without management do not need: routes to the switches themselves, and
     /// the description of the subnet manager.
     fn prepare_management(&mut self) {

@@ -92,7 +92,6 @@ impl MadTable {
     }
 
     /// Returns the ports whose `issmN` is open: they set `IsSM` (IBTA 14.2.5.6).
-    #[cfg_attr(not(test), expect(dead_code, reason = "the World does not keep port capabilities yet"))]
     pub(crate) fn ports_with_sm(&self) -> impl Iterator<Item = Port> {
         self.managers.values().copied()
     }

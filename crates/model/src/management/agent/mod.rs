@@ -133,6 +133,13 @@ impl Agent {
         }
     }
 
+    /// Notes whether a subnet manager runs on the host of a port. It answers for itself.
+    pub fn set_software_manager(&mut self, port: PortNumber, is_here: bool) {
+        if let Some(port) = self.ports.get_mut(usize::from(port.0)) {
+            port.has_manager = is_here;
+        }
+    }
+
     /// Returns the number of external ports.
     pub fn ports(&self) -> u8 {
         self.facts.ports

@@ -61,7 +61,7 @@ impl Agent {
         };
         self.state_rate(&mut info, link.filter(|_| !is_own));
         if has_lid {
-            info.capability_mask = self.capabilities(&info);
+            info.capability_mask = self.capabilities(&info, registers.has_manager);
         }
         Ok(info)
     }
@@ -80,7 +80,7 @@ impl Agent {
         (info.link_width_active, info.link_speed_active, info.link_speed_ext_active) = (width, speed, ext);
     }
 
-    fn capabilities(&self, info: &PortInfo) -> CapabilityMask {
+    fn capabilities(&self, info: &PortInfo, has_manager: bool) -> CapabilityMask {
         let mut mask = CapabilityMask::IS_SL_MAPPING_SUPPORTED | CapabilityMask::IS_SYSTEM_IMAGE_GUID_SUPPORTED;
         if info.link_speed_ext_supported.0 != 0 {
             mask = mask | CapabilityMask::IS_EXTENDED_SPEEDS_SUPPORTED;
@@ -88,7 +88,7 @@ impl Agent {
         if !self.facts.is_switch() {
             mask = mask | CapabilityMask::IS_COMMUNICATION_MANAGEMENT_SUPPORTED | CapabilityMask::IS_CLIENT_REREGISTRATION_SUPPORTED;
         }
-        if self.manager.is_some() {
+        if self.manager.is_some() || has_manager {
             mask = mask | CapabilityMask::IS_SM;
         }
         mask

@@ -36,6 +36,8 @@ pub(super) struct PortRegisters {
     /// Tables as written; `None` if the lanes take turns.
     pub(super) weights: Option<ArbitrationTables>,
     pub(super) high_limit: u8,
+    /// A subnet manager runs on the port's host.
+    pub(super) has_manager: bool,
     pub(super) vl15_dropped: u32,
     pub(super) resets: Resets,
 }
@@ -61,6 +63,7 @@ impl PortRegisters {
             overrun_errors: 8,
             weights: index.and_then(|index| facts.weights.get(index)).cloned().flatten(),
             high_limit: 0,
+            has_manager: false,
             vl15_dropped: 0,
             resets: Resets::default(),
         }
