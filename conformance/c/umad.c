@@ -270,6 +270,27 @@ static void closes(void)
 	CHECK(close(fd) == 0);
 }
 
+static void *poll_for_ever(void *file)
+{
+	ready(*(int *)file, -1);
+	return NULL;
+}
+
+/* OpenSM ends its receiver so. A poll is a cancellation point. */
+static void cancellation(void)
+{
+	int fd = open_device(O_NONBLOCK);
+	struct timespec pause = { .tv_nsec = 10000000 };
+	pthread_t reader;
+	void *result;
+
+	CHECK(pthread_create(&reader, NULL, poll_for_ever, &fd) == 0);
+	nanosleep(&pause, NULL);
+	CHECK(pthread_cancel(reader) == 0);
+	CHECK(pthread_join(reader, &result) == 0 && result == PTHREAD_CANCELED);
+	CHECK(close(fd) == 0);
+}
+
 static void managers(void)
 {
 	int first = open(MANAGER, O_RDONLY | O_NONBLOCK), second;
@@ -291,6 +312,7 @@ int main(int argc, char **argv)
 	registration();
 	timeouts();
 	closes();
+	cancellation();
 	managers();
 	use_library();
 	puts("all parts hold");

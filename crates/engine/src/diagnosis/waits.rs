@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering;
 /// Most queue pairs that an answer lists. It only counts the others.
 const QUEUE_PAIRS_MAX: usize = 8;
 
+const TIMER_NOT_SET: &str = "a timer that is not set";
+
 /// Subject of the detail lines of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
@@ -126,12 +128,16 @@ impl Observer<'_> {
                 Some(Object::AsyncChannel { hca, .. }) => format!("an asynchronous event of {}", self.world.device_name(softband_types::HcaId(*hca))),
                 Some(Object::ManagementDevice) => self.describe_device(*object),
                 Some(Object::Timer { at, .. }) if *at > SimTime::ZERO => format!("a timer at {}", moment(*at)),
-                Some(Object::Timer { .. }) => "a timer that is not set".into(),
+                Some(Object::Timer { .. }) => TIMER_NOT_SET.into(),
                 None => "a closed descriptor".into(),
             };
             if !names.contains(&name) {
                 names.push(name);
             }
+        }
+        // The bell of a thread is such a timer. It says nothing of the wait.
+        if names.len() > 1 {
+            names.retain(|name| name != TIMER_NOT_SET);
         }
         (format!("waits for {}{until}", names.join(", or ")), detail)
     }

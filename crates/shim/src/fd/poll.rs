@@ -4,12 +4,15 @@ use crate::clib::args::{In, Out, Zeroed, slice_mut};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native, from_poll, to_poll};
-use crate::fd::terminal;
+use crate::fd::{management, terminal};
 use crate::runtime::world::{PICOS_PER_MICRO, active, deadline_after, fail, timespec_picos};
 use crate::signal::handlers;
+use crate::sync::doorbell::Place;
+use crate::sync::threads::pthread_testcancel;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 use softband_client::{Errno, fds};
 use softband_ipc::calls::WaitEntry;
+use softband_ipc::calls::readiness::READABLE;
 
 /// Returns the deadline of a timeout in milliseconds. A negative timeout never ends.
 pub fn millis_deadline(timeout: c_int) -> u64 {
@@ -33,6 +36,11 @@ impl Native for Kernel {
 
 /// Waits for the set until the deadline. Returns the number of elements with events.
 pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
+    wait_beside(set, deadline, None).map(|(count, _)| count)
+}
+
+/// Waits as [`wait`], at most until the object `bell` is readable. Also returns whether it is.
+fn wait_beside(set: &mut [pollfd], deadline: u64, bell: Option<u32>) -> Result<(usize, bool), Errno> {
     let mut entries: Vec<WaitEntry> = Vec::new();
     // The element of each entry. An epoll descriptor has several entries.
     let mut owners = Vec::new();
@@ -51,7 +59,9 @@ pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
         }
     }
     let native = kernel.set.iter().any(|element| element.fd >= 0);
+    entries.extend(bell.map(|bell| interest::entry(bell, READABLE)));
     interest::wait(&mut entries, native.then_some(&mut kernel), deadline)?;
+    let rang = bell.is_some() && entries.last().is_some_and(|bell| bell.ready != 0);
     for (entry, index) in entries.iter().zip(&owners) {
         if entry.ready != 0 {
             let is_epoll = fds::lookup(set[*index].fd).is_none();
@@ -64,7 +74,25 @@ pub fn wait(set: &mut [pollfd], deadline: u64) -> Result<usize, Errno> {
             element.revents |= native.revents;
         }
     }
-    Ok(set.iter().filter(|element| element.revents != 0).count())
+    Ok((set.iter().filter(|element| element.revents != 0).count(), rang))
+}
+
+/// Waits as [`wait`], at most until another thread cancels this one. Returns `None` then.
+fn wait_until_cancelled(set: &mut [pollfd], deadline: u64) -> Option<c_int> {
+    // Nobody else wakes threads at this address.
+    let place = Place::take(set.as_ptr() as usize);
+    let waited = wait_beside(set, deadline, place.as_ref().map(Place::bell));
+    if let (Ok((0, true)), Some(place)) = (&waited, &place) {
+        place.hear();
+        return None;
+    }
+    Some(outcome(waited.map(|(count, _)| count)))
+}
+
+/// Returns whether a set has a MAD device. Its readers may end by `pthread_cancel` (OpenSM). A wait
+/// for other descriptors is no cancellation point.
+fn has_device(set: &[pollfd]) -> bool {
+    set.iter().any(|element| management::entry(element.fd).is_some())
 }
 
 fn outcome(result: Result<usize, Errno>) -> c_int {
@@ -79,14 +107,23 @@ fn outcome(result: Result<usize, Errno>) -> c_int {
 /// # Safety
 /// `set` has `count` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn poll(set: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn poll(set: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     if !active() {
         // SAFETY: the kernel uses the caller's `count` elements alone.
         return unsafe { real::poll(set, count, timeout) };
     }
     // SAFETY: the caller's array has `count` elements, which nothing else uses during the call.
     let set = unsafe { slice_mut(set, count as usize) };
-    outcome(wait(set, millis_deadline(timeout)))
+    let deadline = millis_deadline(timeout);
+    if !has_device(set) {
+        return outcome(wait(set, deadline));
+    }
+    loop {
+        pthread_testcancel();
+        if let Some(result) = wait_until_cancelled(set, deadline) {
+            return result;
+        }
+    }
 }
 
 /// Implements `ppoll`.
@@ -125,7 +162,7 @@ pub fn with_mask(mask: In<sigset_t>, deadline: u64, wait: impl FnOnce(u64) -> c_
 /// # Safety
 /// `set` has `room` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __poll_chk(set: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
+pub unsafe extern "C-unwind" fn __poll_chk(set: *mut pollfd, count: nfds_t, timeout: c_int, room: size_t) -> c_int {
     crate::fd::io::check_room(count as usize * size_of::<pollfd>(), room);
     // SAFETY: the check ends the process unless `count` elements fit into the array.
     unsafe { poll(set, count, timeout) }
