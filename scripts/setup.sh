@@ -19,6 +19,7 @@ need iperf3 iperf3
 need libfabric-bin fi_pingpong
 need nuttcp nuttcp
 need infiniband-diags ibstatus
+need opensm /usr/sbin/opensm
 need gcc cc
 need mpich /usr/bin/mpiexec.mpich
 need libmpich-dev /usr/bin/mpicc.mpich

@@ -4,6 +4,7 @@
 use crate::control::remote::Pass;
 use crate::control::tickets::Grant;
 use crate::engine::Engine;
+use crate::host::files::Files;
 use crate::host::network;
 use crate::host::ports::abi_lid;
 use crate::process::launch::Program;
@@ -81,7 +82,9 @@ impl Engine {
             (environment::HOST.to_owned(), self.world.spec().hosts[host].name.clone()),
             (environment::HOSTS.to_owned(), hosts),
         ];
-        variables.extend(self.files_variable(host));
+        let files = self.files_variable(host);
+        variables.extend(files.as_ref().and_then(|(_, folder)| Files::cache_variable(folder)));
+        variables.extend(files);
         variables.push((environment::LIBRARIES.to_owned(), self.programs.libraries().directory.display().to_string()));
         // The caller puts its own preloaded libraries behind ours.
         let library = |path: &std::path::Path| path.display().to_string();

@@ -2,6 +2,7 @@
 
 use crate::diagnosis::waits::moment;
 use crate::engine::Engine;
+use crate::host::files::Files;
 use crate::options::{Failure, Pace};
 use crate::process::launch::Program;
 use crate::process::record::{Process, ProcessState};
@@ -25,7 +26,9 @@ impl Engine {
         self.programs.set(programs);
         for program in 0..self.programs.len() {
             if let Some(variable) = self.files_variable(self.programs.host_of(program)) {
+                let cache = Files::cache_variable(&variable.1);
                 self.programs.add_variable(program, variable);
+                cache.into_iter().for_each(|cache| self.programs.add_variable(program, cache));
             }
         }
         for program in 0..self.programs.len() {

@@ -28,6 +28,10 @@ const VERBS_ABI: &str = "6";
 const PCI_CLASS_INFINIBAND: &str = "0x020700";
 const PCI_CLASS_ETHERNET: &str = "0x020000";
 
+/// Variable by which OpenSM finds the folder of its database of GUIDs and LIDs, and that folder. All
+/// hosts of a machine would share `/var/cache/opensm`, and each run would find the last one's LIDs.
+const OPENSM_CACHE: (&str, &str) = ("OSM_CACHE_DIR", "var/cache/opensm");
+
 /// The folders of all hosts. They disappear when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -95,6 +99,12 @@ impl Files {
         }
     }
 
+    /// Returns the variable of OpenSM's database below a host's folder, unless the user has set it.
+    pub(crate) fn cache_variable(folder: &str) -> Option<(String, String)> {
+        let (name, path) = OPENSM_CACHE;
+        std::env::var_os(name).is_none().then(|| (name.to_owned(), format!("{folder}/{path}")))
+    }
+
     /// Returns the environment variable by which programs of `host` find the files.
     pub(crate) fn variable(&self, host: usize, world: &World) -> io::Result<Option<(String, String)>> {
         let folder = self.of_host(host, world)?;
@@ -148,6 +158,7 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
     let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
+    fs::create_dir_all(root.join(OPENSM_CACHE.1))?;
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;

@@ -1,0 +1,145 @@
+"""Debian's OpenSM and infiniband-diags, unmodified, as managers and observers of a fabric."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import FABRICS, Softband
+
+pytestmark = pytest.mark.skipif(not shutil.which("opensm"), reason="no opensm")
+START = "opensm -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; "
+STOP = "; kill $manager; wait $manager"
+
+
+def unmanaged(folder: Path, fabric: str) -> Path:
+    """Writes a copy of a fabric file whose ports wait for OpenSM."""
+    text = (FABRICS / f"{fabric}.toml").read_text()
+    assert "[subnet]" in text
+    path = folder / "unmanaged.toml"
+    path.write_text(text.replace("[subnet]", '[subnet]\nmanager = "opensm"', 1))
+    return path
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_opensm_configures_a_fabric(softband: Softband, tmp_path: Path, pace: str) -> None:
+    fabric, log = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log"
+    before = "ibstat mlx4_0 1 | grep -e lid -e State | xargs; "
+    command = f"{before}opensm -o -f {log} >/dev/null; {before}ibv_rc_pingpong -n 100"
+    outcome = softband.run(fabric, ("a", command), ("b", "sleep 3; ibv_rc_pingpong -n 100 a"), options=("--pace", pace)).assert_ok()
+    first, second, *pingpong = outcome.program("a-0").splitlines()
+    assert first == "State: Initializing Base lid: 0 SM lid: 0"
+    assert second == "State: Active Base lid: 1 SM lid: 1"
+    assert "SUBNET UP" in log.read_text()
+    assert "100 iters" in "".join(pingpong)
+
+
+def test_its_log_is_the_same_in_each_run(softband: Softband, tmp_path: Path) -> None:
+    fabric = unmanaged(tmp_path, "fat-tree-16") if "[subnet]" in (FABRICS / "fat-tree-16.toml").read_text() else None
+    if fabric is None:
+        fabric = tmp_path / "tree.toml"
+        fabric.write_text('[subnet]\nmanager = "opensm"\n' + (FABRICS / "fat-tree-16.toml").read_text())
+    logs = []
+    for run in range(2):
+        log = tmp_path / f"opensm-{run}.log"
+        softband.run(fabric, ("h0", f"opensm -o -R ftree -f {log} >/dev/null; iblinkinfo")).assert_ok()
+        logs.append(log.read_text())
+    assert logs[0] == logs[1]
+    assert "ftree tables configured on all switches" in logs[0]
+
+
+def test_one_lane_brings_the_bandwidth_back_over_100_metres(softband: Softband, tmp_path: Path) -> None:
+    """Minich 2007, listing 1: write the configuration, change `max_op_vls`, and start OpenSM again."""
+    fabric, config = unmanaged(tmp_path, "cables/ddr-switch-100m-100m"), tmp_path / "opensm.conf"
+    measure = "ib_send_bw -s 65536 -n 500 | awk '$1 == 65536 { print $4 }'"
+    change = f"opensm -c {config} >/dev/null; sed -i 's/max_op_vls 5/max_op_vls 1/' {config}"
+    again = f"opensm -F {config} -f {tmp_path / 'second'} >/dev/null 2>&1 & manager=$!; sleep 1; "
+    server = START.format(log=tmp_path / "first") + measure + STOP + f"; {change}; {again}{measure}" + STOP
+    client = "sleep 2; ib_send_bw -s 65536 -n 500 a; sleep 4; ib_send_bw -s 65536 -n 500 a"
+    outcome = softband.run(fabric, ("a", server), ("b", client)).assert_ok()
+    eight_lanes, one_lane = map(float, outcome.program("a-0").split())
+    for name, measured in [("", eight_lanes), ("-vl1", one_lane)]:
+        builtin = softband.pair(f"cables/ddr-switch-100m-100m{name}", "ib_send_bw -s 65536 -n 500").assert_ok().program("a-0")
+        row = next(line for line in builtin.splitlines() if line.split()[:1] == ["65536"])
+        assert measured == float(row.split()[3]), "the built-in manager gives the same bandwidth"
+    assert one_lane > eight_lanes * 1.3
+
+
+def test_opensm_routes_around_a_link_that_goes_down(softband: Softband, tmp_path: Path) -> None:
+    """A ring of switches has two ways. The trap of a switch makes OpenSM sweep at once."""
+    text = (FABRICS / "ring-of-five.toml").read_text()
+    fabric = tmp_path / "ring.toml"
+    fabric.write_text(text.replace("[subnet]", '[subnet]\nmanager = "opensm"', 1) if "[subnet]" in text else '[subnet]\nmanager = "opensm"\n' + text)
+    shown = softband.command("fabric", "show", str(fabric)).stdout
+    hosts = re.findall(r"^host (\S+)", shown, re.M)
+    route = "ibtracert 1 2 2>&1 | grep -c switch"
+    cable = re.search(r"^(?:switch )?(\S+)/(\d+) ──.*── (\S+)/(\d+)$", shown, re.M)
+    del cable
+    log = tmp_path / "opensm.log"
+    fault = '\n[[faults]]\nkind = "link_down"\ncable = "{}"\nat = "3 s"\n'
+    switch_ports = re.findall(r"port (\d+) ──\[.*\]── (\S+)", shown)
+    between = next(peer for _, peer in switch_ports if not peer.startswith(tuple(f"{host}/" for host in hosts)) and "/" in peer)
+    fabric.write_text(fabric.read_text() + fault.format(between))
+    command = START.format(log=log) + f"{route}; sleep 6; {route}; grep -c 'SUBNET UP\\|Errors during init' {log}" + STOP
+    outcome = softband.run(fabric, (hosts[0], command)).assert_ok()
+    assert outcome.program(f"{hosts[0]}-0").split()
+    assert "link state" in log.read_text().lower() or "128" in log.read_text()
+
+
+def test_a_second_manager_stands_by_and_takes_over(softband: Softband, tmp_path: Path) -> None:
+    fabric = unmanaged(tmp_path, "qdr-through-switch")
+    first = f"opensm -p 5 -f {tmp_path / 'first'} >/dev/null 2>&1 & manager=$!; sleep 10; sminfo" + STOP
+    second = f"sleep 2; opensm -p 1 -f {tmp_path / 'second'} >/dev/null 2>&1 & manager=$!; sleep 8; sminfo 2; sleep 60; sminfo 2; kill $manager; wait $manager"
+    outcome = softband.run(fabric, ("a", first), ("b", second)).assert_ok()
+    assert "SMINFO_MASTER" in outcome.program("a-0")
+    standby, master = [line for line in outcome.program("b-0").splitlines() if "SMINFO" in line]
+    assert "SMINFO_STANDBY" in standby and "SMINFO_MASTER" in master
+
+
+TOOLS = {
+    "ibstatus": "4X QDR",
+    "sminfo": "SMINFO_MASTER",
+    "smpquery -D nodeinfo 0,1": "Switch",
+    "smpquery portinfo 2 1": "LinkUp",
+    "smpquery switchinfo 3": "LinearFdbTop",
+    "smpquery pkeys 2 1": "0xffff",
+    "smpquery sl2vl 3": "SL2VL table",
+    "smpquery vlarb 2 1": "VLArbitration",
+    "smpquery guids 2": "0x0002c90200000009",
+    "smpdump -D 0,1 0x11": "0101 0224",
+    "perfquery 2 1": "PortXmitData",
+    "perfquery -x 3 2": "PortUnicastXmitPkts",
+    "perfquery -R 2 1; perfquery 2 1": "PortRcvPkts",
+    "ibnetdiscover": 'Switch\t36 "S-0002c90240000004"',
+    "iblinkinfo": "10.0 Gbps Active/  LinkUp",
+    "ibqueryerrors": "0 ports have errors",
+    "ibhosts": '"b mlx4_0"',
+    "ibswitches": '"sw"',
+    "ibnodes": '"sw"',
+    "ibtracert 1 2": "To ca",
+    "ibroute 3": "3 valid lids dumped",
+    "ibaddr": "LID start 0x1",
+    "ibportstate 3 2": "Active",
+    "dump_lfts": "0x0002",
+    "ibping -c 3 2": "3 packets transmitted, 3 received",
+    "ibsysstat 2": "sysstat ping succeeded",
+}
+
+
+@pytest.mark.skipif(not shutil.which("ibnetdiscover"), reason="no infiniband-diags")
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
+    """The built-in manager has configured it. Servers on b answer ibping and ibsysstat."""
+    script = "; ".join(f"echo '== {name}'; {tool} 2>&1" for name, tool in enumerate(TOOLS))
+    servers = "ibping -S & ibping=$!; ibsysstat -S & sysstat=$!; "
+    waits = "while ! nc -z a 999 2>/dev/null; do sleep 0.2; done" if False else "sleep 20"
+    if pace == "wall":
+        waits = "sleep 12"
+    options = ("--pace", pace)
+    client = ("a", f"sleep 1; {script}")
+    outcome = softband.run("qdr-through-switch", client, ("b", f"{servers}{waits}; kill $ibping $sysstat"), options=options)
+    parts = re.split(r"^== \d+\n", outcome.program("a-0"), flags=re.M)[1:]
+    missing = [f"{tool}: {text[:300]}" for (tool, word), text in zip(TOOLS.items(), parts, strict=True) if word not in text]
+    assert not missing, "\n".join(missing)
