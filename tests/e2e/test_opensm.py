@@ -17,9 +17,9 @@ STOP = "; kill $manager; wait $manager"
 def unmanaged(folder: Path, fabric: str) -> Path:
     """Writes a copy of a fabric file whose ports wait for OpenSM."""
     text = (FABRICS / f"{fabric}.toml").read_text()
-    assert "[subnet]" in text
+    head = "" if "[subnet]" in text else "[subnet]\n\n"
     path = folder / "unmanaged.toml"
-    path.write_text(text.replace("[subnet]", '[subnet]\nmanager = "opensm"', 1))
+    path.write_text((head + text).replace("[subnet]", '[subnet]\nmanager = "opensm"', 1))
     return path
 
 
@@ -37,10 +37,7 @@ def test_opensm_configures_a_fabric(softband: Softband, tmp_path: Path, pace: st
 
 
 def test_its_log_is_the_same_in_each_run(softband: Softband, tmp_path: Path) -> None:
-    fabric = unmanaged(tmp_path, "fat-tree-16") if "[subnet]" in (FABRICS / "fat-tree-16.toml").read_text() else None
-    if fabric is None:
-        fabric = tmp_path / "tree.toml"
-        fabric.write_text('[subnet]\nmanager = "opensm"\n' + (FABRICS / "fat-tree-16.toml").read_text())
+    fabric = unmanaged(tmp_path, "fat-tree-16")
     logs = []
     for run in range(2):
         log = tmp_path / f"opensm-{run}.log"
@@ -63,35 +60,33 @@ def test_one_lane_brings_the_bandwidth_back_over_100_metres(softband: Softband, 
     for name, measured in [("", eight_lanes), ("-vl1", one_lane)]:
         builtin = softband.pair(f"cables/ddr-switch-100m-100m{name}", "ib_send_bw -s 65536 -n 500").assert_ok().program("a-0")
         row = next(line for line in builtin.splitlines() if line.split()[:1] == ["65536"])
-        assert measured == float(row.split()[3]), "the built-in manager gives the same bandwidth"
+        # OpenSM's own packets take their place on the links.
+        assert measured == pytest.approx(float(row.split()[3]), rel=1e-4), "the built-in manager gives the same bandwidth"
     assert one_lane > eight_lanes * 1.3
 
 
 def test_opensm_routes_around_a_link_that_goes_down(softband: Softband, tmp_path: Path) -> None:
     """A ring of switches has two ways. The trap of a switch makes OpenSM sweep at once."""
-    text = (FABRICS / "ring-of-five.toml").read_text()
-    fabric = tmp_path / "ring.toml"
-    fabric.write_text(text.replace("[subnet]", '[subnet]\nmanager = "opensm"', 1) if "[subnet]" in text else '[subnet]\nmanager = "opensm"\n' + text)
-    shown = softband.command("fabric", "show", str(fabric)).stdout
-    hosts = re.findall(r"^host (\S+)", shown, re.M)
-    route = "ibtracert 1 2 2>&1 | grep -c switch"
-    cable = re.search(r"^(?:switch )?(\S+)/(\d+) ──.*── (\S+)/(\d+)$", shown, re.M)
-    del cable
-    log = tmp_path / "opensm.log"
-    fault = '\n[[faults]]\nkind = "link_down"\ncable = "{}"\nat = "3 s"\n'
-    switch_ports = re.findall(r"port (\d+) ──\[.*\]── (\S+)", shown)
-    between = next(peer for _, peer in switch_ports if not peer.startswith(tuple(f"{host}/" for host in hosts)) and "/" in peer)
-    fabric.write_text(fabric.read_text() + fault.format(between))
-    command = START.format(log=log) + f"{route}; sleep 6; {route}; grep -c 'SUBNET UP\\|Errors during init' {log}" + STOP
-    outcome = softband.run(fabric, (hosts[0], command)).assert_ok()
-    assert outcome.program(f"{hosts[0]}-0").split()
-    assert "link state" in log.read_text().lower() or "128" in log.read_text()
+    fabric, log = unmanaged(tmp_path, "ring-of-five"), tmp_path / "opensm.log"
+    fault = '\n[[faults]]\nkind = "link_down"\nlink = "s1/2"\nat = "3 s"\n'
+    fabric.write_text(fabric.read_text() + fault)
+    way = "ibnetdiscover >/dev/null; ibtracert -G 0x$(cat {mine}) 0x$(cat {theirs}) | grep -c 'switch port'; "
+    guids = {name: tmp_path / name for name in ("mine", "theirs")}
+    way = way.format(**guids)
+    note = "ibstat mthca0 1 | grep -o 'Port GUID: .*' | cut -c 14- > {}"
+    server = note.format(guids["mine"]) + "; " + START.format(log=log) + f"{way}sleep 5; {way}ibv_rc_pingpong -n 100 | grep -c iters" + STOP
+    client = note.format(guids["theirs"]) + "; sleep 8; ibv_rc_pingpong -n 100 a"
+    outcome = softband.run(fabric, ("a", server), ("b", client)).assert_ok()
+    assert outcome.program("a-0").split() == ["2", "5", "1"]
+    up = [line[7:15] for line in log.read_text().splitlines() if "SUBNET UP" in line]
+    assert up[:2] == ["00:00:00", "00:00:03"], "the sweep follows the fault at 3 s, before the next light sweep"
 
 
 def test_a_second_manager_stands_by_and_takes_over(softband: Softband, tmp_path: Path) -> None:
     fabric = unmanaged(tmp_path, "qdr-through-switch")
     first = f"opensm -p 5 -f {tmp_path / 'first'} >/dev/null 2>&1 & manager=$!; sleep 10; sminfo" + STOP
-    second = f"sleep 2; opensm -p 1 -f {tmp_path / 'second'} >/dev/null 2>&1 & manager=$!; sleep 8; sminfo 2; sleep 60; sminfo 2; kill $manager; wait $manager"
+    lid = "$(cat /sys/class/infiniband/mlx4_0/ports/1/lid)"
+    second = f"sleep 2; opensm -p 1 -f {tmp_path / 'second'} >/dev/null 2>&1 & manager=$!; sleep 6; sminfo {lid}; sleep 60; sminfo {lid}; kill $manager; wait $manager"
     outcome = softband.run(fabric, ("a", first), ("b", second)).assert_ok()
     assert "SMINFO_MASTER" in outcome.program("a-0")
     standby, master = [line for line in outcome.program("b-0").splitlines() if "SMINFO" in line]
@@ -107,7 +102,7 @@ TOOLS = {
     "smpquery pkeys 2 1": "0xffff",
     "smpquery sl2vl 3": "SL2VL table",
     "smpquery vlarb 2 1": "VLArbitration",
-    "smpquery guids 2": "0x0002c90200000009",
+    "smpquery guidinfo 2 1": "0x0002c90200000009",
     "smpdump -D 0,1 0x11": "0101 0224",
     "perfquery 2 1": "PortXmitData",
     "perfquery -x 3 2": "PortUnicastXmitPkts",
@@ -134,12 +129,8 @@ def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
     """The built-in manager has configured it. Servers on b answer ibping and ibsysstat."""
     script = "; ".join(f"echo '== {name}'; {tool} 2>&1" for name, tool in enumerate(TOOLS))
     servers = "ibping -S & ibping=$!; ibsysstat -S & sysstat=$!; "
-    waits = "while ! nc -z a 999 2>/dev/null; do sleep 0.2; done" if False else "sleep 20"
-    if pace == "wall":
-        waits = "sleep 12"
-    options = ("--pace", pace)
     client = ("a", f"sleep 1; {script}")
-    outcome = softband.run("qdr-through-switch", client, ("b", f"{servers}{waits}; kill $ibping $sysstat"), options=options)
+    outcome = softband.run("qdr-through-switch", client, ("b", f"{servers}sleep 15; kill $ibping $sysstat"), options=("--pace", pace))
     parts = re.split(r"^== \d+\n", outcome.program("a-0"), flags=re.M)[1:]
     missing = [f"{tool}: {text[:300]}" for (tool, word), text in zip(TOOLS.items(), parts, strict=True) if word not in text]
     assert not missing, "\n".join(missing)

@@ -10,7 +10,7 @@ use crate::pdes::timeline::Timeline;
 use softband_model::management::ManagementPacket;
 use softband_model::management::agent::Agent;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{HcaId, PortNumber};
+use softband_types::{HcaId, Lid, PortNumber};
 use softband_wire::mad::SmInfo;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -69,6 +69,11 @@ impl Agents {
 
     pub(crate) fn agent(&self, node: u32) -> &Agent {
         &self.nodes[node as usize].agent
+    }
+
+    /// Sets the largest LID that the forwarding tables of all switches list.
+    pub(crate) fn set_linear_top(&mut self, lid: Lid) {
+        self.nodes.iter_mut().for_each(|node| node.agent.set_linear_top(lid));
     }
 
     pub(crate) fn agent_mut(&mut self, node: u32) -> &mut Agent {

@@ -64,6 +64,11 @@ impl Subnet {
         self.port_of_lid[index] = Some(port);
     }
 
+    /// Returns the largest LID of a port.
+    pub(crate) fn lid_largest(&self) -> Lid {
+        self.lids.iter().copied().max().unwrap_or_default()
+    }
+
     /// Returns the LID of the subnet manager.
     pub(crate) fn manager_lid(&self) -> Lid {
         self.manager_lid

@@ -8,7 +8,7 @@ use softband_types::{Lid, OperationalVls, ServiceLevel, VirtualLane};
 impl Subnet {
     /// Returns the service level of packets to an address vector's destination. The routing
     /// engine's level for the path overrides the vector's.
-    pub(super) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {
+    pub(crate) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {
         let leaf = |lid: Lid| self.leaf_of_lid.get(usize::from(lid.0)).copied().flatten();
         let level = match (leaf(from), leaf(vector.dlid)) {
             (Some(from), Some(to)) => self.routes.service_level(from as usize, to as usize),

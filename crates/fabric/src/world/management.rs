@@ -41,6 +41,7 @@ impl World {
         let lid = self.subnet.manager_lid();
         if lid != Lid::NONE {
             self.links.route_to_switches(&self.subnet);
+            self.agents.set_linear_top(self.subnet.lid_largest());
         }
         let Some(port) = self.subnet.port_with_lid(lid).filter(|_| lid != Lid::NONE) else { return };
         let number = self.links.number(port);
@@ -80,9 +81,12 @@ impl World {
     }
 
     /// Hands a packet that has reached its node to the node's agent, or to the host.
-    fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
+    fn receive_for_node(&mut self, port: u32, mut packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
         if Agent::wants(&packet) || Agent::is_directed(&packet) {
             return self.hand_to_agent(port, packet, false, notices, now);
+        }
+        if self.administer(port, &mut packet) {
+            return self.send_by_lid(port, packet, notices, now);
         }
         self.pass_to_host(port, packet, notices);
     }
@@ -200,7 +204,7 @@ impl World {
         port + 1 - u32::from(self.links.number(port).0)
     }
 
-    fn is_switch(&self, port: u32) -> bool {
+    pub(super) fn is_switch(&self, port: u32) -> bool {
         matches!(self.numbering.owners()[port as usize], Owner::Switch { .. })
     }
 }

@@ -3,6 +3,7 @@
 //! Each room is a struct with private fields in a folder of its own. The World owns the rooms and
 //! hands each the others that it needs. It holds no other state.
 
+mod administration;
 mod events;
 mod faults;
 mod management;

@@ -176,3 +176,30 @@ fn any_bytes_leave_the_fabric_whole() {
     assert_eq!(desk.world.packets_under_way(), 0);
     assert!(desk.world.now() > SimTime::ZERO);
 }
+
+#[test]
+fn subnet_administration_knows_paths() {
+    let mut desk = Desk::of_three();
+    let (own, other) = (desk.lid(0), desk.lid(2));
+    let mut ask = |mask: ComponentMask, wanted: PathRecord, attribute| {
+        let header = desk.header(ManagementClass::SUBNET_ADMINISTRATION, Method::GET, attribute, 0);
+        let mut mad = Box::new([0; 256]);
+        let mut data = [0; SA_DATA_BYTES];
+        wanted.emit(&mut data);
+        SaMad::view_mut(&mut mad[..]).header(header).component_mask(mask).data(data);
+        let packet = ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) };
+        let (_, answer) = desk.exchange(packet).expect("an answer");
+        let answer = SaMad::view(&answer.mad[..]);
+        assert_eq!(answer.header().method, Method::GET_RESP);
+        (answer.header().status, PathRecord::parse(&answer.data()).unwrap())
+    };
+    let by_lid = PathRecord { dlid: other, ..PathRecord::default() };
+    let (status, path) = ask(ComponentMask::PATH_DLID, by_lid, AttributeId::PATH_RECORD);
+    assert_eq!((status, path.slid, path.dlid, path.mtu), (Status::SUCCESS, own, other, MtuCode::B2048));
+    let (status, same) = ask(ComponentMask::PATH_DGID, PathRecord { dgid: path.dgid, ..PathRecord::default() }, AttributeId::PATH_RECORD);
+    assert_eq!((status, same.dlid), (Status::SUCCESS, other));
+    let unknown = PathRecord { dlid: Lid(99), ..PathRecord::default() };
+    assert_eq!(ask(ComponentMask::PATH_DLID, unknown, AttributeId::PATH_RECORD).0, Status::SA_NO_RECORDS);
+    assert_eq!(ask(ComponentMask(0), unknown, AttributeId::PATH_RECORD).0, Status::SA_INSUFFICIENT_COMPONENTS);
+    assert_eq!(ask(ComponentMask(0), unknown, AttributeId::MC_MEMBER_RECORD).0, Status::METHOD_ATTRIBUTE_NOT_SUPPORTED);
+}

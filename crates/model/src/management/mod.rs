@@ -3,6 +3,7 @@
 //! It stands in for OpenSM when none runs. Its routing engines are those of `routing`; the default
 //! is minimum hops.
 
+pub mod administration;
 pub mod agent;
 mod credit_loops;
 mod packet;

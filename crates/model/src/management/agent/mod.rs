@@ -145,6 +145,11 @@ impl Agent {
         self.facts.ports
     }
 
+    /// Sets the largest LID that the forwarding table of a switch lists.
+    pub fn set_linear_top(&mut self, lid: Lid) {
+        self.switch.linear_fdb_top = lid;
+    }
+
     /// Describes the subnet manager on this node; `None` if it has none.
     pub fn set_manager(&mut self, manager: Option<SmInfo>) {
         self.manager = manager;

@@ -1,0 +1,51 @@
+//! Subnet administration of the built-in manager, at the port with its LID.
+
+use super::World;
+use softband_model::management::ManagementPacket;
+use softband_model::management::administration::{self, Path, PathEnd, Paths};
+use softband_model::verbs::api::AddressVector;
+use softband_spec::SubnetManager;
+use softband_types::{Gid, Lid};
+
+impl World {
+    /// Answers a request to the built-in manager's subnet administration. Returns whether the packet
+    /// has become the response.
+    pub(super) fn administer(&self, port: u32, packet: &mut ManagementPacket) -> bool {
+        let is_here = self.spec.subnet.manager == SubnetManager::Builtin && self.subnet.lid(port) == self.subnet.manager_lid();
+        is_here && administration::is_request(packet) && administration::answer(packet, self)
+    }
+
+    /// Returns the port of an end.
+    fn port_of(&self, end: PathEnd) -> Option<u32> {
+        self.subnet.port_with_lid(end.lid)
+    }
+}
+
+impl Paths for World {
+    fn with_gid(&self, gid: Gid) -> Option<PathEnd> {
+        let port =
+            (0..self.numbering.owners().len() as u32).find(|port| self.subnet.lid(*port) != Lid::NONE && self.subnet.gids(*port)[0] == Some(gid))?;
+        Some(PathEnd { lid: self.subnet.lid(port), gid })
+    }
+
+    fn with_lid(&self, lid: Lid) -> Option<PathEnd> {
+        let port = self.subnet.port_with_lid(lid)?;
+        self.subnet.gids(port)[0].map(|gid| PathEnd { lid, gid })
+    }
+
+    fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path> {
+        let (source, destination) = (self.port_of(from)?, self.port_of(to)?);
+        let cabling = self.links.cabling(source)?;
+        // A switch itself is no end of a data path: its links limit the packets.
+        let mtu = match self.links.path_mtu(source, (destination, to.lid)) {
+            Some(mtu) => mtu,
+            None if self.is_switch(destination) => self.links.mtu_least()?,
+            None if source == destination => cabling.mtu,
+            None => return None,
+        };
+        let far = self.links.cabling(destination).map_or(cabling.rate, |other| other.rate);
+        let rate = if far.picos_of_bytes(1_000_000) > cabling.rate.picos_of_bytes(1_000_000) { far } else { cabling.rate };
+        let vector = AddressVector { dlid: to.lid, ..AddressVector::default() };
+        Some(Path { mtu, rate, service_level: self.subnet.level_of_path(from.lid, &vector) })
+    }
+}
