@@ -13,6 +13,9 @@ use softband_sim::SimTime;
 use softband_types::{HcaId, PortNumber};
 use std::collections::BTreeMap;
 
+/// Most bytes of all datagrams and MADs that threads pass in parts, in each direction.
+const PARTS_BYTES_MAX: usize = 256 << 20;
+
 /// Objects behind descriptors, sockets, the network of the hosts, and the files of their programs.
 pub(crate) struct HostServices {
     objects: Objects,
@@ -224,6 +227,10 @@ impl HostServices {
             return Err(libc::EPROTO);
         }
         whole.extend_from_slice(part);
+        let others: usize = self.outgoing.values().map(Vec::len).sum();
+        if others + whole.len() > PARTS_BYTES_MAX {
+            return Err(libc::ENOBUFS);
+        }
         if whole.len() > most { Err(libc::EMSGSIZE) } else { Ok(whole) }
     }
 
@@ -241,8 +248,11 @@ impl HostServices {
         self.incoming.get(&thread)
     }
 
-    /// Keeps a MAD, because the thread may ask for more of it.
+    /// Keeps a MAD, because the thread may ask for more of it. Threads that never do lose theirs.
     pub(crate) fn keep_taken_mad(&mut self, thread: (usize, u32), record: Vec<u8>) {
+        if self.taken_mads.values().map(Vec::len).sum::<usize>() > PARTS_BYTES_MAX {
+            self.taken_mads.clear();
+        }
         self.taken_mads.insert(thread, record);
     }
 

@@ -103,6 +103,10 @@ impl MadFile {
         true
     }
 
+    pub(super) fn received_bytes(&self) -> usize {
+        self.received_bytes
+    }
+
     pub(super) fn is_readable(&self, now: SimTime) -> bool {
         self.received.front().is_some_and(|first| first.at <= now)
     }

@@ -30,6 +30,8 @@ use std::collections::BTreeMap;
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Most open files of a port.
 const FILES_MAX: usize = 256;
+/// Most bytes of all records of a port that wait for their readers.
+const WAITING_BYTES_MAX: usize = 16 * MESSAGE_BYTES_MAX;
 
 pub(crate) type Port = (HcaId, PortNumber);
 
@@ -237,8 +239,14 @@ impl MadTable {
         self.queue(agent.file, (agent.id, 0), &header, message, at)
     }
 
-    /// Adds a record to a file. Returns the file, unless its queue is full.
+    /// Adds a record to a file. Returns the file, unless its queue or that of its
+    /// port is full.
     fn queue(&mut self, object: u32, (id, status): (u32, i32), header: &Header, mad: &[u8], at: SimTime) -> Option<u32> {
+        let port = self.files.get(&object)?.port;
+        let waiting: usize = self.files.values().filter(|file| file.port == port).map(MadFile::received_bytes).sum();
+        if waiting > WAITING_BYTES_MAX {
+            return None;
+        }
         let file = self.files.get_mut(&object)?;
         let record = header.record((id, status), mad, file.has_pkey_index());
         let first = record.len().min(header_bytes(file.has_pkey_index()) + MAD_BYTES);

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most MADs of a port that await their answers.
 const REQUESTS_MAX: usize = 4_096;
+/// Most bytes of all messages of a port that their receivers have not acknowledged.
+const MESSAGE_BYTES_SUM: usize = 16 * super::MESSAGE_BYTES_MAX;
 
 /// Identifies a MAD that awaits its answer. A port has at most one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +64,10 @@ impl Request {
         }
     }
 
+    fn message_bytes(&self) -> usize {
+        self.message.as_ref().map_or(0, Message::len)
+    }
+
     /// Returns the packets that leave when the answer is late.
     fn again(&mut self) -> Vec<ManagementPacket> {
         match &mut self.message {
@@ -93,7 +99,9 @@ impl Requests {
         if self.all.contains_key(&transaction) {
             return Err(libc::EINVAL);
         }
-        if self.all.keys().filter(|other| other.port == transaction.port).count() >= REQUESTS_MAX {
+        let of_port = || self.all.iter().filter(|(other, _)| other.port == transaction.port).map(|(_, (_, request))| request);
+        let has_room = request.message.is_none() || of_port().map(Request::message_bytes).sum::<usize>() < MESSAGE_BYTES_SUM;
+        if !has_room || of_port().count() >= REQUESTS_MAX {
             return Err(libc::ENOMEM);
         }
         self.schedule(transaction, request, now);

@@ -135,6 +135,10 @@ impl Message {
         Self { bytes, header_bytes, sent: 0, acknowledged: 0, window_end: 1 }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn data_bytes(&self) -> usize {
         MAD_BYTES - self.header_bytes
     }

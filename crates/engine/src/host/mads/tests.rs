@@ -357,3 +357,18 @@ fn a_message_that_stops_halfway_is_ended() {
     assert_eq!((answer.mad[25], answer.mad[27]), (4, 118));
     assert_eq!(client.next_deadline(), None);
 }
+
+#[test]
+fn messages_without_acknowledgements_have_an_end() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, MESSAGE_BYTES_MAX);
+    let outcomes: Vec<_> = (0u32..20)
+        .map(|requester| {
+            let mut response = response.clone();
+            response[28..30].copy_from_slice(&(100 + requester as u16).to_be_bytes());
+            server.send(FILE, &response, FACTS, millis(0))
+        })
+        .collect();
+    assert_eq!(outcomes.iter().position(|outcome| *outcome == Err(libc::ENOMEM)), Some(16));
+    assert!(outcomes[16..].iter().all(|outcome| *outcome == Err(libc::ENOMEM)));
+}
