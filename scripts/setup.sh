@@ -12,6 +12,7 @@ need() { # need PACKAGE COMMAND-OR-FILE
 need perftest ib_send_bw
 need ibverbs-utils ibv_devinfo
 need libibverbs-dev /usr/include/infiniband/verbs.h
+need libibumad-dev /usr/include/infiniband/umad.h
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need iperf3 iperf3
 need libfabric-bin fi_pingpong

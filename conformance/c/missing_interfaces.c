@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program that needs the connection manager or management datagrams, which Softband does not
- * have. The program finds neither and continues. The library explains the absence of each once.
+ * A program that needs the connection manager, which Softband does not have. The program does not
+ * find it and continues. The library explains the absence once.
  *
- *     missing_interfaces rdma_cm|umad|probe   opens the files repeatedly, by several functions
- *     missing_interfaces librdmacm|libibumad  calls the library, or prints "no library"
+ *     missing_interfaces rdma_cm|probe  opens the files repeatedly, by several functions
+ *     missing_interfaces librdmacm      calls the library, or prints "no library"
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ static void probe(void)
 	int devices = 0;
 
 	CHECK(stat("/dev/infiniband/rdma_cm", &about) == -1 && errno == ENOENT);
-	CHECK(access("/sys/class/infiniband_mad", F_OK) == -1 && errno == ENOENT);
+	CHECK(access("/sys/class/infiniband_cm", F_OK) == -1 && errno == ENOENT);
 	CHECK(folder != NULL);
 	while ((entry = readdir(folder)) != NULL)
 		devices += !strncmp(entry->d_name, "uverbs", 6);
@@ -82,20 +82,6 @@ static void call_librdmacm(void)
 	CHECK(open_socket(2, 1, 0) == -1);
 }
 
-static void call_libibumad(void)
-{
-	void *umad = library("libibumad.so.3");
-	int (*init)(void) = function(umad, "umad_init");
-	int (*open_port)(const char *, int) = function(umad, "umad_open_port");
-	int (*names)(char[][20], int) = function(umad, "umad_get_cas_names");
-	char list[8][20];
-
-	init();
-	CHECK(names(list, 8) == 1);
-	CHECK(open_port(NULL, 0) < 0);
-	CHECK(open_port(list[0], 1) < 0);
-}
-
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -105,18 +91,11 @@ int main(int argc, char **argv)
 			absent("/dev/infiniband/rdma_cm");
 			absent("/dev/infiniband/ucm0");
 			absent("/sys/class/misc/rdma_cm/abi_version");
-		} else if (!strcmp(what, "umad")) {
-			absent("/dev/infiniband/umad0");
-			absent("/dev/infiniband/issm0");
-			absent("/sys/class/infiniband_mad");
-			absent("/sys/class/infiniband_mad/abi_version");
 		} else if (!strcmp(what, "probe")) {
 			probe();
-		} else if (!strcmp(what, "librdmacm")) {
-			call_librdmacm();
 		} else {
-			CHECK(!strcmp(what, "libibumad"));
-			call_libibumad();
+			CHECK(!strcmp(what, "librdmacm"));
+			call_librdmacm();
 		}
 	}
 	puts("goes on");

@@ -266,7 +266,7 @@ def left_behind(mark: Path) -> list[str]:
 def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compiles the C programs of conformance/c against the system's own headers and libraries."""
     folder = tmp_path_factory.mktemp("programs")
-    # The programs data_path and verbs_all consist of several files each.
+    # The programs data_path, umad and verbs_all consist of several files each.
     names = (
         "atomics",
         "call_filter",
@@ -325,8 +325,10 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {name: [PROGRAMS / f"{name}.c"] for name in names}
     parts["data_path"] = [PROGRAMS / "data_path.c", PROGRAMS / "data_path_plan.c"]
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
+    parts["umad"] = [PROGRAMS / "umad.c", PROGRAMS / "umad_library.c"]
     for name, sources in parts.items():
-        command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), "-libverbs", "-lpthread"]
+        libraries = ["-libumad" if name == "umad" else "-libverbs", "-lpthread"]
+        command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), *libraries]
         subprocess.run(command, check=True, timeout=120)
     return folder
 

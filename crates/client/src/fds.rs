@@ -17,6 +17,26 @@ pub enum Kind {
     CompletionChannel = 3,
     AsyncChannel = 4,
     Timer = 5,
+    /// `umadN`.
+    ManagementDevice = 6,
+    /// `issmN`.
+    SubnetManager = 7,
+}
+
+impl Kind {
+    /// Returns the kind with this number, if it exists.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Some(match number {
+            1 => Self::StreamSocket,
+            2 => Self::DatagramSocket,
+            3 => Self::CompletionChannel,
+            4 => Self::AsyncChannel,
+            5 => Self::Timer,
+            6 => Self::ManagementDevice,
+            7 => Self::SubnetManager,
+            _ => return None,
+        })
+    }
 }
 
 /// An object of the engine behind a descriptor.
@@ -54,14 +74,7 @@ pub fn register(fd: i32, entry: Entry) -> bool {
 /// Returns the object behind `fd`.
 pub fn lookup(fd: i32) -> Option<Entry> {
     let raw = cell(fd)?.load(Ordering::Acquire);
-    let kind = match raw >> 32 {
-        1 => Kind::StreamSocket,
-        2 => Kind::DatagramSocket,
-        3 => Kind::CompletionChannel,
-        4 => Kind::AsyncChannel,
-        5 => Kind::Timer,
-        _ => return None,
-    };
+    let kind = Kind::from_number(raw >> 32)?;
     Some(Entry { kind, object: raw as u32 })
 }
 

@@ -12,6 +12,7 @@ pub mod calls;
 pub mod completion;
 mod computation;
 pub mod direct;
+mod event_socket;
 mod execution_token;
 pub mod fds;
 mod fork;
@@ -29,6 +30,7 @@ pub mod warn;
 pub use ahead::{catch_up, is_ahead, set_catch_up_hook};
 pub use calls::{Errno, call, call_with_tail, tell_last};
 pub use computation::{advance_by_computation, announce_computation, set_computation, thread_cpu_ns};
+pub use event_socket::event_socket;
 pub use execution_token::{
     advance_ps, await_token, away, cq_polls, end_looks, is_past_next_event, last_answer_ps, note_cq_poll, note_signals, now_ps, pause, poll_empty,
     progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,

@@ -65,6 +65,21 @@ pod! {
     pub struct DatagramReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub offset: u32, }
     /// `len` bytes of a datagram of `whole` bytes follow, and its sender's address.
     pub struct DatagramReceived { pub len: u32, pub whole: u32, pub address: u32, pub port: u32, }
+    /// `device`: N of `umadN`, or with `is_manager` of `issmN`.
+    pub struct MadOpen { pub device: u32, pub is_manager: u32, }
+    /// An agent as `struct ib_user_mad_reg_req` and `ib_user_mad_reg_req2` describe it. The reply has
+    /// its `id`. `is_newer`: the program used the latter.
+    pub struct MadAgent {
+        pub object: u32, pub id: u32, pub qpn: u32, pub class: u32, pub class_version: u32, pub oui: u32, pub rmpp_version: u32, pub own_rmpp: u32, pub is_newer: u32, pub reserved: u32,
+        /** Bit n is method n. Low half first. */ pub methods: [u64; 2],
+    }
+    pub struct MadAgentName { pub object: u32, pub id: u32, }
+    /// A part of a record of umad, from `offset` on. `more`: another part follows.
+    pub struct MadSend { pub object: u32, pub len: u32, pub offset: u32, pub more: u32, }
+    /// `room`: bytes of the reader's buffer. An `offset` asks for the rest of the last record.
+    pub struct MadReceive { pub object: u32, pub room: u32, pub offset: u32, pub reserved: u32, }
+    /// `len` bytes of `whole` follow. `error`: errno that the reader gets with them, or 0.
+    pub struct MadReceived { pub len: u32, pub whole: u32, pub error: u32, pub reserved: u32, }
     /// `name` is of [`socket_option`]. With `set`, the option first takes the value.
     pub struct SocketOption { pub object: u32, pub name: u32, pub value: u32, pub set: u32, }
     /// `how` as numbered by `shutdown(2)`.

@@ -9,7 +9,7 @@ use rustix::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use softband_abi::verbs::*;
 use softband_client::fds::{self, Entry, Kind};
 use softband_client::{Errno, call, is_wall};
-use softband_ipc::calls::{EventSocket, Hca, Object, op};
+use softband_ipc::calls::{Hca, Object, op};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -138,7 +138,7 @@ fn command_fd() -> Result<c_int, Errno> {
 /// its meaning.
 pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
     if is_wall() {
-        return event_socket(object);
+        return softband_client::event_socket(object).map(OwnedFd::into_raw_fd);
     }
     let flags = rustix::event::EventfdFlags::CLOEXEC;
     let fd = rustix::event::eventfd(0, flags).map_err(|error| Errno(error.raw_os_error()))?.into_raw_fd();
@@ -150,30 +150,10 @@ pub(crate) fn placeholder(kind: Kind, object: u32) -> Result<c_int, Errno> {
     Err(Errno(libc::EMFILE))
 }
 
-/// Creates a socket on which the engine sends events. At wall pace, programs wait for the
-/// descriptor in the kernel.
-fn event_socket(object: u32) -> Result<c_int, Errno> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
-    let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
-    let mut names = EventSocket { object, name_len: 0, name: [0; 8] };
-    let sender = call::<op::EventSocket>(&names)?;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
-    let sender = sender.name.get(..sender.name_len as usize).ok_or(Errno(libc::EPROTO))?;
-    connect(&socket, &SocketAddrUnix::new_abstract_name(sender).map_err(failed)?).map_err(failed)?;
-    // The kernel chooses a free name (unix(7), autobind).
-    bind(&socket, &SocketAddrUnix::new_unnamed()).map_err(failed)?;
-    let own = SocketAddrUnix::try_from(getsockname(&socket).map_err(failed)?).map_err(failed)?;
-    let own = own.abstract_name().ok_or(Errno(libc::EADDRNOTAVAIL))?;
-    names.name.get_mut(..own.len()).ok_or(Errno(libc::ENAMETOOLONG))?.copy_from_slice(own);
-    names.name_len = own.len() as u32;
-    call::<op::EventSocket>(&names)?;
-    Ok(socket.into_raw_fd())
-}
-
 /// Closes a descriptor of [`placeholder`] and drops its reference to the object.
 pub(crate) fn close_placeholder(fd: c_int, object: u32) {
     if is_wall() {
-        // SAFETY: `event_socket` created it; a program that closed it itself has broken the rules
+        // SAFETY: `placeholder` created it; a program that closed it itself has broken the rules
         // of the verbs.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
         let _ = call::<op::ObjectClose>(&Object { object, reserved: 0 });

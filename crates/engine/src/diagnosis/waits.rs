@@ -124,6 +124,7 @@ impl Observer<'_> {
                     name
                 }
                 Some(Object::AsyncChannel { hca, .. }) => format!("an asynchronous event of {}", self.world.device_name(softband_types::HcaId(*hca))),
+                Some(Object::ManagementDevice) => self.describe_device(*object),
                 Some(Object::Timer { at, .. }) if *at > SimTime::ZERO => format!("a timer at {}", moment(*at)),
                 Some(Object::Timer { .. }) => "a timer that is not set".into(),
                 None => "a closed descriptor".into(),
@@ -133,6 +134,11 @@ impl Observer<'_> {
             }
         }
         (format!("waits for {}{until}", names.join(", or ")), detail)
+    }
+
+    fn describe_device(&self, object: u32) -> String {
+        let port = self.host.mads().port_of(object);
+        port.map_or_else(|| "a MAD".into(), |(hca, port)| format!("a MAD at {}/{}", self.world.device_name(hca), port.0))
     }
 
     fn describe_channel(&self, process: &Process, channel: u32) -> (String, Detail) {

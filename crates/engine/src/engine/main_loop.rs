@@ -185,6 +185,7 @@ impl Engine {
                     self.scheduler.object_changed(&mut self.processes, &mut self.host, (object, readiness::READABLE));
                 }
             }
+            Event::MadsExpire => self.verbs().mads_expire(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }

@@ -34,7 +34,8 @@ impl Engine {
                 self.async_event(process, hca, event, srq.0);
             }
             // The engine keeps its own wake-ups.
-            Notice::SrqEvent { .. } | Notice::Wakeup { .. } | Notice::ManagementArrived { .. } => {}
+            Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
+            Notice::ManagementArrived { hca, port, packet } => self.verbs().mad_arrived((hca, port), &packet),
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::HostDied { host } => self.host_died(host),
             Notice::PortEvent { hca, port, event } => {

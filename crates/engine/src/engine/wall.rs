@@ -58,7 +58,7 @@ impl Engine {
     /// Does a round of the work that is due now. Returns whether any work was due.
     pub(super) fn wall_round(&mut self) -> bool {
         self.scheduler.set_wall_clock(self.world.now());
-        let has_worked = self.serve_calls() | self.take_rings() | self.run_world();
+        let has_worked = self.serve_calls() | self.take_rings() | self.run_world() | self.expire_mads();
         self.settle_events();
         self.give_back_queues();
         has_worked
@@ -131,6 +131,15 @@ impl Engine {
         }
         self.memory.flush_all();
         events > 0
+    }
+
+    /// Handles the deadlines of MADs up to the clock.
+    fn expire_mads(&mut self) -> bool {
+        let is_due = self.host.mads().next_deadline().is_some_and(|at| at <= self.scheduler.wall_time());
+        if is_due {
+            self.verbs().mads_expire();
+        }
+        is_due
     }
 
     /// Gives the queues for which the engine has no work left back to the programs. Earlier posts
@@ -233,6 +242,8 @@ impl Engine {
         self.programs.drain_outputs();
         self.scheduler.set_wall_clock(self.world.now());
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
+        let mads = self.host.mads().next_deadline().map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
+        let due = due.into_iter().chain(mads).min();
         let longest = if self.programs.has_open_outputs() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
         let bell = self.scheduler.word(BELL);

@@ -2,8 +2,8 @@
 //! `/dev/infiniband`. Each host has a folder, to which the library in its programs redirects these
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
-use crate::host::net_files;
 use crate::host::ports::abi_lid;
+use crate::host::{mad_files, net_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -153,7 +153,7 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
     net_files::write(root, address)?;
     for (number, hca) in spec.hcas.iter().enumerate() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
-        let card = format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1);
+        let card = card(number);
         let (device, uverbs) = (&hca.device, format!("uverbs{number}"));
         write_card(&root.join("sys").join(&card), world, (host, number), hca, &uverbs)?;
         symlink(format!("../../{card}/infiniband/{device}"), class.join(device))?;
@@ -161,7 +161,12 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
         // A character device that programs may open; nothing goes through it.
         symlink("/dev/null", devices.join(&uverbs))?;
     }
-    Ok(())
+    mad_files::write(root, world, host)
+}
+
+/// Returns the folder of an HCA of a host below `/sys`.
+pub(super) fn card(number: usize) -> String {
+    format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1)
 }
 
 fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &HcaSpec, uverbs: &str) -> io::Result<()> {

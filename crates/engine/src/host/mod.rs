@@ -2,6 +2,8 @@
 
 pub(crate) mod datagrams;
 pub(crate) mod files;
+mod mad_files;
+pub(crate) mod mads;
 mod net_files;
 pub(crate) mod network;
 pub(crate) mod objects;

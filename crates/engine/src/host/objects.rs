@@ -1,12 +1,12 @@
 //! The objects behind descriptors of programs: sockets, completion channels, channels of
-//! asynchronous events, timers.
+//! asynchronous events, MAD devices, timers.
 
 use rustix::net::SocketAddrUnix;
 use softband_ipc::calls::readiness;
 use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// An object behind descriptors. Sockets also have their own table.
+/// An object behind descriptors. Sockets and MAD devices also have their own tables.
 #[derive(Debug)]
 pub(crate) enum Object {
     Socket,
@@ -19,6 +19,8 @@ pub(crate) enum Object {
         hca: u32,
         events: VecDeque<(SimTime, u32, u32)>,
     },
+    /// An open `umadN` or `issmN`.
+    ManagementDevice,
     Timer {
         at: SimTime,
         interval_picos: u64,
@@ -132,10 +134,10 @@ impl Objects {
 }
 
 impl Object {
-    /// Returns the readiness bits at `now`. Sockets have their own readiness.
+    /// Returns the readiness bits at `now`. Sockets and MAD devices have their own readiness.
     pub(crate) fn readiness(&self, now: SimTime) -> u32 {
         let visible = match self {
-            Self::Socket | Self::DatagramSocket => false,
+            Self::Socket | Self::DatagramSocket | Self::ManagementDevice => false,
             Self::CompletionChannel(events) => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::AsyncChannel { events, .. } => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::Timer { expirations, .. } => *expirations > 0,

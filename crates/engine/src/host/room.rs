@@ -1,7 +1,8 @@
 //! The room of the hosts' services to programs: sockets, timers, channels, and files.
 
-use crate::host::datagrams::{DATAGRAM_MAX, DatagramTable, Received};
+use crate::host::datagrams::{DatagramTable, Received};
 use crate::host::files::Files;
+use crate::host::mads::MadTable;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
 use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
@@ -20,6 +21,9 @@ pub(crate) struct HostServices {
     /// Datagrams that threads (process, slot) pass in several parts, to a socket and from it.
     outgoing: BTreeMap<(usize, u32), Vec<u8>>,
     incoming: BTreeMap<(usize, u32), Received>,
+    mads: MadTable,
+    /// MADs that threads read in several parts.
+    taken_mads: BTreeMap<(usize, u32), Vec<u8>>,
     network: Network,
     /// `None` in a harness.
     files: Option<Files>,
@@ -33,6 +37,8 @@ impl HostServices {
             datagrams: DatagramTable::new(hosts),
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
+            mads: MadTable::default(),
+            taken_mads: BTreeMap::new(),
             network,
             files,
         }
@@ -86,6 +92,7 @@ impl HostServices {
                 self.sockets.close(object, now, path, &mut wakeups);
             }
             Some(Object::DatagramSocket) => self.datagrams.close(object, now),
+            Some(Object::ManagementDevice) => self.mads.close(object),
             _ => {}
         }
         wakeups
@@ -96,6 +103,7 @@ impl HostServices {
         match self.objects.get_mut(object) {
             Some(Object::Socket) => self.sockets.readiness(object, now),
             Some(Object::DatagramSocket) => self.datagrams.readiness(object, now),
+            Some(Object::ManagementDevice) => self.mads.readiness(object, now),
             Some(other) => other.readiness(now),
             None => readiness::ERROR,
         }
@@ -195,11 +203,19 @@ impl HostServices {
         &mut self.datagrams
     }
 
-    /// Returns the parts of a datagram so far, with `part` at `offset`.
+    pub(crate) fn mads(&self) -> &MadTable {
+        &self.mads
+    }
+
+    pub(crate) fn mads_mut(&mut self) -> &mut MadTable {
+        &mut self.mads
+    }
+
+    /// Returns the parts of a datagram or MAD so far, with `part` at `offset`.
     ///
     /// # Errors
-    /// If the parts have a gap, or are longer than a datagram.
-    pub(crate) fn outgoing_part(&mut self, thread: (usize, u32), offset: usize, part: &[u8]) -> Result<Vec<u8>, i32> {
+    /// If the parts have a gap, or are longer than `most` bytes.
+    pub(crate) fn outgoing_part(&mut self, thread: (usize, u32), offset: usize, part: &[u8], most: usize) -> Result<Vec<u8>, i32> {
         let mut whole = self.outgoing.remove(&thread).unwrap_or_default();
         if offset == 0 {
             whole.clear();
@@ -208,7 +224,7 @@ impl HostServices {
             return Err(libc::EPROTO);
         }
         whole.extend_from_slice(part);
-        if whole.len() > DATAGRAM_MAX { Err(libc::EMSGSIZE) } else { Ok(whole) }
+        if whole.len() > most { Err(libc::EMSGSIZE) } else { Ok(whole) }
     }
 
     /// Keeps the parts of a datagram until the next part comes.
@@ -225,8 +241,24 @@ impl HostServices {
         self.incoming.get(&thread)
     }
 
-    /// Forgets the parts of datagrams of a process that has ended.
+    /// Keeps a MAD, because the thread may ask for more of it.
+    pub(crate) fn keep_taken_mad(&mut self, thread: (usize, u32), record: Vec<u8>) {
+        self.taken_mads.insert(thread, record);
+    }
+
+    /// Returns the MAD that the thread reads.
+    pub(crate) fn taken_mad(&self, thread: (usize, u32)) -> Option<&[u8]> {
+        self.taken_mads.get(&thread).map(Vec::as_slice)
+    }
+
+    /// Forgets the MAD that the thread has read.
+    pub(crate) fn drop_taken_mad(&mut self, thread: (usize, u32)) {
+        self.taken_mads.remove(&thread);
+    }
+
+    /// Forgets the parts of datagrams and MADs of a process that has ended.
     pub(crate) fn forget_parts(&mut self, process: usize) {
+        self.taken_mads.retain(|(of, _), _| *of != process);
         self.outgoing.retain(|(of, _), _| *of != process);
         self.incoming.retain(|(of, _), _| *of != process);
     }

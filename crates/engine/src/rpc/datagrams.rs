@@ -1,6 +1,6 @@
 //! Datagram sockets of programs.
 
-use crate::host::datagrams::{Address, To};
+use crate::host::datagrams::{Address, DATAGRAM_MAX, To};
 use crate::host::sockets::Wakeups;
 use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
@@ -82,7 +82,7 @@ impl HostCalls<'_> {
             return Err(libc::EOPNOTSUPP);
         }
         let part = request.tail.get(..head.len as usize).ok_or(libc::EPROTO)?;
-        let outgoing = self.host.outgoing_part((caller.process, caller.slot), head.offset as usize, part)?;
+        let outgoing = self.host.outgoing_part((caller.process, caller.slot), head.offset as usize, part, DATAGRAM_MAX)?;
         if head.flags & datagram::MORE != 0 {
             self.host.keep_outgoing((caller.process, caller.slot), outgoing);
             return Ok(());

@@ -5,6 +5,7 @@ mod completion_queues;
 mod datagrams;
 mod devices;
 pub(crate) mod host_calls;
+mod mads;
 mod objects;
 mod posts;
 mod queue_pairs;

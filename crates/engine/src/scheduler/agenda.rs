@@ -58,6 +58,8 @@ pub(crate) enum Event {
     },
     /// Datagrams under way reach their sockets.
     DatagramsArrive,
+    /// Requests of MAD devices have waited long enough.
+    MadsExpire,
     ProcessGone {
         process: usize,
     },

@@ -102,6 +102,20 @@ macro_rules! for_each_call {
             /// Expirations since the last read; EAGAIN if none.
             TimerRead = 46, timer_read(Object) -> Count, Free, Virtual;
 
+            /// Opens a MAD device. ENXIO without that device. EBUSY if a device for one subnet manager
+            /// is open.
+            MadOpen = 60, mad_open(MadOpen) -> Object, Free, Any;
+            /// Adds an agent to an open MAD device.
+            MadRegister = 61, mad_register(MadAgent) -> MadAgent, Free, Any;
+            /// Removes an agent.
+            MadUnregister = 62, mad_unregister(MadAgentName) -> (), Free, Any;
+            /// Headers have a P_Key index. EINVAL after the first agent.
+            MadEnablePkey = 63, mad_enable_pkey(Object) -> (), Free, Any;
+            /// Sends a MAD.
+            MadSend = 64, mad_send(WithTail<MadSend, u8>) -> (), Free, Any;
+            /// Takes a MAD, or a report that a request has no answer. EAGAIN while none waits.
+            MadReceive = 65, mad_receive(MadReceive) -> WithTail<MadReceived, u8>, Free, Any;
+
             /// The HCAs of the program's host.
             DeviceList = 100, device_list() -> WithTail<DeviceList, Device>, Free, Any;
             /// `ibv_query_port`.

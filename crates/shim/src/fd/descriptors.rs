@@ -2,7 +2,7 @@
 
 use crate::clib::args::Out;
 use crate::clib::real;
-use crate::fd::terminal;
+use crate::fd::{management, terminal};
 use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
@@ -167,7 +167,7 @@ pub fn forget(fd: c_int) {
 fn also(fd: c_int, copy: c_int) -> c_int {
     netlink::also(fd, copy);
     if copy >= 0
-        && let Some(entry) = ours(fd)
+        && let Some(entry) = ours(fd).or_else(|| management::entry(fd))
         && fds::register(copy, entry)
     {
         let _ = client::call::<op::ObjectRetain>(&Object { object: entry.object, reserved: 0 });
@@ -317,6 +317,12 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);
         return 0;
+    }
+    if let Some(entry) = management::entry(fd)
+        // SAFETY: the program passes what the device's request takes.
+        && let Some(status) = unsafe { management::control(entry, request, argument) }
+    {
+        return status;
     }
     // SAFETY: a request about interfaces has the argument that it takes.
     if let Some(status) = unsafe { interfaces::control(fd, request, argument) } {

@@ -6,7 +6,7 @@
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::missing;
 use crate::clib::real;
-use crate::fd::random_files;
+use crate::fd::{management, random_files};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -170,49 +170,49 @@ fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) 
 #[unsafe(no_mangle)]
 pub extern "C" fn open(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode))
+    management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode))
+    management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode))
+    management::opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat64(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(path, 1);
-    opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode))
+    management::opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__open_2(led.path(), led.flags(flags))
+    management::opened(path, flags, real::__open_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open64_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__open64_2(led.path(), led.flags(flags))
+    management::opened(path, flags, real::__open64_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__openat_2(folder, led.path(), led.flags(flags))
+    management::opened(path, flags, real::__openat_2(folder, led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(path, 1);
-    real::__openat64_2(folder, led.path(), led.flags(flags))
+    management::opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
@@ -317,6 +317,37 @@ pub extern "C" fn fstatat(folder: c_int, path: Text, out: Out<libc::stat>, flags
 #[unsafe(no_mangle)]
 pub extern "C" fn fstatat64(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
     status_of(folder, path, out, flags)
+}
+
+/// Implements `fstat` by the system call, as [`native_status`] does for paths.
+#[unsafe(no_mangle)]
+pub extern "C" fn fstat(fd: c_int, out: Out<libc::stat>) -> c_int {
+    let mut status = libc::stat::zeroed();
+    // SAFETY: the kernel writes a `stat`.
+    let outcome = unsafe { kernel!(libc::SYS_fstat, fd, &raw mut status) as c_int };
+    if outcome == 0 && out.is_null() {
+        return fail(libc::EFAULT);
+    }
+    if outcome == 0 {
+        management::correct_status(fd, &mut status);
+        out.set(status);
+    }
+    outcome
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn fstat64(fd: c_int, out: Out<libc::stat>) -> c_int {
+    fstat(fd, out)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __fxstat(version: c_int, fd: c_int, out: Out<libc::stat>) -> c_int {
+    if is_version(version) { fstat(fd, out) } else { fail(libc::EINVAL) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __fxstat64(version: c_int, fd: c_int, out: Out<libc::stat>) -> c_int {
+    __fxstat(version, fd, out)
 }
 
 /// Returns whether `version` is valid for `__xstat` and its relatives. Programs built against C

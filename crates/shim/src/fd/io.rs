@@ -3,7 +3,7 @@
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
-use crate::fd::{kernel_news, random_files};
+use crate::fd::{kernel_news, management, random_files};
 use crate::runtime::world::{active, errno, fail};
 use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::socket::datagram::{self, Sent};
@@ -31,6 +31,12 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
     }
 }
 
+/// Returns the object of the engine behind a descriptor, if reads and writes go there. At wall pace
+/// only MAD devices do.
+fn object_at(fd: c_int) -> Option<Entry> {
+    ours(fd).or_else(|| management::entry(fd))
+}
+
 /// Reads from an object of the engine. Returns `None` for event channels: the verbs library reads
 /// them, and their placeholder never becomes readable. The kernel's answer is right for them.
 fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
@@ -38,13 +44,15 @@ fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
         Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
         Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part))),
         Kind::DatagramSocket => Some(counted(datagram::receive(fd, entry.object, list, 0).map(|taken| taken.len))),
+        Kind::ManagementDevice | Kind::SubnetManager => Some(management::read(fd, entry, list)),
         Kind::CompletionChannel | Kind::AsyncChannel => None,
     }
 }
 
 /// Writes to a socket of the engine. Returns `None` if the kernel has to write.
 fn write_object(fd: c_int, parts: &[Readable]) -> Option<ssize_t> {
-    match ours(fd)? {
+    match object_at(fd)? {
+        entry @ Entry { kind: Kind::ManagementDevice | Kind::SubnetManager, .. } => Some(management::write(entry, parts)),
         Entry { kind: Kind::StreamSocket, object } => Some(counted(stream::send(fd, object, parts, 0))),
         Entry { kind: Kind::DatagramSocket, object } => match datagram::send(fd, object, parts, None, 0) {
             Ok(Sent::Bytes(count)) => Some(count as ssize_t),
@@ -113,7 +121,7 @@ fn write_natively(fd: c_int, part: Readable) -> ssize_t {
 /// `data` has room for `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
-    if let Some(entry) = ours(fd)
+    if let Some(entry) = object_at(fd)
         // SAFETY: the room is the caller's, for this call.
         && let Some(count) = read_object(fd, entry, &[unsafe { Writable::new(data, len) }])
     {
@@ -147,7 +155,7 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, r
 /// `list` has `count` elements, and each has its room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
-    if let Some(entry) = ours(fd)
+    if let Some(entry) = object_at(fd)
         // SAFETY: the caller's list and its room stay until the call returns.
         && let Some(result) = read_object(fd, entry, unsafe { Writable::list(list, count.max(0) as usize) })
     {

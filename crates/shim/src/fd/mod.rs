@@ -8,6 +8,7 @@ pub mod files;
 pub mod interest;
 pub mod io;
 pub mod kernel_news;
+pub mod management;
 pub mod poll;
 pub mod random;
 pub mod random_files;

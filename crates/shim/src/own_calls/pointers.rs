@@ -4,6 +4,7 @@
 //! A try touches the memory. A fault there ends the try ([`end_try`]). Memory that this library has
 //! closed for a moment opens, as for any access.
 
+use crate::fd::management;
 use crate::spin::registers;
 use libc::{c_int, c_long};
 
@@ -168,6 +169,7 @@ fn of_files(number: c_long, &[a, b, c, d, e, _]: &[c_long; 6]) -> bool {
         libc::SYS_open | libc::SYS_access | libc::SYS_chdir => text(a),
         libc::SYS_openat | libc::SYS_faccessat | libc::SYS_faccessat2 => text(b),
         libc::SYS_stat | libc::SYS_lstat => text(a) && room(b, size_of::<libc::stat>()),
+        libc::SYS_fstat => room(b, size_of::<libc::stat>()),
         libc::SYS_newfstatat => (b == 0 || text(b)) && room(c, size_of::<libc::stat>()),
         libc::SYS_statx => (b == 0 || text(b)) && room(e, size_of::<libc::statx>()),
         libc::SYS_readlink => text(a) && room(b, c as usize),
@@ -189,6 +191,7 @@ fn of_request(request: c_long, argument: c_long) -> bool {
     }
     match request {
         _ if request == libc::FIONREAD as c_long => room(argument, size_of::<c_int>()),
+        _ if management::argument_bytes(request as libc::c_ulong) > 0 => room(argument, management::argument_bytes(request as libc::c_ulong)),
         _ if INTERFACES.contains(&request) => room(argument, size_of::<libc::ifreq>()),
         _ => true,
     }

@@ -51,6 +51,7 @@ fn descriptors_and_files(number: c_long) -> Option<Function> {
         libc::SYS_access => Int(files::access as *const ()),
         libc::SYS_faccessat2 => Int(files::faccessat as *const ()),
         libc::SYS_stat => Int(files::stat as *const ()),
+        libc::SYS_fstat => Int(files::fstat as *const ()),
         libc::SYS_lstat => Int(files::lstat as *const ()),
         libc::SYS_newfstatat => Int(files::fstatat as *const ()),
         libc::SYS_statx => Int(files::statx as *const ()),

@@ -39,14 +39,7 @@ static PARENT_SIMULATED: AtomicI32 = AtomicI32::new(0);
 /// Takes over the state left by the former image of this process, or by its parent.
 pub fn adopt(inherited: &Inherited) {
     for (fd, kind, object) in &inherited.objects {
-        let kind = match kind {
-            1 => Kind::StreamSocket,
-            2 => Kind::DatagramSocket,
-            3 => Kind::CompletionChannel,
-            4 => Kind::AsyncChannel,
-            5 => Kind::Timer,
-            _ => continue,
-        };
+        let Some(kind) = Kind::from_number((*kind).into()) else { continue };
         if *fd >= 0 {
             fds::register(*fd, Entry { kind, object: *object });
         } else {
