@@ -80,6 +80,11 @@ pod! {
     pub struct MadReceive { pub object: u32, pub room: u32, pub offset: u32, pub reserved: u32, }
     /// `len` bytes of `whole` follow. `error`: errno that the reader gets with them, or 0.
     pub struct MadReceived { pub len: u32, pub whole: u32, pub error: u32, pub reserved: u32, }
+    /// A command of `/dev/infiniband/rdma_cm`: its number, and the room for its reply. Its `len` bytes
+    /// follow, and for SET_OPTION the value.
+    pub struct CmCommand { pub object: u32, pub number: u32, pub len: u32, pub room: u32, }
+    /// `len` bytes follow.
+    pub struct CmReply { pub len: u32, pub reserved: u32, }
     /// `name` is of [`socket_option`]. With `set`, the option first takes the value.
     pub struct SocketOption { pub object: u32, pub name: u32, pub value: u32, pub set: u32, }
     /// `how` as numbered by `shutdown(2)`.

@@ -186,6 +186,7 @@ impl Engine {
                 }
             }
             Event::MadsExpire => self.verbs().mads_expire(),
+            Event::CmExpires => self.verbs().cm_expires(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }
