@@ -99,6 +99,11 @@ impl Address {
         self.ip == [0; 16] || is_loopback
     }
 
+    /// Returns whether the address is that of a multicast group.
+    pub(super) fn is_multicast(&self) -> bool {
+        self.ipv4().map_or(self.ip[0] == 0xFF, |ip| ip >> 28 == 0xE)
+    }
+
     /// Returns the IPv4 address that the address stands for.
     pub(super) fn ipv4(&self) -> Option<u32> {
         let last = u32::from_be_bytes([self.ip[12], self.ip[13], self.ip[14], self.ip[15]]);

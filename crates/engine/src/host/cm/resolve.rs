@@ -115,6 +115,9 @@ impl CmTable {
             return Err(libc::EINVAL);
         }
         let host = id.host;
+        if destination.is_multicast() {
+            return self.resolve_group(number, destination, subnet, now);
+        }
         let target = if destination.is_any() { Some(host) } else { subnet.host_of(destination.ipv4().ok_or(libc::ENETUNREACH)?) };
         let port = subnet.first_port(host).ok_or(libc::ENODEV)?;
         let peer = target.and_then(|host| subnet.first_port(host));
@@ -131,6 +134,18 @@ impl CmTable {
             id.source = id.source.with_ipv4(subnet.address_of(host));
         }
         (id.port, id.peer, id.stage) = (Some(port), Some(peer), Stage::AddressResolved);
+        self.post(number, Kind::AddressResolved, 0, Parameters::default(), now);
+        Ok(())
+    }
+
+    /// Binds an identifier to the port by which it can join a multicast group.
+    fn resolve_group(&mut self, number: u32, group: Address, subnet: &dyn Subnet, now: SimTime) -> Result<(), i32> {
+        let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
+        id.port = Some(subnet.first_port(id.host).ok_or(libc::ENODEV)?);
+        (id.destination, id.stage) = (group, Stage::AddressResolved);
+        if id.source.is_any() {
+            id.source = id.source.with_ipv4(subnet.address_of(id.host));
+        }
         self.post(number, Kind::AddressResolved, 0, Parameters::default(), now);
         Ok(())
     }
