@@ -23,7 +23,10 @@ impl CmTable {
         let Ok(mad) = CmMad::parse(&packet.mad[..]) else { return };
         let header = mad.header;
         let Some(local) = subnet.local_port(port) else { return };
-        if header.mgmt_class != ManagementClass::COMMUNICATION || header.method != Method::SEND || self.channels.is_empty() && header.attribute_id != AttributeId::CM_REQ {
+        if header.mgmt_class != ManagementClass::COMMUNICATION
+            || header.method != Method::SEND
+            || self.channels.is_empty() && header.attribute_id != AttributeId::CM_REQ
+        {
             return;
         }
         match header.attribute_id {
@@ -53,7 +56,8 @@ impl CmTable {
 
     /// Returns the identifier that a peer's request has made.
     fn of_peer(&self, local: &LocalPort, peer: u32, guid: Guid) -> Option<u32> {
-        let is_peer = |id: &super::Id| id.host == local.host && id.link.as_ref().is_some_and(|link| link.remote_comm_id == peer && link.remote_guid == guid);
+        let is_peer =
+            |id: &super::Id| id.host == local.host && id.link.as_ref().is_some_and(|link| link.remote_comm_id == peer && link.remote_guid == guid);
         self.ids.iter().find(|(_, id)| is_peer(id)).map(|(number, _)| *number)
     }
 

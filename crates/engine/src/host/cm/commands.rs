@@ -23,26 +23,79 @@ pub(crate) struct Parameters {
 /// A command of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Create { uid: u64, space: u16, qp_type: u8 },
-    Destroy { id: u32 },
-    Bind { id: u32, to: Address },
-    ResolveAddress { id: u32, source: Option<Address>, destination: Address, millis: u32 },
-    ResolveRoute { id: u32 },
-    QueryRoute { id: u32 },
-    Query { id: u32, option: u32 },
-    Connect { id: u32, parameters: Parameters },
-    Listen { id: u32, backlog: u32 },
-    Accept { id: u32, uid: u64, parameters: Option<Parameters> },
-    Reject { id: u32, reason: u8, private_data: Vec<u8> },
-    Disconnect { id: u32 },
-    InitQpAttributes { id: u32, state: u32 },
+    Create {
+        uid: u64,
+        space: u16,
+        qp_type: u8,
+    },
+    Destroy {
+        id: u32,
+    },
+    Bind {
+        id: u32,
+        to: Address,
+    },
+    ResolveAddress {
+        id: u32,
+        source: Option<Address>,
+        destination: Address,
+        millis: u32,
+    },
+    ResolveRoute {
+        id: u32,
+    },
+    QueryRoute {
+        id: u32,
+    },
+    Query {
+        id: u32,
+        option: u32,
+    },
+    Connect {
+        id: u32,
+        parameters: Parameters,
+    },
+    Listen {
+        id: u32,
+        backlog: u32,
+    },
+    Accept {
+        id: u32,
+        uid: u64,
+        parameters: Option<Parameters>,
+    },
+    Reject {
+        id: u32,
+        reason: u8,
+        private_data: Vec<u8>,
+    },
+    Disconnect {
+        id: u32,
+    },
+    InitQpAttributes {
+        id: u32,
+        state: u32,
+    },
     GetEvent,
-    SetOption { id: u32, level: u32, name: u32, value: Vec<u8> },
-    Notify { id: u32, event: u32 },
-    Join { id: u32 },
+    SetOption {
+        id: u32,
+        level: u32,
+        name: u32,
+        value: Vec<u8>,
+    },
+    Notify {
+        id: u32,
+        event: u32,
+    },
+    Join {
+        id: u32,
+    },
     Leave,
     /// `from` is the number of the channel that has the identifier.
-    Migrate { id: u32, from: u32 },
+    Migrate {
+        id: u32,
+        from: u32,
+    },
 }
 
 /// Least bytes of each command.

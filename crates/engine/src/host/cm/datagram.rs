@@ -32,7 +32,8 @@ impl CmTable {
 
     pub(super) fn on_service_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &SidrReq, now: SimTime) {
         let is_known = |id: &super::Id| {
-            let same = |link: &Link| link.remote_comm_id == request.request_id && link.path.dlid == packet.slid && link.state == State::SidrReqReceived;
+            let same =
+                |link: &Link| link.remote_comm_id == request.request_id && link.path.dlid == packet.slid && link.state == State::SidrReqReceived;
             id.host == local.host && id.link.as_ref().is_some_and(same)
         };
         if self.ids.values().any(is_known) {
