@@ -33,6 +33,10 @@ impl Verbs<'_> {
     pub(crate) fn cm_command(&mut self, caller: Caller, request: &WithTail<CmCommand, u8>) -> Result<WithTail<CmReply, u8>, i32> {
         let head = &request.head;
         let object = self.processes[caller.process].held(head.object)?;
+        if head.number == CmCommand::ANNOUNCE {
+            self.announce_unread(object);
+            return Ok(WithTail { head: CmReply { len: 0, withdrawn: 0 }, tail: Vec::new() });
+        }
         let bytes = request.tail.get(..head.len as usize).ok_or(libc::EPROTO)?;
         let room = (head.room as usize).min(PAYLOAD_BYTES - size_of::<CmReply>());
         let command = Command::parse(head.number, room, bytes)?;
@@ -42,7 +46,18 @@ impl Verbs<'_> {
         let outcome = self.host.cm_mut().command(object, &command, room, &Fabric(self.world), self.scheduler.now());
         self.settle_cm();
         let reply = outcome?;
-        Ok(WithTail { head: CmReply { len: reply.len() as u32, reserved: 0 }, tail: reply })
+        let head = CmReply { len: reply.len() as u32, withdrawn: self.host.cm().withdrawn() };
+        Ok(WithTail { head, tail: reply })
+    }
+
+    /// Sends a byte for each unread event of a channel, in wall pace. The program has taken all bytes.
+    fn announce_unread(&mut self, object: u32) {
+        if self.scheduler.is_wall() {
+            let unread = self.host.cm().unread(object);
+            for _ in 0..unread {
+                self.plane().tell_of_event(object);
+            }
+        }
     }
 
     /// Hands a MAD that has arrived at a port to the connection manager. Returns whether it is of

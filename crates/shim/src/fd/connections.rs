@@ -4,6 +4,7 @@
 //! before `write` returns. Its descriptor is like those of MAD devices ([`super::management`]).
 
 use crate::clib::buffers::{Readable, Writable};
+use crate::clib::real;
 use crate::fd::descriptors::wait_or_again;
 use crate::fd::management::await_byte;
 use crate::runtime::world::walled;
@@ -24,6 +25,8 @@ const HEADER_BYTES: usize = 8;
 /// Most bytes of a command or of an option's value.
 const BYTES_MAX: usize = PAYLOAD_BYTES / 4;
 
+/// Number of commands.
+const COMMANDS: u32 = 23;
 const CREATE_ID: u32 = 0;
 const GET_EVENT: u32 = 12;
 const SET_OPTION: u32 = 14;
@@ -69,7 +72,7 @@ impl<'a> Given<'a> {
 
 /// Carries out a command, and returns its length.
 pub fn write(fd: c_int, entry: Entry, part: Readable) -> Result<usize, Errno> {
-    let given = Given::parse(part.bytes()).ok_or(Errno(libc::EINVAL))?;
+    let given = Given::parse(part.bytes()).filter(|given| given.number < COMMANDS).ok_or(Errno(libc::EINVAL))?;
     let mut body = given.body.to_vec();
     match given.number {
         MIGRATE_ID => name_channel(&given, &mut body)?,
@@ -93,7 +96,13 @@ pub fn write(fd: c_int, entry: Entry, part: Readable) -> Result<usize, Errno> {
             // The event is gone with its identifier, or another thread took it.
             Err(Errno(libc::EAGAIN)) if given.number == GET_EVENT && walled() => {}
             Err(Errno(libc::EAGAIN)) if given.number == GET_EVENT => wait_or_again(fd, entry.object, READABLE, u64::MAX)?,
-            outcome => break outcome?.1,
+            outcome => {
+                let (head, count) = outcome?;
+                if head.withdrawn > 0 && walled() {
+                    announce_anew(&given, fd);
+                }
+                break count;
+            }
         }
     };
     if let Some(address) = given.reply_address().filter(|_| count > 0) {
@@ -102,6 +111,18 @@ pub fn write(fd: c_int, entry: Entry, part: Readable) -> Result<usize, Errno> {
         room.put_at(0, &reply[..count.min(given.room)]);
     }
     Ok(part.len())
+}
+
+/// Takes the bytes that announce events, and has the engine announce those that are left. A byte
+/// without an event would let a program wait for it in vain, after a poll.
+fn announce_anew(given: &Given<'_>, fd: c_int) {
+    let fd = if given.number == MIGRATE_ID { given.number_at(12).map_or(fd, c_int::from_ne_bytes) } else { fd };
+    let Some(entry) = fds::lookup(fd) else { return };
+    let mut byte = 0u8;
+    // SAFETY: there is room for one byte.
+    while unsafe { real::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) } > 0 {}
+    let request = CmCommand { object: entry.object, number: CmCommand::ANNOUNCE, len: 0, room: 0 };
+    let _ = client::call_with_tail::<op::CmCommand>(&request, &[], &mut []);
 }
 
 /// Puts the engine's number of a channel in the place of its descriptor.

@@ -23,10 +23,7 @@ impl CmTable {
         let Ok(mad) = CmMad::parse(&packet.mad[..]) else { return };
         let header = mad.header;
         let Some(local) = subnet.local_port(port) else { return };
-        if header.mgmt_class != ManagementClass::COMMUNICATION
-            || header.method != Method::SEND
-            || self.channels.is_empty() && header.attribute_id != AttributeId::CM_REQ
-        {
+        if header.mgmt_class != ManagementClass::COMMUNICATION || header.method != Method::SEND {
             return;
         }
         match header.attribute_id {

@@ -44,7 +44,7 @@ impl CmTable {
         link.retry_count = given.retry_count.min(RETRIES_OF_QUEUE_PAIR);
         link.rnr_retry_count = given.rnr_retry_count.min(RETRIES_OF_QUEUE_PAIR);
         // The peer's answer takes two more ways.
-        link.response_timeout = link.response_timeout + super::link::millis_of_code(path.packet_life_time) * 2;
+        link.response_timeout += super::link::millis_of_code(path.packet_life_time) * 2;
         let (transport_service_type, extended_transport_type) = match qp_type {
             QP_UC => (CmServiceType::UC, 0),
             QP_XRC_SEND => (CmServiceType::EXTENDED, 1),

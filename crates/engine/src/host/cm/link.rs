@@ -107,7 +107,7 @@ pub(super) const SERVICE_TIMEOUT: u8 = 24;
 
 /// Returns 4.096 us x 2^`code` in whole milliseconds, as the kernel does (`cm_convert_to_ms`).
 pub(super) fn millis_of_code(code: u8) -> SimDuration {
-    let millis = 1u64 << (code.min(31).max(8) - 8);
+    let millis = 1u64 << (code.clamp(8, 31) - 8);
     SimDuration::from_micros(millis * 1_000)
 }
 

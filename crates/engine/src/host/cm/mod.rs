@@ -64,6 +64,8 @@ pub(crate) struct CmTable {
     changed: Vec<(SimTime, u32)>,
     /// The next deadline for which the caller has an event.
     scheduled: Option<SimTime>,
+    /// Unread events that the last command has taken away from their channel.
+    withdrawn: u32,
 }
 
 impl CmTable {
@@ -101,6 +103,16 @@ impl CmTable {
         std::mem::take(&mut self.changed)
     }
 
+    /// Returns the number of unread events that the last command has taken away from their channel.
+    pub(crate) fn withdrawn(&self) -> u32 {
+        self.withdrawn
+    }
+
+    /// Returns the number of unread events of a channel.
+    pub(crate) fn unread(&self, object: u32) -> usize {
+        self.channels.get(&object).map_or(0, |channel| channel.events.len())
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
         self.deadlines.first().map(|(at, _)| *at)
     }
@@ -118,6 +130,7 @@ impl CmTable {
     /// As in the kernel: `ENOENT` for an unknown identifier, `EINVAL` for that of another channel, or
     /// in a state that the command does not fit.
     pub(crate) fn command(&mut self, channel: u32, command: &Command, room: usize, subnet: &dyn Subnet, now: SimTime) -> Result<Vec<u8>, i32> {
+        self.withdrawn = 0;
         match *command {
             Command::Create { uid, space, qp_type } => self.create(channel, (uid, space, qp_type)).map(number),
             Command::Destroy { id } => {
@@ -246,7 +259,9 @@ impl CmTable {
         if let Some(channel) = self.channels.get_mut(&id.channel) {
             let unread = |event: &Event| event.counted_by == number;
             requests.extend(channel.events.iter().filter(|event| unread(event) && event.kind == Kind::ConnectRequest).map(|event| event.id));
+            let before = channel.events.len();
             channel.events.retain(|event| !unread(event));
+            self.withdrawn += (before - channel.events.len()) as u32;
         }
         // Nobody knows the identifiers of unread requests.
         for request in requests {
@@ -283,6 +298,7 @@ impl CmTable {
         old.events = kept;
         let moved: VecDeque<Event> = moved;
         let new = self.channels.get_mut(&to).ok_or(libc::EBADF)?;
+        self.withdrawn = moved.len() as u32;
         for event in moved {
             self.changed.push((event.at.max(now), to));
             new.events.push_back(event);
@@ -301,7 +317,7 @@ impl CmTable {
 
     fn queue(&mut self, object: u32, mut event: Event) {
         let Some(channel) = self.channels.get_mut(&object) else { return };
-        event.at = event.at + channel.wakeup;
+        event.at += channel.wakeup;
         self.changed.push((event.at, object));
         channel.events.push_back(event);
     }

@@ -68,7 +68,7 @@ impl Desk {
                 }
             }
         }
-        self.now = self.now + SimDuration::from_micros(10);
+        self.now += SimDuration::from_micros(10);
     }
 
     /// Passes the time up to the next deadline.
@@ -286,6 +286,7 @@ fn a_listener_takes_unread_requests_with_it() {
     let id = desk.routed(200, TCP);
     desk.connect(id);
     assert_eq!(desk.act(SERVER, &Command::Destroy { id: listener }), Ok(number(0)));
+    assert_eq!((desk.table.withdrawn(), desk.table.unread(SERVER)), (1, 0));
     assert_eq!(desk.event(SERVER), None);
     assert_eq!(desk.event(CLIENT), Some((200, id, 8, 28)));
 }
