@@ -101,42 +101,13 @@ def test_every_entry_of_old_programs_and_drivers_says_its_name_once(softband: So
     assert all(line.endswith(" is not supported (EOPNOTSUPP)") for line in lines)
 
 
-CM_LINE = (
-    "librdmacm finds no device, because Softband has no connection manager (/dev/infiniband/rdma_cm): "
-    "exchange addresses over a socket, as perftest does without -R"
-)
-
-
-@pytest.mark.parametrize("pace", ["virtual", "wall"])
-@pytest.mark.parametrize(("what", "line"), [("rdma_cm", CM_LINE), ("probe", None), ("librdmacm", CM_LINE)])
-def test_a_program_that_needs_a_missing_interface_learns_of_it_once_and_goes_on(
-    softband: Softband, c_programs: Path, what: str, line: str | None, pace: str
-) -> None:
-    outcome = softband.run("two-hosts", ("a", f"{c_programs / 'missing_interfaces'} {what}"), options=("--pace", pace)).assert_ok()
-    if "no library" in outcome.program("a-0"):
-        pytest.skip(f"{what} is not installed")
-    assert "goes on" in outcome.program("a-0")
-    assert said(outcome) == ({line: 1} if line else {})
-
-
-@pytest.mark.parametrize(
-    ("command", "line"),
-    [
-        ("ib_send_lat -R", CM_LINE),
-        ("rping -s -C 1", CM_LINE),
-        ("ucmatose", CM_LINE),
-        ("ibstat", None),
-        ("ibv_devinfo", None),
-    ],
-)
-def test_debians_own_tools_end_in_order_and_say_what_is_missing(softband: Softband, command: str, line: str | None) -> None:
-    # perftest and ibverbs-utils are always installed. The other tools may be missing.
-    if not shutil.which(command.split()[0]):
-        pytest.skip(f"{command.split()[0]} is not installed")
-    outcome = softband.run("two-hosts", ("a", command))
-    assert said(outcome) == ({line: 1} if line else {})
-    # A signal gives a status of 128 or more. Some of these tools end with 255.
-    assert outcome.status in ((1, 22, 255) if line else (0,)), outcome
+@pytest.mark.parametrize("command", ["ibstat", "ibv_devinfo"])
+def test_debians_own_tools_end_in_order_and_miss_nothing(softband: Softband, command: str) -> None:
+    # ibverbs-utils are always installed. The other tool may be missing.
+    if not shutil.which(command):
+        pytest.skip(f"{command} is not installed")
+    outcome = softband.run("two-hosts", ("a", command)).assert_ok()
+    assert said(outcome) == {}
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="no strace")

@@ -29,7 +29,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("libibverbs", &["types", "wire", "abi", "client", "ipc", "shm-transport"]),
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
-    ("engine", &["types", "sim", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
+    ("engine", &["types", "sim", "wire", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
     ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "pmi", "pmix"]),
 ];
 /// Crates that must not contain `unsafe`.

@@ -21,6 +21,8 @@ pub enum Kind {
     ManagementDevice = 6,
     /// `issmN`.
     SubnetManager = 7,
+    /// `rdma_cm`.
+    ConnectionManager = 8,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             5 => Self::Timer,
             6 => Self::ManagementDevice,
             7 => Self::SubnetManager,
+            8 => Self::ConnectionManager,
             _ => return None,
         })
     }

@@ -80,6 +80,12 @@ pod! {
     pub struct MadReceive { pub object: u32, pub room: u32, pub offset: u32, pub reserved: u32, }
     /// `len` bytes of `whole` follow. `error`: errno that the reader gets with them, or 0.
     pub struct MadReceived { pub len: u32, pub whole: u32, pub error: u32, pub reserved: u32, }
+    /// A command of `/dev/infiniband/rdma_cm`: its number, and the room for its reply. Its `len` bytes
+    /// follow, and for SET_OPTION the value.
+    pub struct CmCommand { pub object: u32, pub number: u32, pub len: u32, pub room: u32, }
+    /// `len` bytes follow. `withdrawn`: unread events that the channel has lost. In wall pace their
+    /// bytes still announce them.
+    pub struct CmReply { pub len: u32, pub withdrawn: u32, }
     /// `name` is of [`socket_option`]. With `set`, the option first takes the value.
     pub struct SocketOption { pub object: u32, pub name: u32, pub value: u32, pub set: u32, }
     /// `how` as numbered by `shutdown(2)`.
@@ -264,4 +270,9 @@ pub mod readiness {
     pub const EDGE: u32 = 1 << 31;
     /// In an interest: of the threads that wait so for one object, an edge wakes one.
     pub const EXCLUSIVE: u32 = 1 << 30;
+}
+
+impl CmCommand {
+    /// Number of a command that no program writes: it announces the unread events again.
+    pub const ANNOUNCE: u32 = u32::MAX;
 }

@@ -127,6 +127,7 @@ impl Observer<'_> {
                 }
                 Some(Object::AsyncChannel { hca, .. }) => format!("an asynchronous event of {}", self.world.device_name(softband_types::HcaId(*hca))),
                 Some(Object::ManagementDevice) => self.describe_device(*object),
+                Some(Object::ConnectionManager) => "an event of the connection manager (rdma_cm)".into(),
                 Some(Object::Timer { at, .. }) if *at > SimTime::ZERO => format!("a timer at {}", moment(*at)),
                 Some(Object::Timer { .. }) => TIMER_NOT_SET.into(),
                 None => "a closed descriptor".into(),

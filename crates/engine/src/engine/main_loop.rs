@@ -189,6 +189,7 @@ impl Engine {
                 }
             }
             Event::MadsExpire => self.verbs().mads_expire(),
+            Event::CmExpires => self.verbs().cm_expires(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }

@@ -35,7 +35,11 @@ impl Engine {
             }
             // The engine keeps its own wake-ups.
             Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
-            Notice::ManagementArrived { hca, port, packet } => self.verbs().mad_arrived((hca, port), &packet),
+            Notice::ManagementArrived { hca, port, packet } => {
+                if !self.verbs().cm_arrived((hca, port), &packet) {
+                    self.verbs().mad_arrived((hca, port), &packet);
+                }
+            }
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::HostDied { host } => self.host_died(host),
             Notice::PortEvent { hca, port, event } => {

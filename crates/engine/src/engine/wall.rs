@@ -58,7 +58,7 @@ impl Engine {
     /// Does a round of the work that is due now. Returns whether any work was due.
     pub(super) fn wall_round(&mut self) -> bool {
         self.scheduler.set_wall_clock(self.world.now());
-        let has_worked = self.serve_calls() | self.take_rings() | self.run_world() | self.expire_mads();
+        let has_worked = self.serve_calls() | self.take_rings() | self.run_world() | self.expire_mads() | self.expire_connections();
         self.settle_events();
         self.give_back_queues();
         has_worked
@@ -139,6 +139,15 @@ impl Engine {
         if is_due {
             self.scheduler.set_wall_clock(self.world.now());
             self.verbs().mads_expire();
+        }
+        is_due
+    }
+
+    /// Handles the deadlines of the connection manager up to the clock.
+    fn expire_connections(&mut self) -> bool {
+        let is_due = self.host.cm().next_deadline().is_some_and(|at| at <= self.scheduler.wall_time());
+        if is_due {
+            self.verbs().cm_expires();
         }
         is_due
     }
@@ -243,8 +252,9 @@ impl Engine {
         self.programs.drain_outputs();
         self.scheduler.set_wall_clock(self.world.now());
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
-        let mads = self.host.mads().next_deadline().map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
-        let due = due.into_iter().chain(mads).min();
+        let deadlines = self.host.mads().next_deadline().into_iter().chain(self.host.cm().next_deadline());
+        let timers = deadlines.map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
+        let due = due.into_iter().chain(timers).min();
         let longest = if self.programs.has_open_outputs() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
         let bell = self.scheduler.word(BELL);

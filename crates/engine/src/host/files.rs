@@ -23,6 +23,8 @@ const UVERBS_MAJOR: u32 = 231;
 const UVERBS_MINOR: u32 = 192;
 /// Version of the kernel's verbs interface (`IB_USER_VERBS_ABI_VERSION`).
 const VERBS_ABI: &str = "6";
+/// Version of the connection manager's interface (`RDMA_USER_CM_ABI_VERSION`).
+const CONNECTION_ABI: &str = "4";
 /// PCI classes of InfiniBand and Ethernet controllers (`PCI_CLASS_NETWORK_INFINIBAND` and
 /// `_ETHERNET` with their two zeros).
 const PCI_CLASS_INFINIBAND: &str = "0x020700";
@@ -173,6 +175,9 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
         // A character device that programs may open; nothing goes through it.
         symlink("/dev/null", devices.join(&uverbs))?;
     }
+    // librdmacm opens the device only with this file.
+    put(&root.join("sys/class/misc/rdma_cm"), &[("abi_version", CONNECTION_ABI.into())])?;
+    symlink("/dev/null", devices.join("rdma_cm"))?;
     mad_files::write(root, world, host)
 }
 

@@ -1,5 +1,6 @@
 //! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
 
+pub(crate) mod cm;
 pub(crate) mod datagrams;
 pub(crate) mod files;
 mod mad_files;

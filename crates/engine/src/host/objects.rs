@@ -21,6 +21,8 @@ pub(crate) enum Object {
     },
     /// An open `umadN` or `issmN`.
     ManagementDevice,
+    /// An open `rdma_cm`.
+    ConnectionManager,
     Timer {
         at: SimTime,
         interval_picos: u64,
@@ -137,7 +139,7 @@ impl Object {
     /// Returns the readiness bits at `now`. Sockets and MAD devices have their own readiness.
     pub(crate) fn readiness(&self, now: SimTime) -> u32 {
         let visible = match self {
-            Self::Socket | Self::DatagramSocket | Self::ManagementDevice => false,
+            Self::Socket | Self::DatagramSocket | Self::ManagementDevice | Self::ConnectionManager => false,
             Self::CompletionChannel(events) => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::AsyncChannel { events, .. } => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::Timer { expirations, .. } => *expirations > 0,

@@ -1,5 +1,6 @@
 //! The room of the hosts' services to programs: sockets, timers, channels, and files.
 
+use crate::host::cm::CmTable;
 use crate::host::datagrams::{DatagramTable, Received};
 use crate::host::files::Files;
 use crate::host::mads::MadTable;
@@ -25,6 +26,7 @@ pub(crate) struct HostServices {
     outgoing: BTreeMap<(usize, u32), Vec<u8>>,
     incoming: BTreeMap<(usize, u32), Received>,
     mads: MadTable,
+    cm: CmTable,
     /// MADs that threads read in several parts.
     taken_mads: BTreeMap<(usize, u32), Vec<u8>>,
     network: Network,
@@ -41,6 +43,7 @@ impl HostServices {
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
             mads: MadTable::default(),
+            cm: CmTable::default(),
             taken_mads: BTreeMap::new(),
             network,
             files,
@@ -96,6 +99,7 @@ impl HostServices {
             }
             Some(Object::DatagramSocket) => self.datagrams.close(object, now),
             Some(Object::ManagementDevice) => self.mads.close(object),
+            Some(Object::ConnectionManager) => self.cm.close(object),
             _ => {}
         }
         wakeups
@@ -107,6 +111,7 @@ impl HostServices {
             Some(Object::Socket) => self.sockets.readiness(object, now),
             Some(Object::DatagramSocket) => self.datagrams.readiness(object, now),
             Some(Object::ManagementDevice) => self.mads.readiness(object, now),
+            Some(Object::ConnectionManager) => self.cm.readiness(object, now),
             Some(other) => other.readiness(now),
             None => readiness::ERROR,
         }
@@ -212,6 +217,14 @@ impl HostServices {
 
     pub(crate) fn mads_mut(&mut self) -> &mut MadTable {
         &mut self.mads
+    }
+
+    pub(crate) fn cm(&self) -> &CmTable {
+        &self.cm
+    }
+
+    pub(crate) fn cm_mut(&mut self) -> &mut CmTable {
+        &mut self.cm
     }
 
     /// Returns the parts of a datagram or MAD so far, with `part` at `offset`.

@@ -1,6 +1,7 @@
 //! Calls of programs in the protocol: checks, conversion, and the way into the World.
 
 mod channels;
+mod cm;
 mod completion_queues;
 mod datagrams;
 mod devices;

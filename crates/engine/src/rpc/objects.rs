@@ -3,6 +3,7 @@
 use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::path_of;
+use crate::scheduler::agenda::Event;
 use softband_ipc::calls;
 
 impl HostCalls<'_> {
@@ -25,6 +26,9 @@ impl HostCalls<'_> {
         let wakeups = self.host.release(object, self.scheduler.now(), |host| path_of(self.world, host, object));
         self.world.announce_managers(self.host.mads().ports_with_sm());
         self.wake_at(wakeups);
+        if self.host.cm().has_outgoing() {
+            self.scheduler.push(self.scheduler.now(), u32::MAX, Event::CmExpires);
+        }
     }
 
     /// Gives back all references of a process that has ended.

@@ -60,6 +60,8 @@ pub(crate) enum Event {
     DatagramsArrive,
     /// Requests of MAD devices have waited long enough.
     MadsExpire,
+    /// Messages of the connection manager are due.
+    CmExpires,
     ProcessGone {
         process: usize,
     },

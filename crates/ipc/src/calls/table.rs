@@ -116,6 +116,11 @@ macro_rules! for_each_call {
             /// Takes a MAD, or a report that a request has no answer. EAGAIN while none waits.
             MadReceive = 65, mad_receive(MadReceive) -> WithTail<MadReceived, u8>, Free, Any;
 
+            /// Opens a channel of the connection manager.
+            CmOpen = 70, cm_open() -> Object, Free, Any;
+            /// Carries out a command of a channel. EAGAIN while no event waits.
+            CmCommand = 71, cm_command(WithTail<CmCommand, u8>) -> WithTail<CmReply, u8>, Free, Any;
+
             /// The HCAs of the program's host.
             DeviceList = 100, device_list() -> WithTail<DeviceList, Device>, Free, Any;
             /// `ibv_query_port`.

@@ -5,6 +5,5 @@ pub mod real;
 
 pub mod args;
 pub mod buffers;
-pub mod missing;
 pub mod raw;
 pub mod symbols;

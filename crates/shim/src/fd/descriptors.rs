@@ -8,7 +8,7 @@ use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
 use crate::socket::open::socket_option;
 use crate::socket::{interfaces, netlink};
-use crate::time::pace::{Patience, empty_poll};
+use crate::time::pace::{Patience, empty_poll, look_in_vain};
 use libc::{c_int, c_long, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
@@ -89,6 +89,7 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
     }
     if is_nonblocking(fd) {
         client::ask_kernel();
+        look_in_vain();
         return call();
     }
     let patience = Patience::of(reason::DESCRIPTOR);

@@ -4,9 +4,8 @@
 //! such numbers.
 
 use crate::clib::args::{Out, Text, Zeroed};
-use crate::clib::missing;
 use crate::clib::real;
-use crate::fd::{management, random_files};
+use crate::fd::{connections, management, random_files};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -40,7 +39,7 @@ pub fn remember() {
 
 fn is_about_hcas(path: &[u8]) -> bool {
     path.starts_with(CLASSES)
-        || path.starts_with(missing::CONNECTION_MANAGER)
+        || path.starts_with(connections::CLASS)
         || path.strip_prefix(DEVICES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
@@ -70,23 +69,14 @@ impl Led<'_> {
 }
 
 /// Returns the replacement of `path`.
-fn led(path: Text<'_>) -> Led<'_> {
+pub(super) fn led(path: Text<'_>) -> Led<'_> {
     Led { path, held: path.bytes().and_then(inside), file: None }
-}
-
-/// Returns the replacement of a path that the program opens or lists. Warns about interfaces that
-/// Softband lacks.
-pub(super) fn led_to_look_into(path: Text<'_>) -> Led<'_> {
-    if let Some(path) = path.bytes() {
-        missing::note(path);
-    }
-    led(path)
 }
 
 /// Returns the replacement of a path that the program opens. A file of random numbers starts with
 /// `blocks` blocks.
 fn led_to_open(path: Text<'_>, blocks: usize) -> Led<'_> {
-    let Some(file) = path.bytes().and_then(|path| random_files::instead_of(path, blocks)) else { return led_to_look_into(path) };
+    let Some(file) = path.bytes().and_then(|path| random_files::instead_of(path, blocks)) else { return led(path) };
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
 }
 
@@ -254,7 +244,7 @@ pub unsafe extern "C" fn freopen64(path: Text, mode: Text, stream: *mut FILE) ->
 
 #[unsafe(no_mangle)]
 pub extern "C" fn opendir(path: Text) -> *mut DIR {
-    real::opendir(led_to_look_into(path).path())
+    real::opendir(led(path).path())
 }
 
 /// Implements `scandir`.
@@ -264,7 +254,7 @@ pub extern "C" fn opendir(path: Text) -> *mut DIR {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scandir(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int {
     // SAFETY: the program answers for its functions; the path is a string.
-    unsafe { real::scandir(led_to_look_into(path).path(), list, filter, order) }
+    unsafe { real::scandir(led(path).path(), list, filter, order) }
 }
 
 /// Implements `scandir64`.
@@ -274,7 +264,7 @@ pub unsafe extern "C" fn scandir(path: Text, list: *mut c_void, filter: *mut c_v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scandir64(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int {
     // SAFETY: an entry of `scandir` is one of `scandir64` on this machine; the functions are the caller's.
-    unsafe { real::scandir(led_to_look_into(path).path(), list, filter, order) }
+    unsafe { real::scandir(led(path).path(), list, filter, order) }
 }
 
 /// Uses the system call, whose structure equals the C library's on this machine. C libraries before

@@ -32,7 +32,7 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
 }
 
 /// Returns the object of the engine behind a descriptor, if reads and writes go there. At wall pace
-/// only MAD devices do.
+/// only these devices do.
 fn object_at(fd: c_int) -> Option<Entry> {
     ours(fd).or_else(|| management::entry(fd))
 }
@@ -44,7 +44,7 @@ fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
         Kind::StreamSocket => Some(counted(stream::receive(fd, entry.object, list, 0))),
         Kind::Timer => Some(list.first().map_or(0, |part| timerfd::read(fd, entry.object, part))),
         Kind::DatagramSocket => Some(counted(datagram::receive(fd, entry.object, list, 0).map(|taken| taken.len))),
-        Kind::ManagementDevice | Kind::SubnetManager => Some(management::read(fd, entry, list)),
+        Kind::ManagementDevice | Kind::SubnetManager | Kind::ConnectionManager => Some(management::read(fd, entry, list)),
         Kind::CompletionChannel | Kind::AsyncChannel => None,
     }
 }
@@ -52,7 +52,9 @@ fn read_object(fd: c_int, entry: Entry, list: &[Writable]) -> Option<ssize_t> {
 /// Writes to a socket of the engine. Returns `None` if the kernel has to write.
 fn write_object(fd: c_int, parts: &[Readable]) -> Option<ssize_t> {
     match object_at(fd)? {
-        entry @ Entry { kind: Kind::ManagementDevice | Kind::SubnetManager, .. } => Some(management::write(entry, parts)),
+        entry @ Entry { kind: Kind::ManagementDevice | Kind::SubnetManager | Kind::ConnectionManager, .. } => {
+            Some(management::write(fd, entry, parts))
+        }
         Entry { kind: Kind::StreamSocket, object } => Some(counted(stream::send(fd, object, parts, 0))),
         Entry { kind: Kind::DatagramSocket, object } => match datagram::send(fd, object, parts, None, 0) {
             Ok(Sent::Bytes(count)) => Some(count as ssize_t),

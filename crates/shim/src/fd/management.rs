@@ -1,4 +1,5 @@
-//! The devices of management datagrams, `/dev/infiniband/umadN` and `issmN`.
+//! The devices of management datagrams, `/dev/infiniband/umadN` and `issmN`, and the descriptors of
+//! the connection manager's ([`connections`]).
 //!
 //! In the host's folder they are links to a device that does nothing. Its descriptor stands for the
 //! engine's object, with the program's flags. At wall pace programs wait in the kernel for `umadN`,
@@ -7,6 +8,7 @@
 use crate::clib::args::{InOut, Text};
 use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::clib::real;
+use crate::fd::connections;
 use crate::fd::descriptors::wait_or_again;
 use crate::runtime::world::{active, errno, fail, walled};
 use crate::time::pace::pay_for_call;
@@ -73,6 +75,9 @@ fn device(path: &[u8]) -> Option<(Kind, u32)> {
     if !path.starts_with(b"/dev/infiniband/") {
         return None;
     }
+    if path == connections::DEVICE {
+        return Some((Kind::ConnectionManager, 0));
+    }
     let management = number(MANAGEMENT).map(|number| (Kind::ManagementDevice, number));
     management.or_else(|| number(SUBNET_MANAGER).map(|number| (Kind::SubnetManager, number)))
 }
@@ -98,7 +103,8 @@ pub fn opened(path: Text, flags: c_int, fd: c_int) -> c_int {
 
 fn open(kind: Kind, device: u32, flags: c_int, fd: c_int) -> Result<(), Errno> {
     let request = MadOpen { device, is_manager: u32::from(kind == Kind::SubnetManager) };
-    let object = match client::call::<op::MadOpen>(&request) {
+    let opened = if kind == Kind::ConnectionManager { client::call::<op::CmOpen>(&()) } else { client::call::<op::MadOpen>(&request) };
+    let object = match opened {
         Ok(opened) => opened.object,
         Err(Errno(libc::EBUSY)) if flags & libc::O_NONBLOCK != 0 => return Err(Errno(libc::EAGAIN)),
         Err(Errno(libc::EBUSY)) => {
@@ -107,7 +113,7 @@ fn open(kind: Kind, device: u32, flags: c_int, fd: c_int) -> Result<(), Errno> {
         }
         Err(error) => return Err(error),
     };
-    let placed = if walled() && kind == Kind::ManagementDevice { place_socket(object, flags, fd) } else { Ok(()) };
+    let placed = if walled() && kind != Kind::SubnetManager { place_socket(object, flags, fd) } else { Ok(()) };
     let placed = placed.and_then(|()| if fds::register(fd, Entry { kind, object }) { Ok(()) } else { Err(Errno(libc::EMFILE)) });
     if placed.is_err() {
         let _ = client::call::<op::ObjectClose>(&Object { object, reserved: 0 });
@@ -131,7 +137,7 @@ fn place_socket(object: u32, flags: c_int, fd: c_int) -> Result<(), Errno> {
 
 /// Returns the object behind a descriptor of these devices, in both paces.
 pub fn entry(fd: c_int) -> Option<Entry> {
-    let is_device = |entry: &Entry| matches!(entry.kind, Kind::ManagementDevice | Kind::SubnetManager);
+    let is_device = |entry: &Entry| matches!(entry.kind, Kind::ManagementDevice | Kind::SubnetManager | Kind::ConnectionManager);
     fds::lookup(fd).filter(is_device).filter(|_| active() || walled())
 }
 
@@ -154,12 +160,16 @@ fn each<Part: Copy>(parts: &[Part], len: impl Fn(Part) -> usize, mut transfer: i
     whole as ssize_t
 }
 
-/// Writes MADs, one from each part.
-pub fn write(entry: Entry, parts: &[Readable]) -> ssize_t {
+/// Writes MADs or commands, one from each part.
+pub fn write(fd: c_int, entry: Entry, parts: &[Readable]) -> ssize_t {
     each(
         parts,
         |part| part.len(),
-        |part| if entry.kind == Kind::ManagementDevice { send(entry.object, part.bytes()) } else { Err(Errno(libc::EINVAL)) },
+        |part| match entry.kind {
+            Kind::ManagementDevice => send(entry.object, part.bytes()),
+            Kind::ConnectionManager => connections::write(fd, entry, part),
+            _ => Err(Errno(libc::EINVAL)),
+        },
     )
 }
 
@@ -210,8 +220,8 @@ fn receive(fd: c_int, object: u32, room: Writable) -> Result<usize, Errno> {
     }
 }
 
-/// Takes the byte that announces a MAD. The kernel waits for it, unless the descriptor does not wait.
-fn await_byte(fd: c_int) -> Result<(), Errno> {
+/// Takes the byte that announces a MAD or an event. The kernel waits for it, unless the descriptor does not wait.
+pub(super) fn await_byte(fd: c_int) -> Result<(), Errno> {
     let mut byte = 0u8;
     // SAFETY: there is room for one byte.
     let count = unsafe { real::recv(fd, (&raw mut byte).cast(), 1, 0) };
@@ -247,7 +257,7 @@ pub unsafe fn control(entry: Entry, request: c_ulong, argument: usize) -> Option
     if OF_DESCRIPTORS.contains(&request) {
         return None;
     }
-    if entry.kind == Kind::SubnetManager {
+    if entry.kind != Kind::ManagementDevice {
         return Some(fail(libc::ENOTTY));
     }
     let object = entry.object;

@@ -1,6 +1,7 @@
 //! Descriptors: files, polls, reads and writes.
 
 pub mod asynchronous;
+pub mod connections;
 pub mod copying;
 pub mod descriptors;
 pub mod epoll;

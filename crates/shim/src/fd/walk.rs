@@ -3,7 +3,7 @@
 
 use crate::clib::args::{Text, Texts};
 use crate::clib::real;
-use crate::fd::files::{self, led_to_look_into};
+use crate::fd::files;
 use crate::runtime::attach::attached;
 use libc::{DIR, c_char, c_int, c_void, dirent64};
 use std::cell::Cell;
@@ -120,7 +120,7 @@ unsafe extern "C" fn visit_file(path: *const c_char, status: *const libc::stat, 
 /// `function` has the type that `nftw` requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nftw(path: Text, function: Visit, descriptors: c_int, flags: c_int) -> c_int {
-    let led = led_to_look_into(path);
+    let led = files::led(path);
     let Some(lost) = led.length_of_folder() else {
         // SAFETY: the function is the program's.
         return unsafe { real::nftw(path, function, descriptors, flags) };
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn nftw64(path: Text, function: Visit, descriptors: c_int,
 /// `function` has the type that `ftw` requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ftw(path: Text, function: VisitFile, descriptors: c_int) -> c_int {
-    let led = led_to_look_into(path);
+    let led = files::led(path);
     let Some(lost) = led.length_of_folder() else {
         // SAFETY: the program's function goes on as it came.
         return unsafe { real::ftw(path, function, descriptors) };
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn ftw64(path: Text, function: VisitFile, descriptors: c_i
 /// The arguments are those of `fts_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fts_open(paths: Texts, options: c_int, compare: *mut c_void) -> *mut c_void {
-    let led: Vec<_> = paths.iter().map(|path| led_to_look_into(Text::of(path))).collect();
+    let led: Vec<_> = paths.iter().map(|path| files::led(Text::of(path))).collect();
     let list: Vec<*const c_char> = led.iter().map(|led| led.path().as_ptr()).chain([std::ptr::null()]).collect();
     // SAFETY: a null pointer ends the list, whose strings live until the call returns.
     unsafe { real::fts_open(Texts::from_raw(list.as_ptr()), options, compare) }

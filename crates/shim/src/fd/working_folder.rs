@@ -3,7 +3,7 @@
 
 use crate::clib::args::Text;
 use crate::clib::real;
-use crate::fd::files::{led_to_look_into, name_for_program};
+use crate::fd::files::{led, name_for_program};
 use crate::runtime::attach::attached;
 use crate::runtime::world::fail;
 use libc::{c_char, c_int, c_long, size_t};
@@ -11,7 +11,7 @@ use std::ffi::CString;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn chdir(path: Text) -> c_int {
-    real::chdir(led_to_look_into(path).path())
+    real::chdir(led(path).path())
 }
 
 /// Returns the program's name of the working folder if it is the engine's.

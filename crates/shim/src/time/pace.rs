@@ -16,6 +16,9 @@ const PATIENCE_PS: u64 = 10_000_000_000_000;
 const EMPTY_POLL_MIN_PS: u64 = 200_000;
 const EMPTY_POLL_MAX_PS: u64 = 10_000_000;
 
+/// Looks in vain at descriptors of the kernel, without any passage of time, that cost nothing.
+const VAIN_LOOKS_MAX: u32 = 256;
+
 /// Longest time between two yields in a row, in picoseconds.
 const YIELD_ROW_PS: u64 = 1_000_000;
 
@@ -89,6 +92,8 @@ thread_local! {
     static IDLE: Cell<u64> = const { Cell::new(0) };
     /// The last yield: its time, its cost, and [`work`] then.
     static YIELD: Cell<(u64, u64, u64)> = const { Cell::new((0, 0, 0)) };
+    /// Time of the last look in vain at a descriptor of the kernel, and looks in a row.
+    static VAIN_LOOKS: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// Runs `body`, whose hand-overs of the token are no work of the program.
@@ -145,6 +150,18 @@ pub fn empty_poll() {
         pay_for_empty_poll(cost);
         cell.set((client::now_ps(), cost));
     });
+}
+
+/// Notes a look at a nonblocking descriptor of the kernel that finds nothing. A few looks cost nothing.
+/// A program that looks again and again, and does nothing else, lets time pass for its other threads.
+pub fn look_in_vain() {
+    let (at, count) = VAIN_LOOKS.get();
+    let count = if at == client::now_ps() { count + 1 } else { 0 };
+    if count >= VAIN_LOOKS_MAX {
+        empty_poll();
+        client::sync();
+    }
+    VAIN_LOOKS.set((client::now_ps(), count.min(VAIN_LOOKS_MAX)));
 }
 
 fn pay_for_empty_poll(cost: u64) {

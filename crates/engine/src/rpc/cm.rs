@@ -1,0 +1,203 @@
+//! The connection manager of programs (`/dev/infiniband/rdma_cm`).
+
+use crate::host::cm::{Command, LocalPort, Path, Port, Subnet};
+use crate::host::network;
+use crate::host::objects::Object;
+use crate::protocol::Caller;
+use crate::rpc::room::Verbs;
+use crate::scheduler::agenda::Event;
+use softband_fabric::World;
+use softband_ipc::calls::{self, CmCommand, CmReply, WithTail, readiness};
+use softband_ipc::layout::PAYLOAD_BYTES;
+use softband_model::management::ManagementPacket;
+use softband_model::verbs::api::AddressVector;
+use softband_sim::SimDuration;
+use softband_types::{Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber};
+use softband_wire::mad::{ManagementClass, MtuCode, RateCode};
+
+/// Longest time of a packet, as path records of OpenSM state it by default: 1.07 s.
+const PACKET_LIFE_TIME: u8 = 18;
+
+impl Verbs<'_> {
+    pub(crate) fn cm_open(&mut self, caller: Caller, (): &()) -> Result<calls::Object, i32> {
+        let host = self.processes[caller.process].host();
+        let part = &self.world.spec().hosts[host].part;
+        // In wall pace a wakeup costs the host's own time.
+        let wakeup = if self.scheduler.is_wall() { SimDuration::ZERO } else { part.event_wakeup };
+        let object = self.host.add(Object::ConnectionManager);
+        self.host.cm_mut().open(object, host, wakeup);
+        self.processes[caller.process].hold(object);
+        Ok(calls::Object { object, reserved: 0 })
+    }
+
+    pub(crate) fn cm_command(&mut self, caller: Caller, request: &WithTail<CmCommand, u8>) -> Result<WithTail<CmReply, u8>, i32> {
+        let head = &request.head;
+        let object = self.processes[caller.process].held(head.object)?;
+        if head.number == CmCommand::ANNOUNCE {
+            self.announce_unread(object);
+            return Ok(WithTail { head: CmReply { len: 0, withdrawn: 0 }, tail: Vec::new() });
+        }
+        let bytes = request.tail.get(..head.len as usize).ok_or(libc::EPROTO)?;
+        let room = (head.room as usize).min(PAYLOAD_BYTES - size_of::<CmReply>());
+        let command = Command::parse(head.number, room, bytes)?;
+        if let Command::Migrate { from, .. } = command {
+            self.processes[caller.process].held(from).map_err(|_| libc::EINVAL)?;
+        }
+        let outcome = self.host.cm_mut().command(object, &command, room, &Fabric(self.world), self.scheduler.now());
+        self.settle_cm();
+        let reply = outcome?;
+        let head = CmReply { len: reply.len() as u32, withdrawn: self.host.cm().withdrawn() };
+        Ok(WithTail { head, tail: reply })
+    }
+
+    /// Sends a byte for each unread event of a channel, in wall pace. The program has taken all bytes.
+    fn announce_unread(&mut self, object: u32) {
+        if self.scheduler.is_wall() {
+            let unread = self.host.cm().unread(object);
+            for _ in 0..unread {
+                self.plane().tell_of_event(object);
+            }
+        }
+    }
+
+    /// Hands a MAD that has arrived at a port to the connection manager. Returns whether it is of
+    /// this class.
+    pub(crate) fn cm_arrived(&mut self, port: Port, packet: &ManagementPacket) -> bool {
+        if packet.mad[1] != ManagementClass::COMMUNICATION.0 {
+            return false;
+        }
+        self.host.cm_mut().arrive(port, packet, &Fabric(self.world), self.scheduler.now());
+        self.settle_cm();
+        true
+    }
+
+    /// Repeats messages without answers, and ends waits.
+    pub(crate) fn cm_expires(&mut self) {
+        self.host.cm_mut().expire(self.scheduler.now());
+        self.settle_cm();
+    }
+
+    /// Sends the packets that the last operation has left, announces its events, and schedules the
+    /// next deadline.
+    fn settle_cm(&mut self) {
+        let now = self.scheduler.now();
+        for ((hca, port), packet) in self.host.cm_mut().take_outgoing() {
+            self.world.send_management(hca, port, packet, now);
+        }
+        for (at, object) in self.host.cm_mut().take_changed() {
+            self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object, edge: readiness::READABLE });
+        }
+        // In wall pace the main loop looks at the deadline.
+        if !self.scheduler.is_wall()
+            && let Some(at) = self.host.cm_mut().take_due()
+        {
+            self.scheduler.push(at.max(now), u32::MAX, Event::CmExpires);
+        }
+    }
+}
+
+/// The subnet as the engine knows it.
+struct Fabric<'a>(&'a World);
+
+impl Fabric<'_> {
+    fn facts(&self, host: usize, (hca, port): Port) -> Option<LocalPort> {
+        let snapshot = self.0.port(hca, port)?;
+        let gid = snapshot.gids.iter().flatten().next().copied()?;
+        let pkey = self.0.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
+        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.0.node_guid(hca), pkey })
+    }
+}
+
+impl Subnet for Fabric<'_> {
+    fn host_of(&self, ip: u32) -> Option<usize> {
+        let host = ip.checked_sub(network::address(0))? as usize;
+        (host < self.0.spec().hosts.len()).then_some(host)
+    }
+
+    fn address_of(&self, host: usize) -> u32 {
+        network::address(host)
+    }
+
+    fn first_port(&self, host: usize) -> Option<LocalPort> {
+        let hcas = self.0.spec().hosts.get(host)?.hcas.iter().enumerate();
+        let of_infiniband = hcas.filter(|(_, hca)| hca.link_layer == LinkLayer::Infiniband);
+        let mut ports = of_infiniband.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (index, PortNumber(port))));
+        let (index, port) = ports.find(|(index, port)| {
+            // A port without a cable knows no subnet manager.
+            self.0.port(self.0.hca_id(host, *index), *port).is_some_and(|port| port.sm_lid != Lid::NONE)
+        })?;
+        self.facts(host, (self.0.hca_id(host, index), port))
+    }
+
+    fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
+        let (host, _) = self.0.place_of(hca);
+        self.facts(host, (hca, port))
+    }
+
+    fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
+        let state = |port: &LocalPort| self.0.port(port.hca, port.port).filter(|port| port.active);
+        let (source, destination) = (state(from)?, state(to)?);
+        let mtu = self.0.path_mtu((from.hca, from.port), (to.hca, to.port))?;
+        let vector = AddressVector { dlid: to.lid, port: from.port, ..AddressVector::default() };
+        let service_level = self.0.resolve(from.hca, &vector).ok()?.service_level;
+        let rate = [source.rate, destination.rate].into_iter().min_by_key(|rate| tenths(*rate))?;
+        Some(Path {
+            source: *from,
+            dlid: to.lid,
+            dgid: to.gid,
+            service_level,
+            mtu: MtuCode(code_of(mtu)),
+            rate: rate_code(rate),
+            packet_life_time: PACKET_LIFE_TIME,
+        })
+    }
+}
+
+fn code_of(mtu: Mtu) -> u8 {
+    Mtu::ALL.iter().position(|other| *other == mtu).map_or(0, |index| index as u8 + 1)
+}
+
+/// Returns the nominal rate of a link in tenths of a gigabit a second.
+fn tenths(rate: LinkRate) -> u64 {
+    let lane = match rate.speed {
+        LinkSpeed::Sdr => 25,
+        LinkSpeed::Ddr => 50,
+        LinkSpeed::Qdr | LinkSpeed::Fdr10 => 100,
+        LinkSpeed::Fdr => 140,
+        LinkSpeed::Edr => 250,
+        LinkSpeed::Hdr => 500,
+        LinkSpeed::Ndr => 1_000,
+        LinkSpeed::Xdr => 2_000,
+    };
+    lane * rate.width.lanes()
+}
+
+/// Returns the code of a rate (IBTA 15.2.5.16), or 0 for a rate without a code.
+fn rate_code(rate: LinkRate) -> RateCode {
+    const RATES: [(u64, RateCode); 22] = [
+        (25, RateCode::G2_5),
+        (50, RateCode::G5),
+        (100, RateCode::G10),
+        (140, RateCode::G14),
+        (200, RateCode::G20),
+        (250, RateCode::G25),
+        (280, RateCode::G28),
+        (300, RateCode::G30),
+        (400, RateCode::G40),
+        (500, RateCode::G50),
+        (560, RateCode::G56),
+        (600, RateCode::G60),
+        (800, RateCode::G80),
+        (1_000, RateCode::G100),
+        (1_120, RateCode::G112),
+        (1_200, RateCode::G120),
+        (1_680, RateCode::G168),
+        (2_000, RateCode::G200),
+        (3_000, RateCode::G300),
+        (4_000, RateCode::G400),
+        (6_000, RateCode::G600),
+        (8_000, RateCode::G800),
+    ];
+    let wanted = tenths(rate);
+    RATES.iter().find(|(tenths, _)| *tenths == wanted).map_or(RateCode(0), |(_, code)| *code)
+}
