@@ -82,9 +82,10 @@ fn assign_guids(dump: &Dump, graph: &mut Graph) -> Result<(), Trouble> {
         }
         let first = if node.kind == Kind::Switch { guid } else { guid.saturating_add(1) };
         let last = if node.kind == Kind::Switch { guid } else { guid.saturating_add(u64::from(node.ports)) };
-        let overlaps = ports.range(..=last).next_back().is_some_and(|(_, other)| *other >= first);
+        // The last ports would have GUIDs beyond 64 bits.
+        let overlaps = last == u64::MAX || ports.range(..=last).next_back().is_some_and(|(_, other)| *other >= first);
         if overlaps {
-            let note = format!("the GUID {guid:#018x} is not kept: the port GUIDs that Softband derives from it belong to another node");
+            let note = format!("the GUID {guid:#018x} is not kept: the port GUIDs that Softband derives from it are not free");
             graph.notes.push((note, node.span.clone()));
         } else {
             ports.insert(first, last);

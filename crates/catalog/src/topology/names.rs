@@ -42,10 +42,18 @@ pub(super) fn of_hca(description: &str) -> (String, Device) {
     let words: Vec<&str> = description.split_whitespace().collect();
     let is_number = |word: &str| word.strip_prefix("HCA-").is_some_and(|digits| digits.parse::<u16>().is_ok());
     match words.as_slice() {
-        [host @ .., last] if !host.is_empty() && is_number(last) => (label(&host.join(" ")), Device::Numbered((*last).to_owned())),
-        [host, device] if is_device(device) => (label(host), Device::Named((*device).to_owned())),
+        [host @ .., last] if !host.is_empty() && is_number(last) => (host_label(&host.join(" ")), Device::Numbered((*last).to_owned())),
+        [host, device] if is_device(device) => (host_label(host), Device::Named((*device).to_owned())),
         _ => (label(description), Device::Unknown),
     }
+}
+
+/// Returns the label of a host: the first label of a fully qualified name, as `hostname -s` prints it.
+fn host_label(host: &str) -> String {
+    let first = host.split('.').next().unwrap_or_default();
+    // An IPv4 address is no qualified name.
+    let is_qualified = !host.contains(' ') && first.bytes().any(|byte| byte.is_ascii_alphabetic());
+    label(if is_qualified { first } else { host })
 }
 
 /// Checks whether verbs can have a device of this name.
@@ -106,7 +114,8 @@ mod tests {
     fn a_description_names_the_host_and_the_hca() {
         let named = |name: &str| Device::Named(name.into());
         assert_eq!(of_hca("a mlx5_0"), ("a".into(), named("mlx5_0")));
-        assert_eq!(of_hca("n1.example.org mlx5_0"), ("n1-example-org".into(), named("mlx5_0")));
+        assert_eq!(of_hca("n1.example.org mlx5_0"), ("n1".into(), named("mlx5_0")));
+        assert_eq!(of_hca("10.0.0.1 mlx5_0"), ("10-0-0-1".into(), named("mlx5_0")));
         assert_eq!(of_hca("my node HCA-2"), ("my-node".into(), Device::Numbered("HCA-2".into())));
         assert_eq!(of_hca("MT4099 ConnectX3   Mellanox Technologies"), ("MT4099-ConnectX3-Mellanox-Technologies".into(), Device::Unknown));
         assert_eq!(of_hca("HCA-1"), ("HCA-1".into(), Device::Unknown));

@@ -55,7 +55,8 @@ impl OwnParts {
         let is_taken = |name: &str| catalog.sheet(kind, name).is_some() || self.sheets.iter().any(|sheet| sheet.kind == kind && sheet.name == name);
         let numbered = |number: usize| if number == 1 { format!("{base}-{suffix}") } else { format!("{base}-{suffix}-{number}") };
         let name = (1..).map(numbered).find(|name| !is_taken(name))?;
-        let parameters = sheet.parameters.iter().map(|parameter| changed(parameter, changes)).collect();
+        let mut parameters: Vec<Parameter> = sheet.parameters.iter().map(|parameter| changed(parameter, changes)).collect();
+        add_latencies(&mut parameters, changes);
         let summary = format!("{}, changed by an import", sheet.summary);
         self.sheets.push(PartSheet { kind, name: name.clone(), summary, parameters });
         self.by_values.insert(key, name.clone());
@@ -69,6 +70,23 @@ fn changed(parameter: &Parameter, changes: &[(&str, String)]) -> Parameter {
         None => parameter.clone(),
     }
 }
+
+/// Adds the latency of each new speed of a switch: that of the nearest speed.
+fn add_latencies(parameters: &mut Vec<Parameter>, changes: &[(&str, String)]) {
+    let speeds = changes.iter().find(|(name, _)| *name == "speeds").map_or("", |(_, speeds)| speeds);
+    for speed in speeds.split(", ").filter_map(LinkSpeed::parse) {
+        let rows = parameters.iter().enumerate().filter_map(|(at, row)| Some((at, LinkSpeed::parse(row.name.strip_prefix(LATENCY)?)?)));
+        let distance = |of: LinkSpeed| LinkSpeed::ALL.iter().filter(|between| (of.min(speed)..of.max(speed)).contains(between)).count();
+        let Some((at, nearest)) = rows.min_by_key(|(_, of)| distance(*of)).filter(|(_, nearest)| *nearest != speed) else { continue };
+        let source = format!("as {nearest}, the nearest speed of the part");
+        let name = format!("{LATENCY}{}", speed.to_string().to_lowercase());
+        let row = Parameter { name, source, status: Status::Assumed, on: Vec::new(), ..parameters[at].clone() };
+        parameters.insert(at + 1, row);
+    }
+}
+
+/// Beginning of the names of latencies by speed.
+const LATENCY: &str = "forward_latency_";
 
 fn list<T: ToString>(values: impl Iterator<Item = T>) -> String {
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(", ")
