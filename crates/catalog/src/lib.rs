@@ -16,6 +16,7 @@ mod load;
 mod parts;
 mod spelling;
 mod start_date;
+mod topology;
 mod units;
 
 pub use catalog::{Catalog, PartFile, UsualParts};
@@ -28,4 +29,5 @@ pub use load::{digest_of_parts, load_fabric};
 pub use parts::{Parameter, PartKind, PartSheet, Status};
 pub use spelling::{closest, suggest};
 pub use start_date::StartDate;
+pub use topology::{ExportedTopology, ImportedTopology, TopologyFormat, export_topology, import_topology};
 pub use units::{ConvertError, Dimension, Number};

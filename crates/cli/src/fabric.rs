@@ -1,6 +1,6 @@
-//! `softband fabric list`, `check`, `generate` and `show`.
+//! `softband fabric list`, `check`, `generate`, `import`, `export` and `show`.
 
-use crate::{fabric_list, files, generate, home, output};
+use crate::{fabric_list, files, generate, home, output, topology};
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -18,6 +18,10 @@ pub(crate) enum FabricCommand {
     },
     /// Write a fabric file for a common topology
     Generate(Box<generate::GenerateArguments>),
+    /// Make a fabric file from the output of ibnetdiscover, or from a net file of ibsim
+    Import(topology::ImportArguments),
+    /// Write a fabric as the output of ibnetdiscover, or as a net file of ibsim
+    Export(topology::ExportArguments),
     /// Draw a fabric: hosts, cables, switches
     Show {
         /// Fabric file, or name of an installed fabric
@@ -50,6 +54,8 @@ pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
             ))?;
         }
         FabricCommand::Generate(arguments) => generate::run(arguments)?,
+        FabricCommand::Import(arguments) => topology::import(arguments)?,
+        FabricCommand::Export(arguments) => topology::export(arguments)?,
         FabricCommand::Show { file, svg, allow_out_of_spec } => {
             let (_, loaded) = home::load_fabric(file, *allow_out_of_spec)?;
             match svg {

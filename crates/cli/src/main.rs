@@ -31,6 +31,7 @@ mod run;
 mod scratch;
 mod signals;
 mod status;
+mod topology;
 mod up;
 mod why;
 

@@ -33,17 +33,20 @@ impl GuidText {
         Self { written: value.map(|value| (value, span)), assigned: None }
     }
 
-    /// Takes the GUID of the file, if the file gives one.
-    fn take_written(&mut self, ports: u8, taken: &mut Taken, findings: &mut Findings) {
+    /// Takes the GUID of the file, if the file gives one. The ports of an HCA have the GUIDs after
+    /// it. All ports of a switch share its node GUID (IBTA 14.2.5.3: NodeInfo).
+    fn take_written(&mut self, ports: Option<u8>, taken: &mut Taken, findings: &mut Findings) {
         let Some((value, span)) = self.written.take() else { return };
         self.assigned = Some(Guid(value));
-        if let Some(other) = taken.overlap(value, ports) {
+        let (first, last) = ports.map_or((value, value), |ports| (value.saturating_add(1), value.saturating_add(u64::from(ports))));
+        if let Some(other) = taken.nodes.overlap(value, value).or_else(|| taken.ports.overlap(first, last)) {
             let labels = vec![(span, "this node and its ports".into()), (other, "first used here".into())];
-            let help = "a node takes its GUID and the next one for each port; leave a gap between nodes";
+            let help = "ports of an HCA have the GUIDs after the one of the node; leave a gap between nodes";
             findings.error(format!("the GUID {} is taken twice", Guid(value)), labels, Some(help.into()));
             return;
         }
-        taken.0.insert(value, (value.saturating_add(u64::from(ports)), span));
+        taken.nodes.0.insert(value, (value, span.clone()));
+        taken.ports.0.insert(first, (last, span));
     }
 
     /// Takes the first free GUID from `next` on, and advances `next` past it.
@@ -53,7 +56,9 @@ impl GuidText {
         }
         // HCAs of the period took four: node, two ports, system image.
         let step = (u64::from(ports) + 1).div_ceil(4) * 4;
-        while taken.overlap(*next, ports).is_some() {
+        let is_taken =
+            |first: u64| [&taken.nodes, &taken.ports].iter().any(|ranges| ranges.overlap(first, first.saturating_add(u64::from(ports))).is_some());
+        while is_taken(*next) {
             *next += step;
         }
         self.assigned = Some(Guid(*next));
@@ -61,14 +66,21 @@ impl GuidText {
     }
 }
 
-/// Ranges of GUIDs from the file: the first GUID maps to the last and to the place in the file.
+/// GUIDs from the file. A port can have the GUID of another node: cards with a node for each port
+/// have consecutive node GUIDs.
 #[derive(Default)]
-struct Taken(BTreeMap<u64, (u64, Range<usize>)>);
+struct Taken {
+    nodes: Ranges,
+    ports: Ranges,
+}
 
-impl Taken {
+/// Ranges of GUIDs: the first GUID maps to the last and to the place in the file.
+#[derive(Default)]
+struct Ranges(BTreeMap<u64, (u64, Range<usize>)>);
+
+impl Ranges {
     /// Returns the place of a range that shares a GUID with this range. Ranges in the map do not overlap.
-    fn overlap(&self, first: u64, ports: u8) -> Option<Range<usize>> {
-        let last = first.saturating_add(u64::from(ports));
+    fn overlap(&self, first: u64, last: u64) -> Option<Range<usize>> {
         let (_, (other_last, span)) = self.0.range(..=last).next_back()?;
         (*other_last >= first).then(|| span.clone())
     }
@@ -79,11 +91,10 @@ pub(super) fn assign(hosts: &mut [HostDraft], switches: &mut [SwitchDraft], find
     let mut taken = Taken::default();
     let ports_of = |hca: &HcaDraft| hca.part.as_ref().map_or(0, |part| part.ports);
     for hca in hosts.iter_mut().flat_map(|host| &mut host.hcas) {
-        hca.node_guid.take_written(ports_of(hca), &mut taken, findings);
+        hca.node_guid.take_written(Some(ports_of(hca)), &mut taken, findings);
     }
-    // All ports of a switch share its node GUID (IBTA 14.2.5.3: NodeInfo).
     for switch in switches.iter_mut() {
-        switch.node_guid.take_written(0, &mut taken, findings);
+        switch.node_guid.take_written(None, &mut taken, findings);
     }
     let mut next = HCA_FIRST;
     for hca in hosts.iter_mut().flat_map(|host| &mut host.hcas) {

@@ -125,7 +125,7 @@ fn write_cable(out: &mut String, spec: &FabricSpec, cable: &CableSpec) -> std::f
     writeln!(out, "delay_ps = {}", cable.part.delay(cable.rate).as_picos())
 }
 
-fn write_sheet(out: &mut String, sheet: &PartSheet) -> std::fmt::Result {
+pub(crate) fn write_sheet(out: &mut String, sheet: &PartSheet) -> std::fmt::Result {
     writeln!(out, "\n[parts.{}.{}]\nsummary = {}", sheet.kind, quoted(&sheet.name), quoted(&sheet.summary))?;
     sheet.parameters.iter().try_for_each(|parameter| write_parameter(out, parameter))
 }
@@ -145,6 +145,6 @@ fn write_parameter(out: &mut String, parameter: &Parameter) -> std::fmt::Result 
     writeln!(out, " }}")
 }
 
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string().trim().to_owned()
 }
