@@ -5,14 +5,18 @@
 use super::ManagementPacket;
 use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, Qpn, ServiceLevel};
 use softband_wire::mad::{
-    AttributeId, ClassPortInfo, ComponentMask, Header, Layout, ManagementClass, Method, PathRecord, RateCode, RmppHeader, SA_DATA_BYTES, SaMad,
-    Selector, Status, View,
+    AttributeId, ClassPortInfo, ComponentMask, Header, Layout, ManagementClass, Method, PathRecord, RateCode, RmppFlags, RmppHeader, RmppStatus,
+    RmppType, SA_DATA_BYTES, SaMad, Selector, Status, View, room_of_record,
 };
 
 /// Version of the class.
 const CLASS_VERSION: u8 = 2;
 /// Time to answer: 4.096 us * 2^18 is a second.
 const RESPONSE_TIME: u8 = 18;
+/// RRespTime of a segment that names no time.
+const NO_TIME: u8 = 31;
+/// Bytes of the header of subnet administration, which each segment repeats.
+const SA_HEADER_BYTES: u32 = 20;
 /// Life of a packet in the subnet: 4.096 us * 2^18, OpenSM's default.
 const PACKET_LIFE_TIME: u8 = 18;
 
@@ -67,14 +71,28 @@ pub fn answer(packet: &mut ManagementPacket, paths: &dyn Paths) -> bool {
         }
     };
     Header::view_mut(mad).method(method).status(status);
+    let is_table = method == Method::GET_TABLE_RESP && data.is_some();
     let mut response = SaMad::view_mut(mad);
-    response.rmpp(RmppHeader::default());
+    response.rmpp(if is_table { table_of_one() } else { RmppHeader::default() });
     if let Some(data) = data {
-        response.data(data);
+        response.attribute_offset((room_of_record::<PathRecord>() / 8) as u16).data(data);
     }
     (packet.dlid, packet.slid) = (packet.slid, packet.dlid);
     std::mem::swap(&mut packet.source, &mut packet.destination);
     true
+}
+
+/// Returns the RMPP header of a table that a single segment carries (IBTA 13.6.2).
+fn table_of_one() -> RmppHeader {
+    RmppHeader {
+        version: 1,
+        rmpp_type: RmppType::DATA,
+        resp_time: NO_TIME,
+        flags: RmppFlags::ACTIVE | RmppFlags::FIRST | RmppFlags::LAST,
+        status: RmppStatus::NORMAL,
+        segment_number: 1,
+        payload_length: SA_HEADER_BYTES + room_of_record::<PathRecord>() as u32,
+    }
 }
 
 fn record(header: &View<'_, Header>, mad: &[u8], requester: Lid, paths: &dyn Paths) -> Result<[u8; SA_DATA_BYTES], Status> {
@@ -84,7 +102,7 @@ fn record(header: &View<'_, Header>, mad: &[u8], requester: Lid, paths: &dyn Pat
             let info = ClassPortInfo { base_version: 1, class_version: CLASS_VERSION, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() };
             info.emit(&mut data);
         }
-        (Method::GET, AttributeId::PATH_RECORD) => {
+        (Method::GET | Method::GET_TABLE, AttributeId::PATH_RECORD) => {
             let request = SaMad::view(mad);
             let wanted = PathRecord::parse(&request.data()).map_err(|_| Status::SA_REQUEST_INVALID)?;
             path_record(&wanted, request.component_mask(), requester, paths)?.emit(&mut data);
