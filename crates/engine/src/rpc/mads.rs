@@ -131,7 +131,8 @@ impl Verbs<'_> {
 
     /// Sends the packets that the last operation has left, and schedules the next deadline.
     fn send_mads(&mut self) {
-        let now = self.scheduler.now();
+        // A harness makes calls between events of the World.
+        let now = self.scheduler.now().max(self.world.now());
         for ((hca, port), packet) in self.host.mads_mut().take_outgoing() {
             self.world.send_management(hca, port, packet, now);
         }

@@ -120,7 +120,10 @@ impl Requests {
 
     fn schedule(&mut self, transaction: Transaction, request: Request, now: SimTime) {
         let at = now.saturating_add(request.wait());
-        self.deadlines.insert((at, transaction));
+        // At the end of time a deadline would come again and again.
+        if at > now {
+            self.deadlines.insert((at, transaction));
+        }
         self.all.insert(transaction, (at, request));
     }
 
