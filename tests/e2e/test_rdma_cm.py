@@ -59,6 +59,13 @@ def test_rsockets_stream(softband: Softband, program: str, pace: str) -> None:
 
 
 @pytest.mark.parametrize("pace", PACES)
+def test_libfabric_s_verbs_provider_connects(softband: Softband, pace: str) -> None:
+    command = "fi_pingpong -p verbs -e msg -I 5"
+    outcome = run(softband, pace, command, f"{command} a").assert_ok()
+    assert "1m      5" in outcome.program("b-0")
+
+
+@pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize(
     ("server", "client", "at_server", "at_client"),
     [
