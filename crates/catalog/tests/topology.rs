@@ -282,6 +282,23 @@ fn hcas_and_switches_without_a_similar_part_get_a_part_of_their_own() {
     assert_eq!(spec.cables.iter().map(|cable| cable.rate.to_string()).collect::<Vec<_>>(), ["8X XDR", "12X FDR10"]);
 }
 
+#[test]
+fn a_host_can_have_cards_for_two_kinds_of_slots() {
+    for (first, second) in [("0x1017", "0x5a44"), ("0x5a44", "0x1017")] {
+        let text = format!("devid={first}\nHca 1 \"a hca0\"\n[1] \"a hca1\"\n\ndevid={second}\nHca 2 \"a hca1\"\n[1] \"a hca0\"\n");
+        let spec = import(&text);
+        assert_eq!((spec.hosts.len(), spec.hosts[0].hcas.len(), spec.cables.len()), (1, 2, 1));
+    }
+}
+
+#[test]
+fn modules_of_ibsim_have_names_of_their_own() {
+    let text = "module \"m1\"\nHca 1 \"h\"\n[1] \"s\"[1]\n\nSwitch 2 \"s\"\n[1] \"h\"\n[2] \"m2#s\"[2]\n\n\
+                module \"m2\"\nHca 1 \"h\"\n[1] \"s\"[1]\n\nSwitch 2 \"s\"\n[1] \"h\"\n[2] \"m1#s\"[2]\n";
+    let spec = import(text);
+    assert_eq!((spec.hosts.len(), spec.switches.len(), spec.cables.len()), (2, 2, 3));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
 
