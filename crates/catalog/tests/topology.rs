@@ -152,7 +152,7 @@ fn a_dump_from_the_field_becomes_a_fabric_with_notes() {
     let rates: BTreeSet<String> = spec.cables.iter().map(|cable| cable.rate.to_string()).collect();
     assert_eq!(rates.into_iter().collect::<Vec<_>>(), ["1X EDR", "1X SDR", "4X EDR", "4X FDR", "4X FDR10", "4X QDR"]);
     let notes = notes(FIELD);
-    for part in ["a router is left out", "aggregation node", "7 nodes have another name", "it is part `connectx3` (1 ports"] {
+    for part in ["a router is left out", "aggregation node", "6 nodes have another name", "it is part `connectx3` (1 port,"] {
         assert!(notes.contains(part), "{part} in {notes}");
     }
 }
@@ -280,6 +280,23 @@ fn hcas_and_switches_without_a_similar_part_get_a_part_of_their_own() {
     let spec = import(text);
     assert_eq!((spec.switches[0].part.ports, spec.hosts[0].hcas[0].part.ports), (200, 9));
     assert_eq!(spec.cables.iter().map(|cable| cable.rate.to_string()).collect::<Vec<_>>(), ["8X XDR", "12X FDR10"]);
+}
+
+#[test]
+fn a_host_can_have_cards_for_two_kinds_of_slots() {
+    for (first, second) in [("0x1017", "0x5a44"), ("0x5a44", "0x1017")] {
+        let text = format!("devid={first}\nHca 1 \"a hca0\"\n[1] \"a hca1\"\n\ndevid={second}\nHca 2 \"a hca1\"\n[1] \"a hca0\"\n");
+        let spec = import(&text);
+        assert_eq!((spec.hosts.len(), spec.hosts[0].hcas.len(), spec.cables.len()), (1, 2, 1));
+    }
+}
+
+#[test]
+fn modules_of_ibsim_have_names_of_their_own() {
+    let text = "module \"m1\"\nHca 1 \"h\"\n[1] \"s\"[1]\n\nSwitch 2 \"s\"\n[1] \"h\"\n[2] \"m2#s\"[2]\n\n\
+                module \"m2\"\nHca 1 \"h\"\n[1] \"s\"[1]\n\nSwitch 2 \"s\"\n[1] \"h\"\n[2] \"m1#s\"[2]\n";
+    let spec = import(text);
+    assert_eq!((spec.hosts.len(), spec.switches.len(), spec.cables.len()), (2, 2, 3));
 }
 
 proptest! {

@@ -67,6 +67,8 @@ pub(super) fn choose(dump: &Dump, graph: &Graph, catalog: &Catalog) -> Result<Pa
     let mut parts = Parts { of_node: BTreeMap::new(), choices: Vec::new(), cables: BTreeMap::new(), own: Vec::new(), notes: Vec::new() };
     let mut own = OwnParts::default();
     let mut known: BTreeMap<Need, usize> = BTreeMap::new();
+    // Nodes with other links can have the same part for the same reason.
+    let mut alike: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut first_of: Vec<usize> = Vec::new();
     let rates = rates_of_nodes(dump, graph);
     for index in graph.hcas.iter().chain(&graph.switches).copied() {
@@ -74,10 +76,14 @@ pub(super) fn choose(dump: &Dump, graph: &Graph, catalog: &Catalog) -> Result<Pa
         let choice = match known.get(&need) {
             Some(choice) => *choice,
             None => {
-                parts.choices.push(choice(&need, catalog, &mut own).ok_or_else(|| no_part(&dump.nodes[index]))?);
-                first_of.push(index);
-                known.insert(need, parts.choices.len() - 1);
-                parts.choices.len() - 1
+                let choice = choice(&need, catalog, &mut own).ok_or_else(|| no_part(&dump.nodes[index]))?;
+                let at = *alike.entry((choice.part.clone(), choice.why.clone())).or_insert_with(|| {
+                    parts.choices.push(choice);
+                    first_of.push(index);
+                    first_of.len() - 1
+                });
+                known.insert(need, at);
+                at
             }
         };
         parts.choices[choice].nodes += 1;
@@ -102,7 +108,7 @@ impl Choice {
     /// Returns the choice and its reason.
     pub(super) fn sentence(&self) -> String {
         let host = if self.host.is_empty() { String::new() } else { format!(" in host part `{}`", self.host) };
-        let nodes = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
+        let nodes = softband_types::counted(self.nodes as u64, "node", "nodes");
         format!("guessed part `{}`{host} for {nodes}: {}", self.part, self.why)
     }
 }
@@ -173,18 +179,19 @@ impl Candidate<'_> {
 }
 
 fn why(need: &Need, best: &Candidate<'_>, name: &str) -> String {
+    let ports = |ports: u8| softband_types::counted(ports, "port", "ports");
     let list = |names: Vec<String>| if names.is_empty() { "no links".to_owned() } else { names.join("/") };
     let rates = list(need.speeds.iter().map(ToString::to_string).collect());
     let mut why = match need.device_id {
         id if best.has_device_id && best.has_vendor_id => format!("the part has vendor id {:#x} and device id {id:#06x}", need.vendor_id),
         // Makers of cards have their own vendor ids, and the device id of the chip.
         id if best.has_device_id => format!("the part has device id {id:#06x}, not vendor id {:#x}", need.vendor_id),
-        0 => format!("by ports, width and speed ({} ports, {rates}); the file has no device id", need.ports),
-        id => format!("by ports, width and speed ({} ports, {rates}); no part is known by device id {id:#06x}", need.ports),
+        0 => format!("by ports, width and speed ({}, {rates}); the file has no device id", ports(need.ports)),
+        id => format!("by ports, width and speed ({}, {rates}); no part is known by device id {id:#06x}", ports(need.ports)),
     };
     if name != best.name {
         let speeds = list(best.speeds.iter().map(ToString::to_string).collect());
-        why.push_str(&format!("; it is part `{}` ({} ports, {speeds}) with the ports, widths and speeds of the file", best.name, best.ports));
+        why.push_str(&format!("; it is part `{}` ({}, {speeds}) with the ports, widths and speeds of the file", best.name, ports(best.ports)));
     }
     why
 }

@@ -129,7 +129,7 @@ fn statement(line: &Line<'_>, state: &mut State, notes: &mut Vec<Note>) -> Resul
         "width" => state.enabled.widths = mask(31)?,
         "speed" => state.enabled.speeds = mask(7)?,
         "extspeed" => state.enabled.extended = mask(63)?,
-        "module" => state.prefix = line.text.split('"').nth(1).map_or(String::new(), |name| format!("{name}#")),
+        "module" => state.prefix = line.text.split('"').nth(1).filter(|name| !name.is_empty()).map_or(String::new(), |name| format!("{name}#")),
         "include" => {
             let help = "put the lines of that file into this file instead";
             return Err(Trouble::at(&line.span, "`include` of another file is not supported", help));
