@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::{ArgMatches, Args};
 use softband_fabric::{HcaCounters, QueuePairRepeats};
 use softband_parallel::ParallelRunner;
-use softband_spec::FabricSpec;
+use softband_spec::{FabricSpec, SubnetManager};
 use softband_workload::{RunError, Schedule};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -107,6 +107,12 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         return sweep::hand_over(matches);
     }
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
+    anyhow::ensure!(
+        loaded.spec.subnet.manager == SubnetManager::Builtin,
+        "{}: a workload has no program that could configure the subnet\n  help: leave `manager = \"{}\"` out, or run OpenSM by `softband run`",
+        path.display(),
+        loaded.spec.subnet.manager.name()
+    );
     let chosen = choice::choose(arguments, (&path, &loaded))?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from("results").join(format!("model-{}", chosen.name)));
     let begun = Instant::now();

@@ -2,17 +2,24 @@
 
 use super::World;
 use softband_model::management::ManagementPacket;
-use softband_model::management::administration::{self, Path, PathEnd, Paths};
+use softband_model::management::administration::{Administration, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
 use softband_spec::SubnetManager;
 use softband_types::{Gid, Lid};
 
 impl World {
-    /// Answers a request to the built-in manager's subnet administration. Returns whether the packet
-    /// has become the response.
-    pub(super) fn administer(&self, port: u32, packet: &mut ManagementPacket) -> bool {
+    /// Checks whether a packet is for the built-in manager's subnet administration.
+    pub(super) fn administers(&self, port: u32, packet: &ManagementPacket) -> bool {
         let is_here = self.spec.subnet.manager == SubnetManager::Builtin && self.subnet.lid(port) == self.subnet.manager_lid();
-        is_here && administration::is_request(packet) && administration::answer(packet, self)
+        is_here && Administration::wants(packet)
+    }
+
+    /// Returns the answers to a packet for subnet administration.
+    pub(super) fn administer(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
+        let mut administration = std::mem::take(&mut self.administration);
+        let answers = administration.answer(packet, self);
+        self.administration = administration;
+        answers
     }
 
     /// Returns the port of an end.
@@ -22,6 +29,11 @@ impl World {
 }
 
 impl Paths for World {
+    fn ends(&self) -> Vec<PathEnd> {
+        let lids = (0..self.numbering.owners().len() as u32).map(|port| self.subnet.lid(port));
+        lids.filter(|lid| *lid != Lid::NONE).filter_map(|lid| self.with_lid(lid)).collect()
+    }
+
     fn with_gid(&self, gid: Gid) -> Option<PathEnd> {
         let port =
             (0..self.numbering.owners().len() as u32).find(|port| self.subnet.lid(*port) != Lid::NONE && self.subnet.gids(*port)[0] == Some(gid))?;

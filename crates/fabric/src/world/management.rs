@@ -81,12 +81,15 @@ impl World {
     }
 
     /// Hands a packet that has reached its node to the node's agent, or to the host.
-    fn receive_for_node(&mut self, port: u32, mut packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
+    fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
         if Agent::wants(&packet) || Agent::is_directed(&packet) {
             return self.hand_to_agent(port, packet, false, notices, now);
         }
-        if self.administer(port, &mut packet) {
-            return self.send_by_lid(port, packet, notices, now);
+        if self.administers(port, &packet) {
+            for answer in self.administer(*packet) {
+                self.send_by_lid(port, Box::new(answer), notices, now);
+            }
+            return;
         }
         self.pass_to_host(port, packet, notices);
     }

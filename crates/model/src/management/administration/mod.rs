@@ -1,0 +1,186 @@
+//! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16).
+//!
+//! It answers all other requests with the status that the attribute is not supported.
+
+mod paths;
+
+pub use paths::{Path, PathEnd, Paths};
+
+use super::ManagementPacket;
+use softband_types::{Lid, Qpn};
+use softband_wire::mad::{
+    AttributeId, ClassPortInfo, Header, Layout, ManagementClass, Method, PathRecord, RmppFlags, RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES,
+    SaMad, Status, room_of_record,
+};
+use std::collections::BTreeMap;
+
+/// Version of the class.
+const CLASS_VERSION: u8 = 2;
+/// Time to answer: 4.096 us * 2^18 is a second.
+const RESPONSE_TIME: u8 = 18;
+/// RRespTime of a segment that names no time.
+const NO_TIME: u8 = 31;
+/// Bytes of the header of subnet administration, which each segment repeats.
+const SA_HEADER_BYTES: usize = 20;
+/// Most records of a table, and most tables under way.
+const RECORDS_MAX: usize = 1 << 16;
+const TABLES_MAX: usize = 64;
+
+/// Subnet administration, with the tables that it sends in several segments.
+#[derive(Default)]
+pub struct Administration {
+    tables: BTreeMap<(Lid, u64), Table>,
+}
+
+/// A response of several segments (RMPP, IBTA 13.6).
+struct Table {
+    /// The first segment without its data. All others follow it.
+    head: ManagementPacket,
+    data: Vec<u8>,
+    /// Segments sent so far.
+    sent: usize,
+}
+
+impl Table {
+    fn segments(&self) -> usize {
+        self.data.len().div_ceil(SA_DATA_BYTES)
+    }
+
+    /// Returns a segment, counted from 1.
+    fn segment(&self, number: usize) -> ManagementPacket {
+        let last = self.segments();
+        let part = &self.data[(number - 1) * SA_DATA_BYTES..self.data.len().min(number * SA_DATA_BYTES)];
+        let mut flags = RmppFlags::ACTIVE;
+        let mut payload_length = 0;
+        if number == 1 {
+            flags = flags | RmppFlags::FIRST;
+            payload_length = self.data.len() + last * SA_HEADER_BYTES;
+        }
+        if number == last {
+            flags = flags | RmppFlags::LAST;
+            payload_length = part.len() + SA_HEADER_BYTES;
+        }
+        let rmpp = RmppHeader {
+            version: 1,
+            rmpp_type: RmppType::DATA,
+            resp_time: NO_TIME,
+            flags,
+            status: RmppStatus::NORMAL,
+            segment_number: number as u32,
+            payload_length: payload_length as u32,
+        };
+        let mut packet = self.head.clone();
+        let mut data = [0; SA_DATA_BYTES];
+        data[..part.len()].copy_from_slice(part);
+        SaMad::view_mut(&mut packet.mad[..]).rmpp(rmpp).data(data);
+        packet
+    }
+}
+
+/// Contents of a response.
+enum Contents {
+    Single(Box<[u8; SA_DATA_BYTES]>),
+    Table(Vec<PathRecord>),
+}
+
+impl Administration {
+    /// Checks whether a packet is for subnet administration: a request, or an acknowledgement of its
+    /// segments.
+    pub fn wants(packet: &ManagementPacket) -> bool {
+        let header = Header::view(&packet.mad[..]);
+        let is_of_class = packet.destination == Qpn(1) && header.mgmt_class() == ManagementClass::SUBNET_ADMINISTRATION;
+        is_of_class && (!header.method().is_response() || SaMad::view(&packet.mad[..]).rmpp().rmpp_type != RmppType::NONE)
+    }
+
+    /// Takes in a packet, and returns the packets that answer it.
+    pub fn answer(&mut self, packet: ManagementPacket, paths: &dyn Paths) -> Vec<ManagementPacket> {
+        let header = Header::view(&packet.mad[..]);
+        if header.method().is_response() {
+            return self.go_on(&packet);
+        }
+        let Some(method) = header.method().response() else { return Vec::new() };
+        let (status, contents) = if header.base_version() != Header::BASE_VERSION || header.class_version() != CLASS_VERSION {
+            (Status::BAD_VERSION, None)
+        } else {
+            match contents(&packet, paths) {
+                Ok(contents) => (Status::SUCCESS, Some(contents)),
+                Err(status) => (status, None),
+            }
+        };
+        let mut response = packet;
+        (response.dlid, response.slid) = (response.slid, response.dlid);
+        std::mem::swap(&mut response.source, &mut response.destination);
+        Header::view_mut(&mut response.mad[..]).method(method).status(status);
+        let mut sa = SaMad::view_mut(&mut response.mad[..]);
+        sa.rmpp(RmppHeader::default());
+        match contents {
+            None => {}
+            Some(Contents::Single(data)) => {
+                sa.data(*data);
+            }
+            Some(Contents::Table(records)) => return self.begin(response, &records),
+        }
+        vec![response]
+    }
+
+    /// Begins to send a table. The receiver's window has one segment at first.
+    fn begin(&mut self, mut head: ManagementPacket, records: &[PathRecord]) -> Vec<ManagementPacket> {
+        let room = room_of_record::<PathRecord>();
+        SaMad::view_mut(&mut head.mad[..]).attribute_offset((room / 8) as u16);
+        let mut data = vec![0; records.len() * room];
+        for (record, bytes) in records.iter().zip(data.chunks_exact_mut(room)) {
+            record.emit(bytes);
+        }
+        let key = (head.dlid, Header::view(&head.mad[..]).transaction_id());
+        let table = Table { head, data, sent: 1 };
+        let first = table.segment(1);
+        if table.segments() > 1 {
+            if self.tables.len() >= TABLES_MAX {
+                self.tables.pop_first();
+            }
+            self.tables.insert(key, table);
+        }
+        vec![first]
+    }
+
+    /// Sends the segments that an acknowledgement admits.
+    fn go_on(&mut self, packet: &ManagementPacket) -> Vec<ManagementPacket> {
+        let key = (packet.slid, Header::view(&packet.mad[..]).transaction_id());
+        let rmpp = SaMad::view(&packet.mad[..]).rmpp();
+        let Some(table) = self.tables.get_mut(&key) else { return Vec::new() };
+        let last = table.segments();
+        if rmpp.rmpp_type != RmppType::ACK || rmpp.segment_number as usize >= last {
+            // The receiver has everything, or gives up.
+            self.tables.remove(&key);
+            return Vec::new();
+        }
+        // The field has the end of the receiver's window.
+        let admitted = (rmpp.payload_length as usize).min(last);
+        let numbers = table.sent + 1..=admitted;
+        table.sent = table.sent.max(admitted);
+        numbers.map(|number| table.segment(number)).collect()
+    }
+}
+
+fn contents(packet: &ManagementPacket, paths: &dyn Paths) -> Result<Contents, Status> {
+    let (header, request) = (Header::view(&packet.mad[..]), SaMad::view(&packet.mad[..]));
+    let query = || {
+        let wanted = PathRecord::parse(&request.data()).map_err(|_| Status::SA_REQUEST_INVALID)?;
+        let found = paths::matching(&wanted, request.component_mask(), packet.slid, paths, RECORDS_MAX)?;
+        if found.is_empty() { Err(Status::SA_NO_RECORDS) } else { Ok(found) }
+    };
+    let mut data = Box::new([0; SA_DATA_BYTES]);
+    match (header.method(), header.attribute_id()) {
+        (Method::GET, AttributeId::CLASS_PORT_INFO) => {
+            let info = ClassPortInfo { base_version: 1, class_version: CLASS_VERSION, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() };
+            info.emit(&mut data[..]);
+        }
+        (Method::GET, AttributeId::PATH_RECORD) => match &query()?[..] {
+            [one] => one.emit(&mut data[..]),
+            _ => return Err(Status::SA_TOO_MANY_RECORDS),
+        },
+        (Method::GET_TABLE, AttributeId::PATH_RECORD) => return query().map(Contents::Table),
+        _ => return Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED),
+    }
+    Ok(Contents::Single(data))
+}
