@@ -5,7 +5,7 @@ use softband_model::management::ManagementPacket;
 use softband_model::management::administration::{Administration, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, Lid};
+use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth};
 
 impl World {
     /// Checks whether a packet is for the built-in manager's subnet administration.
@@ -47,16 +47,17 @@ impl Paths for World {
 
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path> {
         let (source, destination) = (self.port_of(from)?, self.port_of(to)?);
-        let cabling = self.links.cabling(source)?;
-        // A switch itself is no end of a data path: its links limit the packets.
-        let mtu = match self.links.path_mtu(source, (destination, to.lid)) {
+        // A switch itself is no end of a data path: the links limit its packets.
+        let is_of_switch = [source, destination].into_iter().any(|port| self.is_switch(port));
+        let mtu = match self.links.path_mtu(source, (destination, to.lid)).filter(|_| !is_of_switch) {
             Some(mtu) => mtu,
-            None if self.is_switch(destination) => self.links.mtu_least()?,
-            None if source == destination => cabling.mtu,
+            None if is_of_switch => self.links.mtu_least()?,
+            None if source == destination => self.links.cabling(source)?.mtu,
             None => return None,
         };
-        let far = self.links.cabling(destination).map_or(cabling.rate, |other| other.rate);
-        let rate = if far.picos_of_bytes(1_000_000) > cabling.rate.picos_of_bytes(1_000_000) { far } else { cabling.rate };
+        let ends = [source, destination].into_iter().filter(|port| !self.is_switch(*port));
+        let slowest = ends.filter_map(|port| self.links.cabling(port)).map(|cabling| cabling.rate).max_by_key(|rate| rate.picos_of_bytes(1_000_000));
+        let rate = slowest.unwrap_or(LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Sdr });
         let vector = AddressVector { dlid: to.lid, ..AddressVector::default() };
         Some(Path { mtu, rate, service_level: self.subnet.level_of_path(from.lid, &vector) })
     }

@@ -203,3 +203,39 @@ fn subnet_administration_knows_paths() {
     assert_eq!(ask(ComponentMask(0), unknown, AttributeId::PATH_RECORD).0, Status::SA_TOO_MANY_RECORDS);
     assert_eq!(ask(ComponentMask(0), unknown, AttributeId::MC_MEMBER_RECORD).0, Status::METHOD_ATTRIBUTE_NOT_SUPPORTED);
 }
+
+/// A receiver acknowledges by a packet with the method of the request.
+#[test]
+fn a_table_of_several_segments_follows_its_acknowledgements() {
+    let mut desk = Desk::of_three();
+    let own = desk.lid(0);
+    let header = desk.header(ManagementClass::SUBNET_ADMINISTRATION, Method::GET_TABLE, AttributeId::PATH_RECORD, 0);
+    let mut mad = Box::new([0; 256]);
+    SaMad::view_mut(&mut mad[..]).header(header);
+    let request = |mad: Box<[u8; 256]>| ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) };
+    let (_, first) = desk.exchange(request(mad.clone())).expect("a segment");
+    let first = SaMad::parse(&first.mad[..]).unwrap();
+    // Three hosts and a switch have 16 paths: 1,024 bytes in 6 segments of 200.
+    assert_eq!((first.rmpp.segment_number, first.rmpp.payload_length), (1, 1_024 + 6 * 20));
+    assert_eq!((first.rmpp.flags, first.attribute_offset), (RmppFlags::ACTIVE | RmppFlags::FIRST, 8));
+    let acknowledge = |number: u32, window: u32| {
+        let mut mad = mad.clone();
+        let rmpp = RmppHeader {
+            version: 1,
+            rmpp_type: RmppType::ACK,
+            flags: RmppFlags::ACTIVE,
+            segment_number: number,
+            payload_length: window,
+            ..RmppHeader::default()
+        };
+        SaMad::view_mut(&mut mad[..]).rmpp(rmpp);
+        request(mad)
+    };
+    let segments = desk.exchange_all(acknowledge(1, 64));
+    let numbers: Vec<u32> = segments.iter().map(|packet| SaMad::view(&packet.mad[..]).rmpp().segment_number).collect();
+    assert_eq!(numbers, [2, 3, 4, 5, 6]);
+    let last = SaMad::view(&segments[4].mad[..]).rmpp();
+    assert_eq!((last.flags, last.payload_length), (RmppFlags::ACTIVE | RmppFlags::LAST, 24 + 20));
+    assert!(desk.exchange_all(acknowledge(6, 64)).is_empty());
+    assert!(desk.exchange_all(acknowledge(1, 64)).is_empty(), "the table is gone");
+}

@@ -66,6 +66,22 @@ impl Desk {
         answer
     }
 
+    /// Sends a packet from host 0 and returns all that arrives there.
+    pub(crate) fn exchange_all(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
+        let hca = self.world.hca_id(0, 0);
+        self.world.send_management(hca, PORT_1, Box::new(packet), self.world.now() + nanos(1_000));
+        let (mut notices, mut arrived) = (Vec::new(), Vec::new());
+        while self.world.next_event_time().is_some() {
+            self.world.step(&mut self.memory, &mut notices);
+            for notice in notices.drain(..) {
+                if let Notice::ManagementArrived { packet, .. } = notice {
+                    arrived.push(*packet);
+                }
+            }
+        }
+        arrived
+    }
+
     /// Asks the node at the end of a directed route for an attribute.
     pub(crate) fn ask(
         &mut self,

@@ -89,13 +89,13 @@ impl Administration {
     pub fn wants(packet: &ManagementPacket) -> bool {
         let header = Header::view(&packet.mad[..]);
         let is_of_class = packet.destination == Qpn(1) && header.mgmt_class() == ManagementClass::SUBNET_ADMINISTRATION;
-        is_of_class && (!header.method().is_response() || SaMad::view(&packet.mad[..]).rmpp().rmpp_type != RmppType::NONE)
+        is_of_class && (!header.method().is_response() || is_about_segments(packet))
     }
 
     /// Takes in a packet, and returns the packets that answer it.
     pub fn answer(&mut self, packet: ManagementPacket, paths: &dyn Paths) -> Vec<ManagementPacket> {
         let header = Header::view(&packet.mad[..]);
-        if header.method().is_response() {
+        if is_about_segments(&packet) {
             return self.go_on(&packet);
         }
         let Some(method) = header.method().response() else { return Vec::new() };
@@ -160,6 +160,12 @@ impl Administration {
         table.sent = table.sent.max(admitted);
         numbers.map(|number| table.segment(number)).collect()
     }
+}
+
+/// Checks whether a packet is about segments sent before. Its method may have the response bit or
+/// not: receivers turn the bit round (IBTA 13.6.2.3).
+fn is_about_segments(packet: &ManagementPacket) -> bool {
+    matches!(SaMad::view(&packet.mad[..]).rmpp().rmpp_type, RmppType::ACK | RmppType::STOP | RmppType::ABORT)
 }
 
 fn contents(packet: &ManagementPacket, paths: &dyn Paths) -> Result<Contents, Status> {
