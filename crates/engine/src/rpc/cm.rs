@@ -80,7 +80,7 @@ impl Verbs<'_> {
     /// Sends the packets that the last operation has left, announces its events, and schedules the
     /// next deadline.
     fn settle_cm(&mut self) {
-        let now = self.scheduler.now();
+        let now = self.scheduler.now().max(self.world.now());
         for ((hca, port), packet) in self.host.cm_mut().take_outgoing() {
             self.world.send_management(hca, port, packet, now);
         }

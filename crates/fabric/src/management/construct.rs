@@ -2,6 +2,7 @@
 
 use super::{AgentNode, Agents};
 use crate::numbering::Numbering;
+use softband_model::management::administration::Administration;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
 use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
 use softband_types::Lid;
@@ -24,7 +25,7 @@ impl Agents {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
         let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
-        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false, managers: BTreeSet::new() }
+        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false, administration: Administration::default(), managers: BTreeSet::new() }
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) use hardware::NodeHardware;
 use crate::event::Event;
 use crate::pdes::timeline::Timeline;
 use softband_model::management::ManagementPacket;
+use softband_model::management::administration::Administration;
 use softband_model::management::agent::Agent;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, Lid, PortNumber};
@@ -23,6 +24,8 @@ pub(crate) struct Agents {
     nodes: Vec<AgentNode>,
     /// Whether anybody has sent a management packet.
     is_used: bool,
+    /// Subnet administration of the built-in manager.
+    administration: Administration,
     /// Ports on whose hosts a subnet manager runs.
     managers: BTreeSet<(HcaId, PortNumber)>,
 }
@@ -65,6 +68,10 @@ impl Agents {
             }
         }
         self.managers.clone_from(ports);
+    }
+
+    pub(crate) fn administration_mut(&mut self) -> &mut Administration {
+        &mut self.administration
     }
 
     pub(crate) fn agent(&self, node: u32) -> &Agent {

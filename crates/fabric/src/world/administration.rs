@@ -16,9 +16,9 @@ impl World {
 
     /// Returns the answers to a packet for subnet administration.
     pub(super) fn administer(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
-        let mut administration = std::mem::take(&mut self.administration);
+        let mut administration = std::mem::take(self.agents.administration_mut());
         let answers = administration.answer(packet, self);
-        self.administration = administration;
+        *self.agents.administration_mut() = administration;
         answers
     }
 

@@ -11,6 +11,8 @@ use softband_sim::SimTime;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{SmInfo, SmState};
 
+/// SM_Key of the built-in subnet manager, the default of OpenSM. A manager with another key ignores it.
+const MANAGER_KEY: u64 = 1;
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
 
@@ -19,7 +21,7 @@ impl World {
     /// [`Notice::ManagementArrived`](crate::notice::Notice::ManagementArrived).
     ///
     /// An HCA's own agent answers a MAD to this port without the link. A MAD is lost if the HCA has
-    /// no such port, if no link leads on, or if a receiver's buffer is full. Only for a World
+    /// no such port, if no Active link leads on, or if too many packets wait for an agent. Only for a World
     /// without partitions.
     pub fn send_management(&mut self, hca: HcaId, port: PortNumber, packet: Box<ManagementPacket>, at: SimTime) {
         let Some(port) = self.hcas.port_index(hca, port) else { return };
@@ -49,7 +51,7 @@ impl World {
             Owner::Hca { hca, .. } => Guid(self.node_guid(HcaId(hca)).0 + u64::from(number.0)),
             Owner::Switch { switch, .. } => self.spec.switches[switch as usize].node_guid,
         };
-        let manager = SmInfo { guid, priority: MANAGER_PRIORITY, sm_state: SmState::MASTER, ..SmInfo::default() };
+        let manager = SmInfo { guid, priority: MANAGER_PRIORITY, sm_key: MANAGER_KEY, sm_state: SmState::MASTER, ..SmInfo::default() };
         self.agents.set_manager(self.links.node(port), Some(manager));
     }
 
@@ -60,7 +62,7 @@ impl World {
         if !packet.is_subnet_management() {
             return if is_for_port { self.receive_for_node(port, packet, notices, now) } else { self.send_general(port, packet, now) };
         }
-        if Agent::is_directed(&packet) || is_for_port {
+        if Agent::is_directed(&packet) && !Agent::begins_elsewhere(&packet) || is_for_port {
             return self.hand_to_agent(port, packet, true, notices, now);
         }
         self.hop().send_on_lane15(port, packet, now);
@@ -82,21 +84,16 @@ impl World {
 
     /// Hands a packet that has reached its node to the node's agent, or to the host.
     fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
-        if Agent::wants(&packet) || Agent::is_directed(&packet) {
+        if Agent::wants(&packet) || Agent::is_directed(&packet) || self.administers(port, &packet) {
             return self.hand_to_agent(port, packet, false, notices, now);
-        }
-        if self.administers(port, &packet) {
-            for answer in self.administer(*packet) {
-                self.send_by_lid(port, Box::new(answer), notices, now);
-            }
-            return;
         }
         self.pass_to_host(port, packet, notices);
     }
 
     fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, notices: &mut Vec<Notice>, now: SimTime) {
         // An HCA passes packets of its host on at once.
-        let is_of_host = is_own && Agent::leaves_node(&packet) || !is_own && !self.is_switch(port) && !Agent::wants(&packet);
+        let is_of_host =
+            is_own && Agent::leaves_node(&packet) || !is_own && !self.is_switch(port) && Agent::is_directed(&packet) && !Agent::wants(&packet);
         if is_of_host {
             return self.carry_out(Job { port, is_own, packet }, notices, now);
         }
@@ -118,6 +115,12 @@ impl World {
     }
 
     fn carry_out(&mut self, Job { port, is_own, mut packet }: Job, notices: &mut Vec<Notice>, now: SimTime) {
+        if self.administers(port, &packet) {
+            for answer in self.administer(*packet) {
+                self.send_by_lid(port, Box::new(answer), notices, now);
+            }
+            return;
+        }
         let (number, node) = (self.links.number(port), self.links.node(port));
         let mut hardware = NodeHardware {
             first_port: self.first_port(port),
@@ -134,6 +137,7 @@ impl World {
         let agent = self.agents.agent_mut(node);
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         self.report_events(port, node, notices);
+        self.restart_links(port, node, now);
         match onward {
             Onward::Nowhere => {}
             Onward::Host => self.pass_to_host(port, packet, notices),
@@ -157,6 +161,17 @@ impl World {
         let Some(trap) = self.agents.agent_mut(node).restart_port(number, lid) else { return };
         if let Some(output) = self.links.output_for(port, trap.dlid) {
             self.hop().send_on_lane15(output, trap, now);
+        }
+    }
+
+    /// Starts the links again that a manager has set to Down, at both ends.
+    fn restart_links(&mut self, port: u32, node: u32, now: SimTime) {
+        for number in self.agents.agent_mut(node).take_restarts() {
+            let Some(end) = self.links.sibling(port, number.0) else { continue };
+            let far_end = self.links.cabling(end).map(|cabling| cabling.peer);
+            for end in [Some(end), far_end].into_iter().flatten() {
+                self.report_link_change(end, now);
+            }
         }
     }
 

@@ -21,7 +21,6 @@ use crate::management::Agents;
 use crate::numbering::Numbering;
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
-use softband_model::management::administration::Administration;
 use softband_sim::SimDuration;
 use softband_spec::FabricSpec;
 use softband_types::Lid;
@@ -37,8 +36,6 @@ pub struct World {
     links: Links,
     subnet: Subnet,
     agents: Agents,
-    /// Of the built-in subnet manager.
-    administration: Administration,
     faults: Faults,
     timeline: Timeline,
 }
@@ -61,7 +58,6 @@ impl World {
             links,
             subnet,
             agents,
-            administration: Administration::default(),
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
             spec: spec.clone(),

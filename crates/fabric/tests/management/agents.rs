@@ -239,3 +239,47 @@ fn a_table_of_several_segments_follows_its_acknowledgements() {
     assert!(desk.exchange_all(acknowledge(6, 64)).is_empty());
     assert!(desk.exchange_all(acknowledge(1, 64)).is_empty(), "the table is gone");
 }
+
+/// A table can name any port. Data to one that the switch lacks is lost, and nothing else happens.
+#[test]
+fn a_table_with_ports_that_the_switch_lacks_harms_nobody() {
+    let mut desk = Desk::of_three();
+    let mut block: LinearForwardingTable = desk.get(&[1], AttributeId::LINEAR_FORWARDING_TABLE, 0);
+    let lid = desk.lid(2);
+    block.ports[usize::from(lid.0)] = PortNumber(200);
+    let (_, answer) = desk.ask(&[1], Method::SET, AttributeId::LINEAR_FORWARDING_TABLE, 0, block.to_bytes()).unwrap();
+    assert_eq!(LinearForwardingTable::parse(&answer[64..]).unwrap().ports[usize::from(lid.0)], PortNumber(255));
+    let select = PortCounters { port_select: PORT_1, ..PortCounters::default() }.to_bytes();
+    assert_eq!(desk.performance(lid, Method::GET, AttributeId::PORT_COUNTERS, &select), None);
+}
+
+/// LIDs lead to a switch, and the directed part of the route begins there (IBTA 14.2.2).
+#[test]
+fn a_route_can_begin_by_lid() {
+    let mut desk = Desk::of_three();
+    let switch: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 0);
+    let header = desk.header(ManagementClass::SUBNET_DIRECTED_ROUTE, Method::GET, AttributeId::NODE_INFO, 0);
+    let (mut mad, mut route) = (Box::new([0; 256]), [0; 64]);
+    header.emit(&mut mad[..]);
+    route[1] = 2;
+    let own = desk.lid(0);
+    DirectedSmp::view_mut(&mut mad[..]).hop_count(1).dr_slid(own).dr_dlid(Lid::PERMISSIVE).initial_path(route);
+    let (_, answer) = desk.exchange(subnet_packet(switch.lid, mad)).expect("an answer");
+    let info = NodeInfo::parse(&answer.mad[64..]).unwrap();
+    assert_eq!(info.node_guid, desk.world.node_guid(desk.world.hca_id(1, 0)));
+}
+
+#[test]
+fn an_answer_to_a_new_lid_comes_from_the_old() {
+    let mut desk = Desk::of_three();
+    let (own, to) = (desk.lid(0), desk.lid(1));
+    for (path, target) in [(&[1, 2][..], to), (&[][..], own)] {
+        let mut info: PortInfo = desk.get(path, AttributeId::PORT_INFO, 1);
+        (info.lid, info.port_state) = (Lid(target.0 + 40), PortState::NO_CHANGE);
+        let header = desk.header(ManagementClass::SUBNET_LID_ROUTED, Method::SET, AttributeId::PORT_INFO, 1);
+        let mut mad = Box::new([0; 256]);
+        Smp::view_mut(&mut mad[..]).header(header).data(info.to_bytes());
+        let (_, answer) = desk.exchange(subnet_packet(target, mad)).expect("an answer");
+        assert_eq!((answer.slid, Header::view(&answer.mad[..]).status()), (target, Status::SUCCESS));
+    }
+}

@@ -17,13 +17,20 @@ pub(crate) struct Desk {
     pub(crate) world: World,
     pub(crate) memory: Memory,
     transaction: u64,
-    /// All notices but arrivals.
+    /// All notices but arrivals, and all traps that arrived.
     pub(crate) seen: Vec<Notice>,
+    pub(crate) traps: Vec<ManagementPacket>,
 }
 
 impl Desk {
     pub(crate) fn new(spec: &FabricSpec) -> Self {
-        Self { world: World::new(spec, 1), memory: Memory { blocks: Vec::new(), discard: false }, transaction: 0, seen: Vec::new() }
+        Self {
+            world: World::new(spec, 1),
+            memory: Memory { blocks: Vec::new(), discard: false },
+            transaction: 0,
+            seen: Vec::new(),
+            traps: Vec::new(),
+        }
     }
 
     pub(crate) fn of_three() -> Self {
@@ -57,7 +64,11 @@ impl Desk {
                 match notice {
                     Notice::ManagementArrived { hca: at, packet, .. } => {
                         assert_eq!(at, hca);
-                        answer = Some((self.world.now() - sent, *packet));
+                        if Header::view(&packet.mad[..]).method() == Method::TRAP {
+                            self.traps.push(*packet);
+                        } else {
+                            answer = Some((self.world.now() - sent, *packet));
+                        }
                     }
                     other => self.seen.push(other),
                 }

@@ -81,6 +81,11 @@ fn data_is_lost_before_ports_are_active() {
     set_port(&mut desk, &[1], 2, |info| info.port_state = PortState::DOWN);
     let info: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 2);
     assert_eq!(info.port_state, PortState::INIT);
+    // Both ends start again, and the switch tells its manager.
+    assert_eq!(state_of(&desk.world, 1).0, Some(LinkState::Init));
+    let trap = Smp::view(&desk.traps[0].mad[..]);
+    let notice = softband_wire::mad::Notice::parse(&trap.data()).unwrap();
+    assert_eq!((notice.trap_number, notice.issuer_lid), (TrapNumber::LINK_STATE_CHANGED, Lid(9)));
     let mut lab = Lab::over(desk.world);
     let (a, _) = lab.connect(0, 1, QpType::Rc);
     let request = lab.request(0, 1, lab.write_to(1, 0), 0, 64);

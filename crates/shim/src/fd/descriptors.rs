@@ -8,7 +8,7 @@ use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
 use crate::socket::open::socket_option;
 use crate::socket::{interfaces, netlink};
-use crate::time::pace::{Patience, empty_poll, look_in_vain};
+use crate::time::pace::{Patience, empty_poll, found_news, look_in_vain};
 use libc::{c_int, c_long, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
@@ -84,7 +84,11 @@ pub fn is_ready_natively(fd: c_int, events: i16) -> bool {
 /// run, so the thread polls for it in simulated time. After long patience, or at a terminal, the
 /// thread asks the engine not to wait for it.
 pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
-    if !active() || is_ready_natively(fd, events) {
+    if !active() {
+        return call();
+    }
+    if is_ready_natively(fd, events) {
+        found_news();
         return call();
     }
     if is_nonblocking(fd) {

@@ -153,7 +153,8 @@ pub fn empty_poll() {
 }
 
 /// Notes a look at a nonblocking descriptor of the kernel that finds nothing. A few looks cost nothing.
-/// A program that looks again and again, and does nothing else, lets time pass for its other threads.
+/// A program that looks again and again, and neither reads, writes nor lets time pass meanwhile, pays
+/// for its looks. So its other threads go on.
 pub fn look_in_vain() {
     let (at, count) = VAIN_LOOKS.get();
     let count = if at == client::now_ps() { count + 1 } else { 0 };
@@ -162,6 +163,12 @@ pub fn look_in_vain() {
         client::sync();
     }
     VAIN_LOOKS.set((client::now_ps(), count.min(VAIN_LOOKS_MAX)));
+}
+
+/// Notes that a descriptor of the kernel has something: looks after it are not in a row with looks
+/// before.
+pub fn found_news() {
+    VAIN_LOOKS.set((0, 0));
 }
 
 fn pay_for_empty_poll(cost: u64) {

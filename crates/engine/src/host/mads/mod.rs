@@ -325,6 +325,8 @@ fn packet_of(header: &Header, source: Qpn, mad: Box<[u8; MAD_BYTES]>, facts: Por
     // IBTA 14.2.2.1: a directed route that begins at the sender has the permissive source.
     let is_directed = fields.class() == SUBNET_DIRECTED_ROUTE && fields.directed_source() == Lid::PERMISSIVE.0;
     let slid = if is_directed { Lid::PERMISSIVE } else { facts.lid };
+    // Packets to QP 0 have no partition (IBTA 10.9.8).
+    let pkey = if header.destination() == Qpn(0) { Some(PKey::DEFAULT_FULL) } else { header.pkey(facts.pkeys) };
     let packet = ManagementPacket {
         slid,
         dlid: header.lid(),
@@ -332,7 +334,7 @@ fn packet_of(header: &Header, source: Qpn, mad: Box<[u8; MAD_BYTES]>, facts: Por
         source,
         destination: header.destination(),
         qkey: header.qkey(),
-        pkey: header.pkey(facts.pkeys).ok_or(libc::EINVAL)?,
+        pkey: pkey.ok_or(libc::EINVAL)?,
         mad,
     };
     Ok(Box::new(packet))

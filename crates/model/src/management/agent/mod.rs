@@ -35,6 +35,8 @@ pub struct Agent {
     /// Whether links that come up are Active at once, because a manager has done its work unseen.
     is_configured: bool,
     events: Vec<(PortNumber, PortEvent)>,
+    /// Ports whose links start again.
+    restarts: Vec<PortNumber>,
     /// Number of traps so far: each has it as its transaction.
     traps: u64,
 }
@@ -77,12 +79,18 @@ impl Agent {
     pub fn new(facts: NodeFacts, configured_by: Option<Lid>) -> Self {
         let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port, configured_by)).collect();
         let switch = SwitchRegisters::default();
-        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), traps: 0, facts }
+        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), restarts: Vec::new(), traps: 0, facts }
     }
 
     /// Checks whether a packet has a directed route.
     pub fn is_directed(packet: &ManagementPacket) -> bool {
         packet.is_subnet_management() && Header::view(&packet.mad[..]).mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE
+    }
+
+    /// Checks whether LIDs lead a directed-route packet of a host to the start of its directed part.
+    pub fn begins_elsewhere(packet: &ManagementPacket) -> bool {
+        let smp = DirectedSmp::view(&packet.mad[..]);
+        Self::is_directed(packet) && !smp.returning() && smp.dr_slid() != Lid::PERMISSIVE && packet.dlid != Lid::PERMISSIVE
     }
 
     /// Checks whether a packet of the node's own host leaves the node by a directed route.
@@ -116,7 +124,9 @@ impl Agent {
     /// Handles a packet that the node's own host sends from a port.
     pub fn send(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
         if !Self::is_directed(packet) {
-            return self.answer_by_lid(packet, port, hardware);
+            // The answer stays at its node, also if the request has changed the LID.
+            let onward = self.answer_by_lid(packet, port, hardware);
+            return if onward == Onward::Lid { Onward::Host } else { onward };
         }
         let step = directed_route::send(&mut packet.mad, self.as_hop());
         match step {
@@ -164,6 +174,11 @@ impl Agent {
     /// Returns the changes of ports since the last call.
     pub fn take_events(&mut self) -> Vec<(PortNumber, PortEvent)> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Returns the ports that a manager has set to Down since the last call.
+    pub fn take_restarts(&mut self) -> Vec<PortNumber> {
+        std::mem::take(&mut self.restarts)
     }
 
     /// Returns the LID of the subnet manager that is responsible for a port.
@@ -215,8 +230,10 @@ impl Agent {
         if answer != Answer::Response {
             return self.without_response(answer);
         }
+        // The answer comes from the LID of the question, also if that has changed the LID.
         let own = if self.facts.is_switch() { hardware.lid(0) } else { hardware.lid(port.0) };
-        (packet.dlid, packet.slid) = (packet.slid, own);
+        let asked = if packet.dlid == Lid::PERMISSIVE { own } else { packet.dlid };
+        (packet.dlid, packet.slid) = (packet.slid, asked);
         std::mem::swap(&mut packet.source, &mut packet.destination);
         Onward::Lid
     }
@@ -258,7 +275,7 @@ impl Agent {
         let (attribute, modifier, is_set) = (header.attribute_id(), header.attribute_modifier(), header.method() == Method::SET);
         let smp = Smp::view(mad);
         self.check_m_key(smp.m_key(), port, is_set)?;
-        let request = subnet::Request { attribute, modifier, port: port.0, data: smp.data() };
+        let request = subnet::Request { attribute, modifier, port: port.0, m_key: smp.m_key(), data: smp.data() };
         let data = if is_set { self.set_attribute(&request, hardware)? } else { self.get_attribute(&request, hardware)? };
         Smp::view_mut(mad).data(data);
         Ok(())

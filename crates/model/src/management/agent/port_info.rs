@@ -33,7 +33,7 @@ impl Agent {
             m_key_lease_period: key.m_key_lease_seconds,
             m_key_protect_bits: key.m_key_protection,
             // A requester without the key cannot read it.
-            m_key: if key.m_key_protection == MKeyProtection::READ_ALL { key.m_key } else { 0 },
+            m_key: if key.m_key_protection == MKeyProtection::READ_ALL || request.m_key == key.m_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
@@ -42,7 +42,6 @@ impl Agent {
             port_state: state,
             port_physical_state: physical,
             link_down_default_state: PhysicalState::POLLING,
-            lmc: registers.lmc,
             neighbor_mtu: link.map_or(self.facts.mtu_max, |link| link.mtu).into(),
             mtu_cap: self.facts.mtu_max.into(),
             vl_cap: self.facts.vl_cap.into(),
@@ -102,6 +101,9 @@ impl Agent {
             return Err(Status::INVALID_FIELD.into());
         }
         let state = self.next_state(port, info.port_state, hardware)?;
+        if info.port_state == PortState::DOWN && hardware.link(port).is_some() {
+            self.restarts.push(PortNumber(port));
+        }
         self.note_changes(port, state, &info, hardware);
         if has_lid {
             hardware.set_lid(port, info.lid);
@@ -111,7 +113,7 @@ impl Agent {
         let registers = &mut self.ports[usize::from(port)];
         registers.state = state;
         if has_lid {
-            (registers.gid_prefix, registers.master_sm_lid, registers.lmc) = (info.gid_prefix, info.master_sm_lid, info.lmc);
+            (registers.gid_prefix, registers.master_sm_lid) = (info.gid_prefix, info.master_sm_lid);
             registers.subnet_timeout = info.subnet_timeout;
         }
         registers.master_sm_sl = info.master_sm_sl;
@@ -168,8 +170,8 @@ impl Agent {
         match (wanted, present) {
             (PortState::ARMED, LinkState::Init | LinkState::Armed) if is_up => Ok(LinkState::Armed),
             (PortState::ACTIVE, LinkState::Armed | LinkState::Active) if is_up => Ok(LinkState::Active),
-            // A requested Down starts the link again.
-            (PortState::DOWN, _) if port > 0 => Ok(LinkState::Init),
+            // A requested Down starts the link again. The built-in manager then makes it Active.
+            (PortState::DOWN, _) if port > 0 => Ok(if self.is_configured { present } else { LinkState::Init }),
             _ => Err(Status::INVALID_FIELD.into()),
         }
     }

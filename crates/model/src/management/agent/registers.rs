@@ -27,7 +27,6 @@ pub(super) struct PortRegisters {
     pub(super) gid_prefix: u64,
     pub(super) master_sm_lid: Lid,
     pub(super) master_sm_sl: ServiceLevel,
-    pub(super) lmc: u8,
     pub(super) subnet_timeout: u8,
     pub(super) head_of_queue_life: u8,
     pub(super) vl_stall_count: u8,
@@ -54,7 +53,6 @@ impl PortRegisters {
             gid_prefix: Gid::DEFAULT_PREFIX,
             master_sm_lid: configured_by.unwrap_or_default(),
             master_sm_sl: ServiceLevel(0),
-            lmc: 0,
             // OpenSM's default: 4.096 us * 2^18 is about a second.
             subnet_timeout: 18,
             head_of_queue_life: 20,

@@ -20,6 +20,7 @@ pub(super) struct Request {
     pub(super) modifier: u32,
     /// Number of the port by which the request came.
     pub(super) port: u8,
+    pub(super) m_key: u64,
     pub(super) data: Data,
 }
 
@@ -65,7 +66,7 @@ impl Agent {
         match request.attribute {
             AttributeId::PORT_INFO => self.set_port_info(request, hardware)?,
             AttributeId::SWITCH_INFO if self.facts.is_switch() => self.set_switch_info(request)?,
-            AttributeId::LINEAR_FORWARDING_TABLE if self.facts.is_switch() => set_linear_block(request, hardware)?,
+            AttributeId::LINEAR_FORWARDING_TABLE if self.facts.is_switch() => set_linear_block(request, self.facts.ports, hardware)?,
             AttributeId::MULTICAST_FORWARDING_TABLE if self.facts.is_switch() => set_multicast_block(request, hardware)?,
             AttributeId::P_KEY_TABLE => self.set_pkey_table(request, hardware)?,
             AttributeId::SL_TO_VL_MAPPING_TABLE => self.set_sl_to_vl(request, hardware)?,

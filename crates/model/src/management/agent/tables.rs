@@ -134,13 +134,14 @@ pub(super) fn linear_block(request: &Request, hardware: &dyn Hardware) -> Result
     Ok(data_of(&LinearForwardingTable { ports: std::array::from_fn(port) }))
 }
 
-pub(super) fn set_linear_block(request: &Request, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
+pub(super) fn set_linear_block(request: &Request, ports: u8, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
     let first = first_lid(request)?;
     let block = LinearForwardingTable::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
     for (lid, port) in (first..).map(Lid).zip(block.ports) {
         // LID 0 has no entry.
         if lid != Lid::NONE {
-            hardware.set_route(lid, (port.0 != NO_PORT).then_some(port.0));
+            // A port that the switch lacks leads nowhere, as port 255 does.
+            hardware.set_route(lid, (port.0 <= ports).then_some(port.0));
         }
     }
     Ok(())
