@@ -120,6 +120,8 @@ TOOLS = {
     "dump_lfts": "0x0002",
     "ibping -c 3 2": "3 packets transmitted, 3 received",
     "ibsysstat 2": "sysstat ping succeeded",
+    "smpquery -c nodeinfo 3 0,2": "Channel Adapter",
+    "saquery -p": "PathRecord dump",
 }
 
 
@@ -127,10 +129,11 @@ TOOLS = {
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
     """The built-in manager has configured it. Servers on b answer ibping and ibsysstat."""
-    script = "; ".join(f"echo '== {name}'; {tool} 2>&1" for name, tool in enumerate(TOOLS))
+    script = "; ".join(f"echo '== {name}'; {tool} 2>&1; echo status $?" for name, tool in enumerate(TOOLS))
     servers = "ibping -S & ibping=$!; ibsysstat -S & sysstat=$!; "
     client = ("a", f"sleep 1; {script}")
     outcome = softband.run("qdr-through-switch", client, ("b", f"{servers}sleep 15; kill $ibping $sysstat"), options=("--pace", pace))
     parts = re.split(r"^== \d+\n", outcome.program("a-0"), flags=re.M)[1:]
-    missing = [f"{tool}: {text[:300]}" for (tool, word), text in zip(TOOLS.items(), parts, strict=True) if word not in text]
-    assert not missing, "\n".join(missing)
+    results = zip(TOOLS.items(), parts, strict=True)
+    bad = [f"{tool}: {text[:300]}...{text[-300:]}" for (tool, word), text in results if word not in text or "status 0" not in text]
+    assert not bad, "\n".join(bad)
