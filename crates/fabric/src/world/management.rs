@@ -18,7 +18,7 @@ const MANAGER_PRIORITY: u8 = 0;
 
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
-    /// [`Notice::ManagementArrived`](crate::notice::Notice::ManagementArrived).
+    /// [`Notice::ManagementArrived`].
     ///
     /// An HCA's own agent answers a MAD to this port without the link. A MAD is lost if the HCA has
     /// no such port, if no Active link leads on, or if too many packets wait for an agent. Only for a World

@@ -309,7 +309,7 @@ pub extern "C" fn fstatat64(folder: c_int, path: Text, out: Out<libc::stat>, fla
     status_of(folder, path, out, flags)
 }
 
-/// Implements `fstat` by the system call, as [`native_status`] does for paths.
+/// Implements `fstat` by the system call, as `native_status` does for paths.
 #[unsafe(no_mangle)]
 pub extern "C" fn fstat(fd: c_int, out: Out<libc::stat>) -> c_int {
     let mut status = libc::stat::zeroed();
