@@ -133,7 +133,7 @@ def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
     servers = "ibping -S & ibping=$!; ibsysstat -S & sysstat=$!; "
     client = ("a", f"sleep 1; {script}")
     outcome = softband.run("qdr-through-switch", client, ("b", f"{servers}sleep 15; kill $ibping $sysstat"), options=("--pace", pace))
-    parts = re.split(r"^== \d+\n", outcome.program("a-0"), flags=re.M)[1:]
+    parts = re.split(r"^== \d+\n", outcome.program("a-0"), flags=re.MULTILINE)[1:]
     results = zip(TOOLS.items(), parts, strict=True)
     bad = [f"{tool}: {text[:300]}...{text[-300:]}" for (tool, word), text in results if word not in text or "status 0" not in text]
     assert not bad, "\n".join(bad)
