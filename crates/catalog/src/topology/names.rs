@@ -61,7 +61,7 @@ fn is_device(word: &str) -> bool {
     word.len() <= NAME_MAX && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Names in use. Hosts and switches share a name space, whatever the case of the letters.
+/// Names in use. Hosts and switches share a name space, which ignores the case of letters.
 #[derive(Default)]
 pub(super) struct Names {
     taken: BTreeSet<String>,
