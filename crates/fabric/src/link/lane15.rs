@@ -14,6 +14,10 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, VirtualLane};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Most packets of lane 15 that wait at a port. It discards more: a program could send without end
+/// while no time passes. Assumed, as no maker publishes the size of this buffer.
+const WAITING_MAX: usize = 4_096;
+
 /// Packets of lane 15 at ports and on cables, and packets between QPs 1 that have arrived.
 #[derive(Default)]
 pub(super) struct Lane15 {
@@ -123,6 +127,10 @@ impl Hop<'_> {
         let due = at.max(port.free_at());
         let packet = self.links.keep_management(id, packet);
         let waiting = self.links.lane15.waiting.entry(id).or_default();
+        if waiting.len() >= WAITING_MAX {
+            self.links.take_management(packet);
+            return self.links.count_discards(id, 1);
+        }
         waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, packet });
         self.schedule_lane15(id, due);
     }

@@ -75,10 +75,9 @@ impl Hardware for NodeHardware<'_> {
     fn set_route(&mut self, lid: Lid, output: Option<u8>) {
         let Some(switch) = self.switch() else { return };
         match output {
+            Some(output @ 1..) => self.links.set_route(switch as usize, lid, output - 1),
             // The switch knows its own LID without a table.
-            Some(0) => {}
-            Some(output) => self.links.set_route(switch as usize, lid, output - 1),
-            None => self.links.clear_route(switch as usize, lid),
+            Some(0) | None => self.links.clear_route(switch as usize, lid),
         }
     }
 
