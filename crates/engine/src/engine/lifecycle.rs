@@ -168,6 +168,9 @@ impl Engine {
         self.programs.ended_at(program, now);
         if !self.processes.any(|process| process.host() == host && process.is_alive()) {
             self.host_calls().refuse_seekers_of(host);
+            if !self.scheduler.is_wall() {
+                self.verbs().cm_refuse_seekers_of(host);
+            }
         }
         self.drop_tickets();
         self.control.admission().forget_member(self.processes[process].secret());

@@ -3,6 +3,7 @@
 use crate::host::cm::{Command, LocalPort, Path, Port, Subnet};
 use crate::host::network;
 use crate::host::objects::Object;
+use crate::process::processes::Processes;
 use crate::protocol::Caller;
 use crate::rpc::room::Verbs;
 use crate::scheduler::agenda::Event;
@@ -11,7 +12,7 @@ use softband_ipc::calls::{self, CmCommand, CmReply, WithTail, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::AddressVector;
-use softband_sim::SimDuration;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber};
 use softband_wire::mad::{ManagementClass, MtuCode, RateCode};
 
@@ -43,7 +44,8 @@ impl Verbs<'_> {
         if let Command::Migrate { from, .. } = command {
             self.processes[caller.process].held(from).map_err(|_| libc::EINVAL)?;
         }
-        let outcome = self.host.cm_mut().command(object, &command, room, &Fabric(self.world), self.scheduler.now());
+        let subnet = Fabric { world: self.world, processes: self.processes, is_starting: self.is_starting() };
+        let outcome = self.host.cm_mut().command(object, &command, room, &subnet, self.scheduler.now());
         self.settle_cm();
         let reply = outcome?;
         let head = CmReply { len: reply.len() as u32, withdrawn: self.host.cm().withdrawn() };
@@ -66,9 +68,21 @@ impl Verbs<'_> {
         if packet.mad[1] != ManagementClass::COMMUNICATION.0 {
             return false;
         }
-        self.host.cm_mut().arrive(port, packet, &Fabric(self.world), self.scheduler.now());
+        let subnet = Fabric { world: self.world, processes: self.processes, is_starting: self.is_starting() };
+        self.host.cm_mut().arrive(port, packet, &subnet, self.scheduler.now());
         self.settle_cm();
         true
+    }
+
+    /// Returns whether programs may start that the engine does not know yet. In wall pace this is always so.
+    fn is_starting(&self) -> bool {
+        self.scheduler.is_wall() || self.scheduler.now() == SimTime::ZERO
+    }
+
+    /// Refuses the requests that wait for a listener on a host whose programs have ended.
+    pub(crate) fn cm_refuse_seekers_of(&mut self, host: usize) {
+        self.host.cm_mut().refuse_seekers_of(host);
+        self.settle_cm();
     }
 
     /// Repeats messages without answers, and ends waits.
@@ -97,21 +111,25 @@ impl Verbs<'_> {
 }
 
 /// The subnet as the engine knows it.
-struct Fabric<'a>(&'a World);
+struct Fabric<'a> {
+    world: &'a World,
+    processes: &'a Processes,
+    is_starting: bool,
+}
 
 impl Fabric<'_> {
     fn facts(&self, host: usize, (hca, port): Port) -> Option<LocalPort> {
-        let snapshot = self.0.port(hca, port)?;
+        let snapshot = self.world.port(hca, port)?;
         let gid = snapshot.gids.iter().flatten().next().copied()?;
-        let pkey = self.0.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
-        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.0.node_guid(hca), pkey })
+        let pkey = self.world.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
+        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.world.node_guid(hca), pkey })
     }
 }
 
 impl Subnet for Fabric<'_> {
     fn host_of(&self, ip: u32) -> Option<usize> {
         let host = ip.checked_sub(network::address(0))? as usize;
-        (host < self.0.spec().hosts.len()).then_some(host)
+        (host < self.world.spec().hosts.len()).then_some(host)
     }
 
     fn address_of(&self, host: usize) -> u32 {
@@ -119,27 +137,31 @@ impl Subnet for Fabric<'_> {
     }
 
     fn first_port(&self, host: usize) -> Option<LocalPort> {
-        let hcas = self.0.spec().hosts.get(host)?.hcas.iter().enumerate();
+        let hcas = self.world.spec().hosts.get(host)?.hcas.iter().enumerate();
         let of_infiniband = hcas.filter(|(_, hca)| hca.link_layer == LinkLayer::Infiniband);
         let mut ports = of_infiniband.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (index, PortNumber(port))));
         let (index, port) = ports.find(|(index, port)| {
             // A port without a cable knows no subnet manager.
-            self.0.port(self.0.hca_id(host, *index), *port).is_some_and(|port| port.sm_lid != Lid::NONE)
+            self.world.port(self.world.hca_id(host, *index), *port).is_some_and(|port| port.sm_lid != Lid::NONE)
         })?;
-        self.facts(host, (self.0.hca_id(host, index), port))
+        self.facts(host, (self.world.hca_id(host, index), port))
     }
 
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
-        let (host, _) = self.0.place_of(hca);
+        let (host, _) = self.world.place_of(hca);
         self.facts(host, (hca, port))
     }
 
+    fn may_listen(&self, host: usize) -> bool {
+        self.is_starting || self.processes.any(|process| process.host() == host && process.is_alive())
+    }
+
     fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
-        let state = |port: &LocalPort| self.0.port(port.hca, port.port).filter(|port| port.active);
+        let state = |port: &LocalPort| self.world.port(port.hca, port.port).filter(|port| port.active);
         let (source, destination) = (state(from)?, state(to)?);
-        let mtu = self.0.path_mtu((from.hca, from.port), (to.hca, to.port))?;
+        let mtu = self.world.path_mtu((from.hca, from.port), (to.hca, to.port))?;
         let vector = AddressVector { dlid: to.lid, port: from.port, ..AddressVector::default() };
-        let service_level = self.0.resolve(from.hca, &vector).ok()?.service_level;
+        let service_level = self.world.resolve(from.hca, &vector).ok()?.service_level;
         let rate = [source.rate, destination.rate].into_iter().min_by_key(|rate| tenths(*rate))?;
         Some(Path {
             source: *from,

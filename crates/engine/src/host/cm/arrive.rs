@@ -27,14 +27,14 @@ impl CmTable {
             return;
         }
         match header.attribute_id {
-            AttributeId::CM_REQ => self.on_request(&local, packet, &parsed(&mad), now),
+            AttributeId::CM_REQ => self.on_request(&local, packet, &parsed(&mad), subnet, now),
             AttributeId::CM_REP => self.on_reply(&local, &parsed(&mad), now),
             AttributeId::CM_RTU => self.on_ready(&local, &parsed(&mad), now),
-            AttributeId::CM_REJ => self.on_rejection(&local, &parsed(&mad), now),
+            AttributeId::CM_REJ => self.on_rejection(&local, packet, &parsed(&mad), now),
             AttributeId::CM_MRA => self.on_wait(&local, &parsed(&mad), now),
             AttributeId::CM_DREQ => self.on_leave(&local, packet, &parsed(&mad), now),
             AttributeId::CM_DREP => self.on_left(&local, &parsed(&mad), now),
-            AttributeId::CM_SIDR_REQ => self.on_service_request(&local, packet, &parsed::<SidrReq>(&mad), now),
+            AttributeId::CM_SIDR_REQ => self.on_service_request(&local, packet, &parsed::<SidrReq>(&mad), subnet, now),
             AttributeId::CM_SIDR_REP => self.on_service_reply(&local, &parsed::<SidrRep>(&mad), now),
             _ => {}
         }
@@ -71,7 +71,7 @@ impl CmTable {
         self.ports.users(local.host, space, port).find(accepts)
     }
 
-    fn on_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &Req, now: SimTime) {
+    fn on_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &Req, subnet: &dyn Subnet, now: SimTime) {
         if let Some(number) = self.of_peer(local, request.local_comm_id, request.local_ca_guid) {
             return self.on_repeated_request(number);
         }
@@ -82,8 +82,8 @@ impl CmTable {
         };
         let port = request.service_id as u16;
         let addresses = read_header(&request.private_data, port);
-        let listener = self.listener(local, request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
-        let Some(listener) = listener else { return refuse(self, RejectReason::INVALID_SERVICE_ID) };
+        let service = (request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
+        let Some(listener) = self.listener(local, service.0, service.1) else { return self.seek(local, packet, service, subnet, now) };
         let Some(qp_type) = qp_type_of(request).filter(|_| addresses.is_some()) else { return refuse(self, RejectReason::CONSUMER_REJECT) };
         let Some((channel, space)) = self.ids.get_mut(&listener).filter(|id| id.backlog > 0).map(|id| (id.channel, id.space)) else {
             return; // the peer repeats its request
@@ -180,7 +180,8 @@ impl CmTable {
         }
     }
 
-    fn on_rejection(&mut self, local: &LocalPort, rejection: &Rej, now: SimTime) {
+    fn on_rejection(&mut self, local: &LocalPort, packet: &ManagementPacket, rejection: &Rej, now: SimTime) {
+        self.seekers.forget(local, packet, rejection.local_comm_id);
         let number = if rejection.reason == RejectReason::TIMEOUT && rejection.reject_info_length >= 8 {
             let guid = rejection.additional_info.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
             self.of_peer(local, rejection.local_comm_id, Guid(guid))

@@ -7,7 +7,7 @@ use super::commands::Parameters as Given;
 use super::events::{Kind, Parameters};
 use super::identifier::{QP_UD, Stage};
 use super::link::{Link, State};
-use super::path::{self, LocalPort, private};
+use super::path::{LocalPort, Subnet, private};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
 use softband_types::{QKey, Qpn};
@@ -30,7 +30,7 @@ impl CmTable {
         Ok(())
     }
 
-    pub(super) fn on_service_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &SidrReq, now: SimTime) {
+    pub(super) fn on_service_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &SidrReq, subnet: &dyn Subnet, now: SimTime) {
         let is_known = |id: &super::Id| {
             let same =
                 |link: &Link| link.remote_comm_id == request.request_id && link.path.dlid == packet.slid && link.state == State::SidrReqReceived;
@@ -41,11 +41,9 @@ impl CmTable {
         }
         let way = path_back(local, packet);
         let addresses = read_header(&request.private_data, request.service_id as u16);
-        let listener = self.listener(local, request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
-        let (Some(listener), Some((source, destination))) = (listener, addresses) else {
-            let status = SidrStatus::SERVICE_ID_NOT_SUPPORTED;
-            let refusal = SidrRep { request_id: request.request_id, status, service_id: request.service_id, ..SidrRep::default() };
-            return self.outgoing.push(path::packet(&way, AttributeId::CM_SIDR_REP, u64::from(request.request_id) << 32, &refusal));
+        let service = (request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
+        let (Some(listener), Some((source, destination))) = (self.listener(local, service.0, service.1), addresses) else {
+            return self.seek(local, packet, service, subnet, now);
         };
         let Some((channel, space)) = self.ids.get(&listener).filter(|id| id.backlog > 0).map(|id| (id.channel, id.space)) else { return };
         let Ok(number) = self.add(channel, (0, space, QP_UD)) else { return };

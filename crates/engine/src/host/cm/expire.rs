@@ -10,6 +10,7 @@ impl CmTable {
     /// Handles the deadlines up to `now`.
     pub(crate) fn expire(&mut self, now: SimTime) {
         self.scheduled = self.scheduled.filter(|at| *at > now);
+        self.refuse_late(now);
         while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.set_deadline(number, None);
             self.expire_one(number, now);

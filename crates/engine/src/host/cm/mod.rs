@@ -17,6 +17,7 @@ mod path;
 mod ports;
 mod queries;
 mod resolve;
+mod seek;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +56,7 @@ pub(crate) struct CmTable {
     channels: BTreeMap<u32, Channel>,
     ids: BTreeMap<u32, Id>,
     ports: Ports,
+    seekers: seek::Seekers,
     /// Identifiers by the communication ID of their handshake.
     by_comm_id: BTreeMap<u32, u32>,
     last_comm_id: u32,
@@ -114,7 +116,7 @@ impl CmTable {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.deadlines.first().map(|(at, _)| *at).into_iter().chain(self.seekers.next_deadline()).min()
     }
 
     /// Returns the next deadline if it is earlier than those returned before, up to now.
@@ -169,7 +171,10 @@ impl CmTable {
             }
             Command::Listen { id, backlog } => {
                 self.own(channel, id)?;
-                self.listen(id, backlog, subnet)
+                self.listen(id, backlog, subnet)?;
+                let host = self.own(channel, id)?.host;
+                self.serve_seekers(host, subnet, now);
+                Ok(())
             }
             Command::Connect { id, ref parameters } => {
                 self.own(channel, id)?;

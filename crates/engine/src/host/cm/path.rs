@@ -47,6 +47,8 @@ pub(crate) trait Subnet {
     fn first_port(&self, host: usize) -> Option<LocalPort>;
     /// Returns the facts about a port.
     fn local_port(&self, port: Port) -> Option<LocalPort>;
+    /// Returns whether a program of the host may yet listen.
+    fn may_listen(&self, host: usize) -> bool;
     /// Returns the path between two ports, if a route exists.
     fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path>;
 }

@@ -3,6 +3,8 @@ use fields::Fields;
 use softband_types::{Gid, Guid, HcaId, Lid, PKey, PortNumber, ServiceLevel};
 use softband_wire::mad::{CmMad, MtuCode, RateCode, Rej, RejectReason, Req};
 
+mod seek;
+
 /// Two hosts with an HCA each, and a third without.
 struct Pair;
 
@@ -28,6 +30,9 @@ impl Subnet for Pair {
         let guid = Guid(0x10 + u64::from(hca.0));
         let local = LocalPort { host: hca.0 as usize, hca, port, lid, gid: Gid::new(Gid::DEFAULT_PREFIX, guid), node_guid: guid, pkey: PKey(0xFFFF) };
         (hca.0 < 2).then_some(local)
+    }
+    fn may_listen(&self, host: usize) -> bool {
+        host == 0
     }
     fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
         let (service_level, mtu, rate) = (ServiceLevel(0), MtuCode::B2048, RateCode::G100);
@@ -203,17 +208,6 @@ fn addresses_and_paths_are_told() {
     let route = desk.act(CLIENT, &Command::QueryRoute { id }).unwrap();
     assert_eq!((Fields(&route).u32(192), route[196], route.len()), (1, 1, 208));
     assert_eq!(desk.act(CLIENT, &Command::Query { id, option: 3 }), Err(libc::ENOSYS));
-}
-
-#[test]
-fn nobody_listens() {
-    let mut desk = Desk::new();
-    let id = desk.routed(200, TCP);
-    desk.connect(id);
-    assert_eq!(desk.event(CLIENT), Some((200, id, 8, 8)));
-    let id = desk.routed(201, UDP);
-    desk.connect(id);
-    assert_eq!(desk.event(CLIENT), Some((201, id, 7, 1)), "the status of the SIDR_REP");
 }
 
 #[test]
