@@ -45,6 +45,7 @@ def test_its_log_is_the_same_in_each_run(softband: Softband, tmp_path: Path) -> 
         logs.append(log.read_text())
     assert logs[0] == logs[1]
     assert "ftree tables configured on all switches" in logs[0]
+    assert " ERR " not in logs[0]
 
 
 def test_one_lane_brings_the_bandwidth_back_over_100_metres(softband: Softband, tmp_path: Path) -> None:

@@ -133,6 +133,22 @@ fn a_set_lid_moves_the_port() {
 }
 
 #[test]
+fn a_manager_can_state_that_it_knows_extended_speeds() {
+    const KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
+    let mut desk = Desk::of_three();
+    for (path, port) in [(vec![1], 2), (vec![], 1)] {
+        let mut info: PortInfo = desk.get(&path, AttributeId::PORT_INFO, port | KNOWS_EXTENDED_SPEEDS);
+        assert_eq!(info, desk.get(&path, AttributeId::PORT_INFO, port));
+        (info.port_state, info.vl_high_limit) = (PortState::NO_CHANGE, 7);
+        let mut data = [0; 64];
+        info.emit(&mut data);
+        let (_, mad) = desk.ask(&path, Method::SET, AttributeId::PORT_INFO, port | KNOWS_EXTENDED_SPEEDS, data).expect("an answer");
+        assert_eq!(DirectedSmp::view(&mad).status(), 0);
+        assert_eq!(desk.get::<PortInfo>(&path, AttributeId::PORT_INFO, port).vl_high_limit, 7);
+    }
+}
+
+#[test]
 fn unknown_attributes_and_versions_are_refused() {
     let mut desk = Desk::of_three();
     let (_, answer) = desk.ask(&[1], Method::GET, AttributeId::VENDOR_DIAG, 0, [0; 64]).unwrap();

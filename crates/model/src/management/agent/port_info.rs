@@ -15,9 +15,13 @@ const ARBITRATION_LINES: u8 = 64;
 /// Time to answer: 4.096 us * 2^16 is 268 ms, as ConnectX reports it.
 const RESPONSE_TIME: u8 = 16;
 
+/// Bit of the modifier by which a manager states that it knows extended speeds (IBTA 14.2.5.6). The
+/// rest is the number of the port.
+const SUPPORTS_EXTENDED_SPEEDS: u32 = 1 << 31;
+
 impl Agent {
     pub(super) fn port_info(&self, request: &Request, hardware: &dyn Hardware) -> Result<PortInfo, Refusal> {
-        let port = request.named_port(self, request.modifier)?;
+        let port = request.named_port(self, request.modifier & !SUPPORTS_EXTENDED_SPEEDS)?;
         let registers = &self.ports[usize::from(port)];
         let link = hardware.link(port);
         let is_own = port == 0;
@@ -94,7 +98,7 @@ impl Agent {
     }
 
     pub(super) fn set_port_info(&mut self, request: &Request, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
-        let port = request.named_port(self, request.modifier)?;
+        let port = request.named_port(self, request.modifier & !SUPPORTS_EXTENDED_SPEEDS)?;
         let info = PortInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
         let has_lid = port == 0 || !self.facts.is_switch();
         if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
