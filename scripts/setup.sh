@@ -22,6 +22,7 @@ need libfabric-bin fi_pingpong
 need nuttcp nuttcp
 need infiniband-diags ibstatus
 need opensm /usr/sbin/opensm
+need ibsim-utils ibsim
 need gcc cc
 need mpich /usr/bin/mpiexec.mpich
 need libmpich-dev /usr/bin/mpicc.mpich

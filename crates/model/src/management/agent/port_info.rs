@@ -88,7 +88,9 @@ impl Agent {
         if info.link_speed_ext_supported.0 != 0 {
             mask = mask | CapabilityMask::IS_EXTENDED_SPEEDS_SUPPORTED;
         }
-        if !self.facts.is_switch() {
+        if self.facts.is_switch() {
+            mask = mask | CapabilityMask::IS_TRAP_SUPPORTED;
+        } else {
             mask = mask | CapabilityMask::IS_COMMUNICATION_MANAGEMENT_SUPPORTED | CapabilityMask::IS_CLIENT_REREGISTRATION_SUPPORTED;
         }
         if self.manager.is_some() || has_manager {
