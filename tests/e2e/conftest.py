@@ -288,6 +288,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rdma_cm",
         "read_before_reply",
         "region_gone",
+        "stream",
         "folder_walks",
         "forked_region",
         "fresh_queue_pairs",

@@ -97,6 +97,22 @@ def test_a_client_waits_for_its_server(softband: Softband, pace: str) -> None:
     run(softband, pace, "sh -c 'sleep 1; exec udaddy'", "udaddy -s a").assert_ok()
 
 
+RSOCKETS = next(Path("/usr/lib").glob("*/rsocket/librspreload.so"), None)
+
+
+@pytest.mark.skipif(not RSOCKETS, reason="no librspreload")
+@pytest.mark.parametrize("way", ["select", "poll"])
+@pytest.mark.parametrize("pace", PACES)
+def test_librspreload_turns_sockets_into_rsockets(softband: Softband, c_programs: Path, way: str, pace: str) -> None:
+    command = f"LD_PRELOAD={RSOCKETS} {c_programs / 'stream'} {way}"
+    outcome = run(softband, pace, command, f"{command} a; perfquery -x").assert_ok()
+    answer, *counters = outcome.program("b-0").splitlines()
+    assert answer == "all bytes"
+    words = next(int(line.split(".")[-1]) for line in counters if line.startswith("PortXmitData"))
+    # In wall pace the counters hold no data.
+    assert pace == "wall" or words * 4 > 1_000_000
+
+
 def test_two_runs_in_simulated_time_are_equal(softband: Softband, c_programs: Path) -> None:
     first, second = [run(softband, "virtual", "ib_send_bw -R -n 100", "ib_send_bw -R -n 100 a").assert_ok() for _ in range(2)]
     assert all(first.program(name) == second.program(name) for name in ("a-0", "b-0"))

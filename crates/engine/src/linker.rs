@@ -9,3 +9,12 @@ pub(crate) fn joined(first: &Path, variable: &str, separator: char) -> String {
         _ => first.display().to_string(),
     }
 }
+
+/// Returns a list of preloaded libraries with ours at its end. Ours stands for the kernel, so others
+/// that a user preloads (librspreload) come before it.
+pub(crate) fn preload_list(others: Option<&str>, own: &Path) -> String {
+    match others {
+        Some(others) if !others.is_empty() => format!("{others} {}", own.display()),
+        _ => own.display().to_string(),
+    }
+}

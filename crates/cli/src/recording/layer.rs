@@ -99,8 +99,8 @@ fn cache() -> anyhow::Result<PathBuf> {
     Ok(folder.join("softband"))
 }
 
-/// Returns `LD_PRELOAD` with the layer before the user's own libraries. Softband's library stays
-/// first, because the engine puts it there.
+/// Returns `LD_PRELOAD` with the layer before the user's own libraries. The engine puts Softband's
+/// library behind them.
 pub(super) fn preload(layer: &Path) -> (String, String) {
     let others = std::env::var("LD_PRELOAD").unwrap_or_default();
     ("LD_PRELOAD".into(), format!("{} {others}", layer.display()).trim_end().to_owned())

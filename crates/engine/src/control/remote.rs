@@ -20,11 +20,11 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Returns the variables. Variables of the dynamic linker also get the caller's values at their
-    /// end.
+    /// Returns the variables. Variables of the dynamic linker also get the caller's values: a path
+    /// at its end, preloaded libraries before ours.
     pub fn merged(&self) -> impl Iterator<Item = (&str, String)> {
         self.variables.iter().map(|(name, value)| match name.as_str() {
-            "LD_PRELOAD" => (name.as_str(), crate::linker::joined(Path::new(value), name, ' ')),
+            "LD_PRELOAD" => (name.as_str(), crate::linker::preload_list(std::env::var(name).ok().as_deref(), Path::new(value))),
             "LD_LIBRARY_PATH" => (name.as_str(), crate::linker::joined(Path::new(value), name, ':')),
             _ => (name.as_str(), value.clone()),
         })

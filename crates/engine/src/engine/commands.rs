@@ -86,7 +86,7 @@ impl Engine {
         variables.extend(files.as_ref().and_then(|(_, folder)| Files::cache_variable(folder)));
         variables.extend(files);
         variables.push((environment::LIBRARIES.to_owned(), self.programs.libraries().directory.display().to_string()));
-        // The caller puts its own preloaded libraries behind ours.
+        // The caller puts its own preloaded libraries before ours.
         let library = |path: &std::path::Path| path.display().to_string();
         if self.programs.libraries().by_preload {
             variables.push(("LD_PRELOAD".to_owned(), library(&self.programs.libraries().preload)));

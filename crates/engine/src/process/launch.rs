@@ -1,7 +1,7 @@
 //! Starts programs on hosts, and ends all processes that were started.
 
 use crate::control::socket::{ControlEvent, Mailbox};
-use crate::linker::joined;
+use crate::linker::{joined, preload_list};
 use crate::process::outputs::Outputs;
 use rustix::thread::CpuSet;
 use softband_ipc::environment;
@@ -22,7 +22,7 @@ pub struct Program {
     pub command: String,
     /// Words to execute. The PATH locates the first.
     pub arguments: Vec<String>,
-    /// Environment variables beside those of the caller. Libraries of its `LD_PRELOAD` follow ours.
+    /// Environment variables beside those of the caller. Libraries of its `LD_PRELOAD` come before ours.
     pub environment: Vec<(String, String)>,
     pub stdout: Option<ProgramOutput>,
     pub stderr: Option<ProgramOutput>,
@@ -64,12 +64,9 @@ pub(crate) fn start(
     command.envs(program.environment.iter().map(|(name, value)| (name, value)));
     command.env(environment::ENGINE, identity.engine).env(environment::TICKET, environment::ticket_text(identity.ticket));
     if libraries.by_preload {
-        let own = program.environment.iter().find(|(name, _)| name == "LD_PRELOAD");
-        let preload = match own {
-            Some((_, others)) => format!("{} {others}", libraries.preload.display()),
-            None => joined(&libraries.preload, "LD_PRELOAD", ' '),
-        };
-        command.env("LD_PRELOAD", preload);
+        let given = program.environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, others)| others.clone());
+        let others = given.or_else(|| std::env::var("LD_PRELOAD").ok());
+        command.env("LD_PRELOAD", preload_list(others.as_deref(), &libraries.preload));
     }
     command.env(environment::LIBRARIES, &libraries.directory);
     command.env("LD_LIBRARY_PATH", joined(&libraries.directory, "LD_LIBRARY_PATH", ':'));

@@ -155,8 +155,9 @@ pub fn for_image(environment: Texts, image: ForImage, place: Option<&Place>) -> 
     NewEnvironment { _owned: owned, pointers }
 }
 
-/// Returns their variables without outdated variables of ours, then `variables`. Puts our library
-/// first in the preload list, and our folder first in the library path.
+/// Returns their variables without outdated variables of ours, then `variables`. Puts our folder first
+/// in the library path, and our library last in the preload list: it stands for the kernel, so
+/// libraries that the program puts before the C library (librspreload) come before ours.
 fn merge(theirs: Vec<CString>, ours: &Remembered, variables: Vec<CString>) -> Vec<CString> {
     let (mut preload, mut path) = (Vec::new(), Vec::new());
     let mut merged = Vec::new();
@@ -169,8 +170,8 @@ fn merge(theirs: Vec<CString>, ours: &Remembered, variables: Vec<CString>) -> Ve
             merged.push(variable);
         }
     }
-    merged.extend(listed(PRELOAD, ours.library.as_deref(), &preload, b": "));
-    merged.extend(listed(LIBRARY_PATH, ours.libraries.as_deref(), &path, b":;"));
+    merged.extend(listed(PRELOAD, ours.library.as_deref(), &preload, (b": ", End::Last)));
+    merged.extend(listed(LIBRARY_PATH, ours.libraries.as_deref(), &path, (b":;", End::First)));
     merged.extend(variables);
     merged
 }
@@ -180,13 +181,21 @@ fn value_of<'a>(variable: &'a CString, name: &str) -> Option<&'a [u8]> {
     variable.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Returns a list variable of the dynamic linker with `first` in front. Returns `None` for an empty
+/// Place of our entry in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    First,
+    Last,
+}
+
+/// Returns a list variable of the dynamic linker with `own` at an end. Returns `None` for an empty
 /// list.
-fn listed(name: &str, first: Option<&[u8]>, value: &[u8], separators: &[u8]) -> Option<CString> {
+fn listed(name: &str, own: Option<&[u8]>, value: &[u8], (separators, end): (&[u8], End)) -> Option<CString> {
     let mut value = value.to_vec();
-    if let Some(first) = first {
-        let others = value.split(|byte| separators.contains(byte)).filter(|part| !part.is_empty() && *part != first);
-        value = std::iter::once(first).chain(others).collect::<Vec<_>>().join(&b':');
+    if let Some(own) = own {
+        let mut parts: Vec<&[u8]> = value.split(|byte| separators.contains(byte)).filter(|part| !part.is_empty() && *part != own).collect();
+        parts.insert(if end == End::First { 0 } else { parts.len() }, own);
+        value = parts.join(&b':');
     }
     if value.is_empty() { None } else { CString::new([name.as_bytes(), b"=", &value].concat()).ok() }
 }
@@ -228,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn other_preloads_are_kept_behind_ours_and_stale_variables_go() {
+    fn other_preloads_are_kept_before_ours_and_stale_variables_go() {
         let theirs = strings(&[
             "A=1",
             "SOFTBAND_TICKET=7",
@@ -239,7 +248,7 @@ mod tests {
             "B=2",
         ]);
         let merged = merge(theirs, &ours("/s.so", "/l"), Vec::new());
-        assert_eq!(merged, strings(&["A=1", "SOFTBAND_FABRIC=f", "B=2", "LD_PRELOAD=/s.so:/x.so:/y.so", "LD_LIBRARY_PATH=/l:/z"]));
+        assert_eq!(merged, strings(&["A=1", "SOFTBAND_FABRIC=f", "B=2", "LD_PRELOAD=/x.so:/y.so:/s.so", "LD_LIBRARY_PATH=/l:/z"]));
     }
 
     #[test]
