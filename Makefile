@@ -79,7 +79,8 @@ test-lab: $(VENV)/stamp
 	@$(VENV)/bin/pytest -q lab/tests
 
 test-e2e: build $(VENV)/stamp
-	@$(VENV)/bin/pytest -q tests/e2e
+	@$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not alone" tests/e2e
+	@$(VENV)/bin/pytest -q -m alone tests/e2e
 
 # Models of the shared-memory protocol, and the same with 19 lines broken in turn. The protocol's
 # unit tests run under Miri if Miri is installed.

@@ -32,6 +32,30 @@ VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
 TEST_SECONDS = 600
 
 
+# Files whose tests look at the machine itself: late threads, processes left behind, limits. They run
+# after the others, which run side by side.
+ALONE = {
+    "test_busy_machine",
+    "test_campaigns",
+    "test_kernel_descriptors",
+    "test_liveness",
+    "test_security",
+    "test_shared_memory",
+    "test_thread_limit",
+    "test_time_limit",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "alone: needs the machine for itself")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.stem in ALONE:
+            item.add_marker("alone")
+
+
 @pytest.fixture(autouse=True)
 def ends_in_time() -> Iterator[None]:
     def give_up(_signal: int, _frame: FrameType | None) -> None:
