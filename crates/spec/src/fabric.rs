@@ -1,8 +1,9 @@
 //! The fabric description that builds a World: checked, with every part resolved.
 
 use crate::faults::FaultSpec;
-use softband_model::link::{ArbitrationTables, Framing, Sl2Vl};
+use softband_model::link::Framing;
 use softband_model::management::Routing;
+pub use softband_model::management::manager::PortClasses;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
@@ -137,15 +138,6 @@ impl QualityOfService {
             PortRef::Switch { .. } => &self.switch,
         }
     }
-}
-
-/// Mapping of a port's service levels to lanes, and its arbitration tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortClasses {
-    /// Weights of the lanes.
-    pub tables: ArbitrationTables,
-    /// Lane of each service level.
-    pub sl2vl: Sl2Vl,
 }
 
 /// The congestion control manager's settings for switches and HCAs (IBTA annex A10).

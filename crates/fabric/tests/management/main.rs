@@ -5,4 +5,7 @@ mod common;
 
 mod agents;
 mod desk;
+mod equality;
+mod snapshot;
+mod sweeper;
 mod unmanaged;
