@@ -207,7 +207,7 @@ fn groups_have_the_same_trees() {
             trees += 1;
         }
     }
-    assert!(trees >= 10, "{trees}");
+    assert!(trees > 5, "{trees}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod common;
 
 mod agents;
+mod bring_up;
 mod desk;
 mod equality;
 mod snapshot;

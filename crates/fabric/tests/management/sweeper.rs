@@ -3,7 +3,7 @@
 use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::management::ManagementPacket;
-use softband_model::management::manager::Manager;
+use softband_model::management::manager::{Configuration, Manager};
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::{FabricSpec, PortRef, SubnetManager, manager_configuration};
@@ -71,6 +71,11 @@ pub(crate) struct Sweeper {
 
 impl Sweeper {
     pub(crate) fn new(spec: &FabricSpec) -> Self {
+        Self::with(spec, |configuration| configuration)
+    }
+
+    /// Creates a manager whose configuration `change` edits.
+    pub(crate) fn with(spec: &FabricSpec, change: impl FnOnce(Configuration) -> Configuration) -> Self {
         let mut hardware = spec.clone();
         hardware.subnet.manager = SubnetManager::OpenSm;
         let world = World::new(&hardware, 1);
@@ -79,7 +84,7 @@ impl Sweeper {
             PortRef::Switch { .. } => unreachable!("a program runs on a host"),
         };
         let roots: Vec<_> = roots(spec).into_iter().map(hca_port).collect();
-        let manager = Manager::new(manager_configuration(spec), roots.len());
+        let manager = Manager::new(change(manager_configuration(spec)), roots.len());
         Self { world, manager, roots, now: SimTime::ZERO, seen: Vec::new() }
     }
 
@@ -100,9 +105,9 @@ impl Sweeper {
         }
     }
 
-    /// Runs fabric and manager until nothing happens any more.
-    pub(crate) fn settle(&mut self) {
-        while self.world.next_event_time().is_some() {
+    /// Runs fabric and manager up to a time.
+    pub(crate) fn run_until(&mut self, end: SimTime) {
+        while self.world.next_event_time().into_iter().chain(self.manager.poll_timeout()).min().is_some_and(|next| next <= end) {
             self.step();
         }
     }
