@@ -25,7 +25,13 @@ impl Agents {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
         let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
-        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false, administration: Administration::default(), managers: BTreeSet::new() }
+        Self {
+            nodes: nodes.into_iter().map(node).collect(),
+            is_used: false,
+            administration: Administration::default(),
+            managers: BTreeSet::new(),
+            resident: None,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod observers;
 mod partitions;
 mod queue_pairs;
 mod receive_queues;
+mod resident;
 mod subnet;
 mod verbs;
 
@@ -51,7 +52,7 @@ impl World {
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         let numbering = Numbering::of(spec);
         let described = spec;
-        let hardware = (spec.subnet.manager == SubnetManager::OpenSm).then(|| without_manager(spec));
+        let hardware = spec.subnet.manager.works_by_packets().then(|| without_manager(spec));
         let spec = hardware.as_ref().unwrap_or(spec);
         let mut links = Links::new(spec, &numbering);
         let subnet = Subnet::sweep(spec, &numbering, |switch, lid, output| links.set_route(switch, lid, output));
@@ -68,6 +69,9 @@ impl World {
             numbering,
         };
         world.add_faults(&spec.faults);
+        if world.spec.subnet.manager == SubnetManager::BuiltinByPackets {
+            world.house_manager();
+        }
         world
     }
 

@@ -28,7 +28,7 @@ pub use configuration::{Configuration, PortClasses};
 pub use problem::{Place, Problem};
 pub use topology::{Node, Port, Topology};
 
-use super::ManagementPacket;
+use super::{ManagementPacket, Routes};
 use discovery::Discovery;
 use plan::{Lids, Plan, place_of};
 use requests::{Answer, Data, Request, Requests};
@@ -91,6 +91,17 @@ pub struct Tally {
     pub sent_again: u64,
 }
 
+/// Paths that a sweep has set up.
+#[derive(Clone, Debug)]
+pub struct SweptPaths {
+    /// LID of the manager.
+    pub manager_lid: Lid,
+    /// Routes between switches. The manager numbers them by its order of nodes.
+    pub routes: Routes,
+    /// LIDs of the ports of HCAs that have a switch, with the number of the switch.
+    pub leaves: Vec<(Lid, usize)>,
+}
+
 /// Data written last, by node, port, attribute and modifier.
 type Written = BTreeMap<(Guid, u8, AttributeId, u32), Box<Data>>;
 /// Members of groups, by GUID of the node and number of the port.
@@ -147,19 +158,20 @@ impl Manager {
         self.advance(now);
     }
 
-    /// Takes in a packet that has reached the manager's port with the index `root`.
-    pub fn handle_packet(&mut self, root: usize, packet: &ManagementPacket, now: SimTime) {
+    /// Takes in a packet that has reached the manager's port with the index `root`. Returns false if
+    /// the packet is not for the manager.
+    pub fn handle_packet(&mut self, root: usize, packet: &ManagementPacket, now: SimTime) -> bool {
         if let Some(answer) = self.requests.take_answer(packet) {
             self.take(answer);
-            return self.advance(now);
+            self.advance(now);
+            return true;
         }
-        let is_trap = Header::view(&packet.mad[..]).method() == Method::TRAP;
-        if let Some(reply) = self.reply_to(packet) {
-            self.requests.reply(root, reply);
-        }
-        if is_trap && packet.is_subnet_management() {
+        let Some(reply) = self.reply_to(packet) else { return false };
+        self.requests.reply(root, reply);
+        if Header::view(&packet.mad[..]).method() == Method::TRAP {
             self.start(now);
         }
+        true
     }
 
     /// Carries out all that is due.
@@ -205,6 +217,14 @@ impl Manager {
     /// Returns the LID of a port of an HCA, or of port 0 of a switch; `None` if it has none.
     pub fn lid(&self, node: Guid, port: PortNumber) -> Option<Lid> {
         self.lids.get(&(node, port.0)).copied()
+    }
+
+    /// Returns the paths of the last sweep; `None` before its discovery has ended.
+    pub fn paths(&self) -> Option<SweptPaths> {
+        let plan = self.plan.as_ref()?;
+        let number = |node: usize| plan.switches.iter().position(|switch| *switch == node);
+        let leaf = |end: &End| Some((*plan.lids.get(end)?, number(self.topology.linked(*end)?.0)?));
+        Some(SweptPaths { manager_lid: plan.manager_lid, routes: plan.routes.clone(), leaves: plan.ends.iter().filter_map(leaf).collect() })
     }
 
     /// Returns the numbers of the manager's work.

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Most links of a directed route (IBTA 14.2.1.2).
 const HOPS_MAX: usize = 63;
 
+/// First transaction of a manager. Requests of other programs at its port have small numbers.
+const TRANSACTIONS: u64 = 0x534D_0000_0000_0000;
+
 /// Directed route from a port of the manager: the output ports on the way.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Route {
@@ -122,8 +125,7 @@ impl<P> Requests<P> {
     pub(super) fn take_answer(&mut self, packet: &ManagementPacket) -> Option<Answer<P>> {
         let smp = DirectedSmp::view(&packet.mad[..]);
         let is_answer = smp.method() == Method::GET_RESP && smp.mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE;
-        // The kernel replaces the upper half of a transaction on its way.
-        let transaction = smp.transaction_id() as u32;
+        let transaction = smp.transaction_id().checked_sub(TRANSACTIONS).and_then(|number| u32::try_from(number).ok())?;
         let pending = self.pending.get(&transaction).filter(|_| is_answer && packet.is_subnet_management())?;
         if (pending.request.attribute, pending.request.modifier) != (smp.attribute_id(), smp.attribute_modifier()) {
             return None;
@@ -179,7 +181,7 @@ fn packet_of<P>(transaction: u32, m_key: u64, request: &Request<P>) -> Box<Manag
         class_version: 1,
         method: if request.data.is_some() { Method::SET } else { Method::GET },
         hop_count: ports.len() as u8,
-        transaction_id: u64::from(transaction),
+        transaction_id: TRANSACTIONS + u64::from(transaction),
         attribute_id: request.attribute,
         attribute_modifier: request.modifier,
         m_key,
