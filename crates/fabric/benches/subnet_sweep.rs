@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // a benchmark reads the clock; the model never does
 
 #[path = "../tests/management/sweeper.rs"]
+#[allow(dead_code)] // tests use the rest of it
 mod sweeper;
 
 use softband_catalog::{Catalog, LoadOptions, parse_fabric};

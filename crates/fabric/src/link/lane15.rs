@@ -69,10 +69,10 @@ impl Links {
     /// Sets the outputs of all switches for the LIDs of the switches, by the fewest hops. Data never
     /// goes there, so the sweep leaves them out.
     pub(crate) fn route_to_switches(&mut self, subnet: &Subnet) {
+        let far_ends: Vec<_> = (0..self.switches.len()).map(|switch| self.far_ends(switch)).collect();
         for target in 0..self.switches.len() {
             let lid = subnet.lid(self.switches[target].first_port);
-            let ways = ways_to_switch(target, self.switches.len(), |switch| self.far_ends(switch));
-            for (node, way) in self.switches.iter_mut().zip(ways) {
+            for (node, way) in self.switches.iter_mut().zip(ways_to_switch(target, &far_ends)) {
                 if let Some(output) = way {
                     node.switch.set_route(lid, output);
                 }

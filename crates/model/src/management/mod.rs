@@ -97,13 +97,13 @@ fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {
 /// Returns, by switch, the port index that leads to the switch `target` by the fewest hops. `None`
 /// at `target` itself, and without a way.
 ///
-/// `far_ends` returns the switches at the other ends of a switch's cables, in the order of its
+/// `far_ends` has, by switch, the switches at the other ends of its cables, in the order of its
 /// ports, each with the index of its port.
-pub fn ways_to_switch(target: usize, switches: usize, far_ends: impl Fn(usize) -> Vec<(usize, u8)>) -> Vec<Option<u8>> {
-    let mut ways = vec![None; switches];
+pub fn ways_to_switch(target: usize, far_ends: &[Vec<(usize, u8)>]) -> Vec<Option<u8>> {
+    let mut ways = vec![None; far_ends.len()];
     let mut from = VecDeque::from([target]);
     while let Some(at) = from.pop_front() {
-        for (switch, index) in far_ends(at) {
+        for &(switch, index) in &far_ends[at] {
             if switch != target && ways[switch].is_none() {
                 ways[switch] = Some(index);
                 from.push_back(switch);

@@ -222,8 +222,8 @@ impl Manager {
     /// Returns the paths of the last sweep; `None` before its discovery has ended.
     pub fn paths(&self) -> Option<SweptPaths> {
         let plan = self.plan.as_ref()?;
-        let number = |node: usize| plan.switches.iter().position(|switch| *switch == node);
-        let leaf = |end: &End| Some((*plan.lids.get(end)?, number(self.topology.linked(*end)?.0)?));
+        let number: BTreeMap<usize, usize> = plan.switches.iter().enumerate().map(|(number, node)| (*node, number)).collect();
+        let leaf = |end: &End| Some((*plan.lids.get(end)?, *number.get(&self.topology.linked(*end)?.0)?));
         Some(SweptPaths { manager_lid: plan.manager_lid, routes: plan.routes.clone(), leaves: plan.ends.iter().filter_map(leaf).collect() })
     }
 

@@ -65,14 +65,14 @@ impl Plan {
             }
         });
         let number: BTreeMap<usize, usize> = self.switches.iter().enumerate().map(|(number, node)| (*node, number)).collect();
-        let far_ends = |switch: usize| {
-            let node = self.switches[switch];
-            let ends = topology.nodes[node].ports.keys().filter_map(|port| topology.linked((node, *port)));
+        let far_ends_of = |node: &usize| {
+            let ends = topology.nodes[*node].ports.keys().filter_map(|port| topology.linked((*node, *port)));
             ends.filter_map(|(far, port)| Some((*number.get(&far)?, port - 1))).collect()
         };
+        let far_ends: Vec<Vec<(usize, u8)>> = self.switches.iter().map(far_ends_of).collect();
         for target in 0..self.switches.len() {
             let Some(lid) = self.lids.get(&(self.switches[target], 0)) else { continue };
-            for (switch, output) in ways_to_switch(target, self.switches.len(), far_ends).into_iter().enumerate() {
+            for (switch, output) in ways_to_switch(target, &far_ends).into_iter().enumerate() {
                 if let Some(output) = output {
                     tables[switch][usize::from(lid.0)] = output + 1;
                 }

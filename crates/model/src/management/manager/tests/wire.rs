@@ -186,7 +186,9 @@ impl Wire {
             let Some(((at, _), (to, packet))) = self.packets.pop_first() else { return };
             self.now = at;
             match to {
-                None => manager.handle_packet(0, &packet, at),
+                None => {
+                    manager.handle_packet(0, &packet, at);
+                }
                 Some(end) => self.arrive(end, packet),
             }
         }
