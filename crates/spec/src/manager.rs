@@ -3,7 +3,7 @@
 
 use crate::{FabricSpec, SubnetSpec};
 use softband_model::management::manager::Configuration;
-use softband_types::{Guid, LinkLayer, PKey};
+use softband_types::{Guid, PKey};
 use std::collections::BTreeMap;
 
 /// Returns the configuration with which a manager gives a fabric the settings of its description.
@@ -16,7 +16,7 @@ pub fn manager_configuration(spec: &FabricSpec) -> Configuration {
     let of_switches: Vec<Guid> = spec.switches.iter().map(|switch| switch.node_guid).collect();
     let ascends = of_hcas.is_sorted() && of_switches.is_sorted();
     let mut pkeys = BTreeMap::new();
-    for hca in hcas().filter(|hca| hca.link_layer == LinkLayer::Infiniband && hca.pkeys != [PKey::DEFAULT_FULL]) {
+    for hca in hcas().filter(|hca| hca.pkeys != [PKey::DEFAULT_FULL]) {
         for port in 1..=hca.part.ports {
             pkeys.insert(Guid(hca.node_guid.0.wrapping_add(u64::from(port))), hca.pkeys.clone());
         }

@@ -79,7 +79,7 @@ pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: 
         let name = spec.subnet.manager.name();
         let message = format!("`manager = \"{name}\"` cannot work here: it configures no Ethernet ports, and a fabric has one manager");
         let help = "leave `manager` out, or describe the Ethernet ports in a fabric of their own";
-        return findings.error(message.into(), vec![(place, "this subnet".into())], Some(help.into()));
+        return findings.error(message, vec![(place, "this subnet".into())], Some(help.into()));
     }
     // On Ethernet, the program chooses the priority.
     if spec.subnet.routing == Routing::Torus && spec.has_ethernet() {

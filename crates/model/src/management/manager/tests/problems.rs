@@ -105,7 +105,7 @@ fn any_answer_leaves_the_manager_whole() {
             // The answer belongs to its request. All else is random.
             Header::view_mut(&mut packet.mad[..]).method(Method::GET_RESP).status(Status(Status::DIRECTION));
             packet.mad[64..128].iter_mut().for_each(|byte| *byte = random.next_u64() as u8);
-            if random.next_u64() % 4 > 0 {
+            if !random.next_u64().is_multiple_of(4) {
                 packet.mad[64..68].copy_from_slice(&[1, 1, 1 + (random.next_u64() % 3) as u8, 1 + (random.next_u64() % 8) as u8]);
                 packet.mad[100] = 1 + (random.next_u64() % 2) as u8;
             }

@@ -12,6 +12,11 @@ const HOP: SimDuration = SimDuration::from_micros(1);
 /// Events after which a test gives up.
 const EVENTS_MAX: usize = 1_000_000;
 
+/// Node and port.
+type End = (usize, u8);
+/// Destination of a packet, and the packet.
+type UnderWay = (Option<End>, ManagementPacket);
+
 /// Registers of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Registers {
@@ -93,9 +98,9 @@ pub(super) fn vls(code: u8) -> OperationalVls {
 pub(super) struct Wire {
     pub(super) agents: Vec<Agent>,
     pub(super) registers: Vec<Registers>,
-    cables: BTreeMap<(usize, u8), (usize, u8)>,
+    cables: BTreeMap<End, End>,
     /// Packets under way, by time and number: to the manager, or to a port of a node.
-    packets: BTreeMap<(SimTime, usize), (Option<(usize, u8)>, ManagementPacket)>,
+    packets: BTreeMap<(SimTime, usize), UnderWay>,
     count: usize,
     now: SimTime,
     random: RandomStream,
@@ -106,7 +111,7 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Makes nodes of these kinds, ports and GUIDs, and cables between their ports.
-    pub(super) fn new(nodes: &[(NodeKind, u8, u64)], cables: &[((usize, u8), (usize, u8))]) -> Self {
+    pub(super) fn new(nodes: &[(NodeKind, u8, u64)], cables: &[(End, End)]) -> Self {
         let facts = |(kind, ports, guid): &(NodeKind, u8, u64)| NodeFacts {
             kind: *kind,
             description: format!("node {guid}"),
