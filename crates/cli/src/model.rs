@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
     let (path, loaded) = home::load_fabric(&arguments.fabric, arguments.allow_out_of_spec)?;
     anyhow::ensure!(
         loaded.spec.subnet.manager == SubnetManager::Builtin,
-        "{}: a workload has no program that could configure the subnet\n  help: leave `manager = \"{}\"` out, or run OpenSM by `softband run`",
+        "{}: a workload begins at time zero, and needs a configured subnet\n  help: leave `manager = \"{}\"` out, or use `softband run`",
         path.display(),
         loaded.spec.subnet.manager.name()
     );

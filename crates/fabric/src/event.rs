@@ -61,6 +61,8 @@ pub(crate) enum Event {
     AgentDone {
         node: u32,
     },
+    /// The subnet manager on a host begins, or a request of it is due.
+    ManagerDue,
     /// A packet has waited long for credits at a switch's port.
     QueueWatch {
         port: u32,

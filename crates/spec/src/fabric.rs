@@ -1,8 +1,9 @@
 //! The fabric description that builds a World: checked, with every part resolved.
 
 use crate::faults::FaultSpec;
-use softband_model::link::{ArbitrationTables, Framing, Sl2Vl};
+use softband_model::link::Framing;
 use softband_model::management::Routing;
+pub use softband_model::management::manager::PortClasses;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
@@ -103,18 +104,27 @@ pub enum SubnetManager {
     /// The small manager of the model. The subnet is configured before the run.
     #[default]
     Builtin,
+    /// The small manager of the model as a program on the first host. It begins at time zero, works
+    /// by packets, and reacts to links that go down and come up.
+    BuiltinByPackets,
     /// OpenSM, or another program on a host. Until it has run, no InfiniBand port has a LID.
     OpenSm,
 }
 
 impl SubnetManager {
     /// All managers.
-    pub const ALL: [Self; 2] = [Self::Builtin, Self::OpenSm];
+    pub const ALL: [Self; 3] = [Self::Builtin, Self::BuiltinByPackets, Self::OpenSm];
+
+    /// Checks whether ports have neither LIDs nor tables at time zero.
+    pub const fn works_by_packets(self) -> bool {
+        !matches!(self, Self::Builtin)
+    }
 
     /// Returns the name that fabric files use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Builtin => "builtin",
+            Self::BuiltinByPackets => "builtin-by-packets",
             Self::OpenSm => "opensm",
         }
     }
@@ -137,15 +147,6 @@ impl QualityOfService {
             PortRef::Switch { .. } => &self.switch,
         }
     }
-}
-
-/// Mapping of a port's service levels to lanes, and its arbitration tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortClasses {
-    /// Weights of the lanes.
-    pub tables: ArbitrationTables,
-    /// Lane of each service level.
-    pub sl2vl: Sl2Vl,
 }
 
 /// The congestion control manager's settings for switches and HCAs (IBTA annex A10).

@@ -56,6 +56,7 @@ mod builder;
 mod fabric;
 pub mod faults;
 mod link_settings;
+mod manager;
 mod routes;
 
 pub use analysis::connected_components::hosts_apart;
@@ -69,6 +70,7 @@ pub use fabric::{
 pub use link_settings::{
     EndSettings, capabilities, end_settings, ethernet_part, framing_of, lane_and_loop, largest_packet, lossy_ends, settings_of, weights_of,
 };
+pub use manager::{manager_configuration, without_manager};
 pub use routes::{lanes_of_switches, neighbours, unroutable};
 
 /// Runs the examples of the README file.

@@ -75,10 +75,11 @@ fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Rout
 /// Checks that the routing engine supports the fabric.
 pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
-    if spec.subnet.manager == SubnetManager::OpenSm && spec.has_ethernet() {
-        let message = "`manager = \"opensm\"` cannot work here: OpenSM configures no Ethernet ports, and a fabric has one manager";
+    if spec.subnet.manager.works_by_packets() && spec.has_ethernet() {
+        let name = spec.subnet.manager.name();
+        let message = format!("`manager = \"{name}\"` cannot work here: it configures no Ethernet ports, and a fabric has one manager");
         let help = "leave `manager` out, or describe the Ethernet ports in a fabric of their own";
-        return findings.error(message.into(), vec![(place, "this subnet".into())], Some(help.into()));
+        return findings.error(message, vec![(place, "this subnet".into())], Some(help.into()));
     }
     // On Ethernet, the program chooses the priority.
     if spec.subnet.routing == Routing::Torus && spec.has_ethernet() {

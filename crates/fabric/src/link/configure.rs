@@ -1,6 +1,7 @@
 //! Changes of a link by the subnet manager: its MTU and lanes, and whether it carries data.
 
 use super::Links;
+use super::construct::set_congestion_threshold;
 use super::port::Onward;
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::{Arbiter, ArbitrationTables, Returns};
@@ -38,6 +39,7 @@ impl Links {
         if let Some(cabling) = &mut port.cabling {
             (cabling.mtu, cabling.vls) = (mtu, vls);
         }
+        set_congestion_threshold(port, spec, cable, side);
     }
 
     /// Sets the arbitration tables of a port.

@@ -128,7 +128,7 @@ fn kind_of_link(kinds: &mut KindsOfLinks, rate: LinkRate, framing: Framing) -> u
 /// another input, and fewer packets wait behind its own. Gran and others found that the hysteresis
 /// must exceed one MTU ("On the Relation Between Congestion Control, Switch Arbitration and
 /// Fairness", CCGrid 2011).
-fn set_congestion_threshold(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
+pub(super) fn set_congestion_threshold(port: &mut Port, spec: &FabricSpec, cable: &CableSpec, side: usize) {
     let (Some(control), Some(cabling)) = (&spec.subnet.congestion_control, port.cabling) else { return };
     let PortRef::Switch { switch, .. } = cable.ends[side] else { return };
     let part = &spec.switches[switch].part;

@@ -8,7 +8,7 @@ use crate::pdes::timeline::Source;
 use crate::slab::Slab;
 use crate::subnet::Subnet;
 use softband_model::link::Sending;
-use softband_model::management::ManagementPacket;
+use softband_model::management::{ManagementPacket, ways_to_switch};
 use softband_model::packet::Packet;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, VirtualLane};
@@ -69,29 +69,26 @@ impl Links {
     /// Sets the outputs of all switches for the LIDs of the switches, by the fewest hops. Data never
     /// goes there, so the sweep leaves them out.
     pub(crate) fn route_to_switches(&mut self, subnet: &Subnet) {
+        let far_ends: Vec<_> = (0..self.switches.len()).map(|switch| self.far_ends(switch)).collect();
         for target in 0..self.switches.len() {
             let lid = subnet.lid(self.switches[target].first_port);
-            let mut reached = vec![false; self.switches.len()];
-            reached[target] = true;
-            let mut from = VecDeque::from([target]);
-            while let Some(at) = from.pop_front() {
-                for far_end in self.far_ends(at) {
-                    let port = &self.ports[far_end as usize];
-                    let Owner::Switch { switch, index } = port.owner else { continue };
-                    if !std::mem::replace(&mut reached[switch as usize], true) {
-                        self.switches[switch as usize].switch.set_route(lid, index);
-                        from.push_back(switch as usize);
-                    }
+            for (node, way) in self.switches.iter_mut().zip(ways_to_switch(target, &far_ends)) {
+                if let Some(output) = way {
+                    node.switch.set_route(lid, output);
                 }
             }
         }
     }
 
-    /// Returns the ports at the other ends of a switch's cables.
-    fn far_ends(&self, switch: usize) -> Vec<u32> {
+    /// Returns the switches at the other ends of a switch's cables, with the index of their port.
+    fn far_ends(&self, switch: usize) -> Vec<(usize, u8)> {
         let own = self.ports[self.switches[switch].first_port as usize..].iter();
         let own = own.take_while(|port| matches!(port.owner, Owner::Switch { switch: of, .. } if of as usize == switch));
-        own.filter(|port| port.cabling.is_some()).map(|port| port.far_end).collect()
+        let owner = |port: &super::Port| match self.ports[port.far_end as usize].owner {
+            Owner::Switch { switch, index } => Some((switch as usize, index)),
+            Owner::Hca { .. } => None,
+        };
+        own.filter(|port| port.cabling.is_some()).filter_map(owner).collect()
     }
 
     /// Returns the delay of a switch from the first bit in to the first bit out by a port.

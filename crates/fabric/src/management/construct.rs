@@ -25,7 +25,13 @@ impl Agents {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
         let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
-        Self { nodes: nodes.into_iter().map(node).collect(), is_used: false, administration: Administration::default(), managers: BTreeSet::new() }
+        Self {
+            nodes: nodes.into_iter().map(node).collect(),
+            is_used: false,
+            administration: Administration::default(),
+            managers: BTreeSet::new(),
+            resident: None,
+        }
     }
 }
 
@@ -50,6 +56,7 @@ fn of_hca(host: &str, hca: &HcaSpec) -> NodeFacts {
         revision: part.hardware_version,
         mtu_max: part.mtu_max,
         vl_cap: part.vl_cap,
+        port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
         weights: vec![None; usize::from(part.ports)],
@@ -69,6 +76,7 @@ fn of_switch(switch: &SwitchSpec) -> NodeFacts {
         revision: 0,
         mtu_max: part.mtu_max,
         vl_cap: part.vl_cap,
+        port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
         weights: vec![None; usize::from(part.ports)],

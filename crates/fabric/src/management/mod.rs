@@ -2,8 +2,10 @@
 
 mod construct;
 mod hardware;
+mod resident;
 
 pub(crate) use hardware::NodeHardware;
+pub(crate) use resident::Resident;
 
 use crate::event::Event;
 use crate::pdes::timeline::Timeline;
@@ -28,6 +30,8 @@ pub(crate) struct Agents {
     administration: Administration,
     /// Ports on whose hosts a subnet manager runs.
     managers: BTreeSet<(HcaId, PortNumber)>,
+    /// The model's own manager, if it works by packets.
+    resident: Option<Box<Resident>>,
 }
 
 /// A node's agent with the packets that it has not yet handled.
@@ -68,6 +72,14 @@ impl Agents {
             }
         }
         self.managers.clone_from(ports);
+    }
+
+    pub(crate) fn set_resident(&mut self, resident: Resident) {
+        self.resident = Some(Box::new(resident));
+    }
+
+    pub(crate) fn resident_mut(&mut self) -> Option<&mut Resident> {
+        self.resident.as_deref_mut()
     }
 
     pub(crate) fn administration_mut(&mut self) -> &mut Administration {

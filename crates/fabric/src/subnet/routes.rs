@@ -2,10 +2,22 @@
 
 use super::Subnet;
 use softband_model::link::Sl2Vl;
+use softband_model::management::Routes;
 use softband_model::verbs::api::AddressVector;
 use softband_types::{Lid, OperationalVls, ServiceLevel, VirtualLane};
 
 impl Subnet {
+    /// Takes over the paths that a manager has written by packets: its LID, its routes, and the
+    /// switch of each end port.
+    pub(crate) fn adopt(&mut self, manager_lid: Lid, routes: Routes, leaves: &[(Lid, usize)]) {
+        (self.manager_lid, self.routes) = (manager_lid, routes);
+        let count = leaves.iter().map(|(lid, _)| usize::from(lid.0) + 1).max().unwrap_or(0);
+        self.leaf_of_lid = vec![None; count];
+        for (lid, switch) in leaves {
+            self.leaf_of_lid[usize::from(lid.0)] = Some(*switch as u32);
+        }
+    }
+
     /// Returns the service level of packets to an address vector's destination. The routing
     /// engine's level for the path overrides the vector's.
     pub(crate) fn level_of_path(&self, from: Lid, vector: &AddressVector) -> ServiceLevel {

@@ -5,7 +5,7 @@ use super::{KnownPort, Subnet};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
-use softband_spec::{FabricSpec, SubnetManager, lanes_of_switches};
+use softband_spec::{FabricSpec, lanes_of_switches};
 use softband_types::{Guid, Lid, PortNumber};
 
 impl Subnet {
@@ -24,7 +24,7 @@ impl Subnet {
                 KnownPort { owner: *owner, number: PortNumber(owner.index() + 1), node_guid, framing, is_cabled: peer.is_some(), network }
             })
             .collect();
-        if spec.subnet.manager == SubnetManager::OpenSm {
+        if spec.subnet.manager.works_by_packets() {
             return Self::unswept(spec, ports);
         }
         let lids = assign_lids(&ports);

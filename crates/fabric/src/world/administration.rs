@@ -10,7 +10,8 @@ use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth};
 impl World {
     /// Checks whether a packet is for the built-in manager's subnet administration.
     pub(super) fn administers(&self, port: u32, packet: &ManagementPacket) -> bool {
-        let is_here = self.spec.subnet.manager == SubnetManager::Builtin && self.subnet.lid(port) == self.subnet.manager_lid();
+        let lid = self.subnet.manager_lid();
+        let is_here = self.spec.subnet.manager != SubnetManager::OpenSm && lid != Lid::NONE && self.subnet.lid(port) == lid;
         is_here && Administration::wants(packet)
     }
 

@@ -94,6 +94,7 @@ impl World {
             Event::ManagementPosted { packet } => self.on_management_posted(packet, notices, now),
             Event::ManagementArrival { packet } => self.on_management_arrival(packet, notices, now),
             Event::AgentDone { node } => self.on_agent_done(node, notices, now),
+            Event::ManagerDue => self.on_manager_due(now),
             Event::QueueWatch { port } => hop.on_queue_watch(port, now),
             Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
             Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),

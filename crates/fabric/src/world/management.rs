@@ -8,6 +8,7 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::SimTime;
+use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{SmInfo, SmState};
 
@@ -41,11 +42,18 @@ impl World {
     /// the description of the subnet manager.
     fn prepare_management(&mut self) {
         let lid = self.subnet.manager_lid();
-        if lid != Lid::NONE {
-            self.links.route_to_switches(&self.subnet);
-            self.agents.set_linear_top(self.subnet.lid_largest());
+        if self.spec.subnet.manager != SubnetManager::Builtin || lid == Lid::NONE {
+            return;
         }
-        let Some(port) = self.subnet.port_with_lid(lid).filter(|_| lid != Lid::NONE) else { return };
+        self.links.route_to_switches(&self.subnet);
+        self.agents.set_linear_top(self.subnet.lid_largest());
+        if let Some(port) = self.subnet.port_with_lid(lid) {
+            self.describe_manager(port);
+        }
+    }
+
+    /// Lets the agent of a port's node describe the model's own manager.
+    pub(super) fn describe_manager(&mut self, port: u32) {
         let number = self.links.number(port);
         let guid = match self.numbering.owners()[port as usize] {
             Owner::Hca { hca, .. } => Guid(self.node_guid(HcaId(hca)).0 + u64::from(number.0)),
@@ -102,6 +110,9 @@ impl World {
     }
 
     fn pass_to_host(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>) {
+        if self.is_for_manager(port, &packet) {
+            return;
+        }
         if let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] {
             notices.push(Notice::ManagementArrived { hca: HcaId(hca), port: self.links.number(port), packet });
         }
@@ -158,6 +169,7 @@ impl World {
             return;
         }
         self.links.let_data_pass(port, false);
+        self.tell_manager(port, now);
         let Some(trap) = self.agents.agent_mut(node).restart_port(number, lid) else { return };
         if let Some(output) = self.links.output_for(port, trap.dlid) {
             self.hop().send_on_lane15(output, trap, now);

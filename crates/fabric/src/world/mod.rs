@@ -11,6 +11,7 @@ mod observers;
 mod partitions;
 mod queue_pairs;
 mod receive_queues;
+mod resident;
 mod subnet;
 mod verbs;
 
@@ -22,7 +23,7 @@ use crate::numbering::Numbering;
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
 use softband_sim::SimDuration;
-use softband_spec::FabricSpec;
+use softband_spec::{FabricSpec, SubnetManager, without_manager};
 use softband_types::Lid;
 
 /// A fabric in motion. It reads no clock: callers pass the time to verbs, and [`World::step`]
@@ -42,13 +43,17 @@ pub struct World {
 
 impl World {
     /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
-    /// tables, lanes and MTUs. `seed` selects lost packets and bit errors.
+    /// tables, lanes and MTUs. With another manager it builds the hardware only. `seed` selects lost
+    /// packets and bit errors.
     ///
     /// # Panics
     /// If a cable names a port that does not exist. [`softband_spec::FabricBuilder`] and file
     /// readers refuse such fabrics.
     pub fn new(spec: &FabricSpec, seed: u64) -> Self {
         let numbering = Numbering::of(spec);
+        let described = spec;
+        let hardware = spec.subnet.manager.works_by_packets().then(|| without_manager(spec));
+        let spec = hardware.as_ref().unwrap_or(spec);
         let mut links = Links::new(spec, &numbering);
         let subnet = Subnet::sweep(spec, &numbering, |switch, lid, output| links.set_route(switch, lid, output));
         let configured_by = Some(subnet.manager_lid()).filter(|lid| *lid != Lid::NONE);
@@ -60,10 +65,13 @@ impl World {
             agents,
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
-            spec: spec.clone(),
+            spec: described.clone(),
             numbering,
         };
         world.add_faults(&spec.faults);
+        if world.spec.subnet.manager == SubnetManager::BuiltinByPackets {
+            world.house_manager();
+        }
         world
     }
 

@@ -146,10 +146,13 @@ impl World {
 
     /// Sets the multicast forwarding tables of all switches for groups with new members.
     pub(super) fn grow_trees(&mut self, groups: impl IntoIterator<Item = Lid>) {
-        // Another manager builds the trees of the groups that hosts join.
-        let is_own = self.spec.subnet.manager == SubnetManager::Builtin;
-        for mlid in groups.into_iter().filter(|_| is_own) {
-            self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet);
+        for mlid in groups {
+            match self.spec.subnet.manager {
+                SubnetManager::Builtin => self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet),
+                SubnetManager::BuiltinByPackets => self.report_members(mlid),
+                // OpenSM builds the trees of the groups that hosts join.
+                SubnetManager::OpenSm => {}
+            }
         }
     }
 

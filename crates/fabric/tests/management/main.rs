@@ -4,5 +4,9 @@
 mod common;
 
 mod agents;
+mod bring_up;
 mod desk;
+mod equality;
+mod snapshot;
+mod sweeper;
 mod unmanaged;

@@ -2,10 +2,13 @@
 //!
 //! It stands in for OpenSM when none runs. Its routing engines are those of `routing`; the default
 //! is minimum hops.
+//!
+//! [`manager`] does the same work by management packets.
 
 pub mod administration;
 pub mod agent;
 mod credit_loops;
+pub mod manager;
 mod packet;
 mod routing;
 
@@ -89,6 +92,25 @@ fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {
         }
     }
     distances
+}
+
+/// Returns, by switch, the port index that leads to the switch `target` by the fewest hops. `None`
+/// at `target` itself, and without a way.
+///
+/// `far_ends` has, by switch, the switches at the other ends of its cables, in the order of its
+/// ports, each with the index of its port.
+pub fn ways_to_switch(target: usize, far_ends: &[Vec<(usize, u8)>]) -> Vec<Option<u8>> {
+    let mut ways = vec![None; far_ends.len()];
+    let mut from = VecDeque::from([target]);
+    while let Some(at) = from.pop_front() {
+        for &(switch, index) in &far_ends[at] {
+            if switch != target && ways[switch].is_none() {
+                ways[switch] = Some(index);
+                from.push_back(switch);
+            }
+        }
+    }
+    ways
 }
 
 #[cfg(test)]

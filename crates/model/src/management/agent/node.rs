@@ -33,6 +33,8 @@ pub struct NodeFacts {
     pub mtu_max: Mtu,
     /// Data lanes that each port can operate (VLCap).
     pub vl_cap: OperationalVls,
+    /// Receive buffer of each port in bytes. A port states it as MaxCreditHint.
+    pub port_buffer_bytes: u32,
     /// Link widths that each port can train to.
     pub widths: Vec<LinkWidth>,
     /// Link speeds that each port can train to.

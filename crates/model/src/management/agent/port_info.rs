@@ -3,7 +3,7 @@
 use super::registers::LinkState;
 use super::subnet::Request;
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
-use softband_types::{Lid, LinkSpeed, LinkWidth, PortNumber};
+use softband_types::{CreditBlocks, Lid, LinkSpeed, LinkWidth, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
 };
@@ -60,6 +60,7 @@ impl Agent {
             resp_time_value: RESPONSE_TIME,
             local_phy_errors: registers.local_phy_errors,
             overrun_errors: registers.overrun_errors,
+            max_credit_hint: (self.facts.port_buffer_bytes / CreditBlocks::BLOCK_BYTES).min(u32::from(u16::MAX)) as u16,
             ..PortInfo::default()
         };
         self.state_rate(&mut info, link.filter(|_| !is_own));
@@ -115,7 +116,9 @@ impl Agent {
             hardware.set_lid(port, info.lid);
             self.set_key(port, &info);
         }
+        let former_lanes = hardware.link(port).map(|link| link.vls);
         self.configure_link(port, state, &info, hardware);
+        let has_other_lanes = hardware.link(port).map(|link| link.vls) != former_lanes;
         let registers = &mut self.ports[usize::from(port)];
         registers.state = state;
         if has_lid {
@@ -124,7 +127,7 @@ impl Agent {
         }
         registers.master_sm_sl = info.master_sm_sl;
         registers.high_limit = info.vl_high_limit;
-        if let Some(tables) = registers.weights.as_mut().filter(|tables| tables.high_limit != info.vl_high_limit) {
+        if let Some(tables) = registers.weights.as_mut().filter(|tables| tables.high_limit != info.vl_high_limit || has_other_lanes) {
             tables.high_limit = info.vl_high_limit;
             hardware.set_weights(port, tables);
         }
