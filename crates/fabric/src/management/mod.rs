@@ -70,6 +70,10 @@ impl Agents {
         self.managers.clone_from(ports);
     }
 
+    pub(crate) fn administration(&self) -> &Administration {
+        &self.administration
+    }
+
     pub(crate) fn administration_mut(&mut self) -> &mut Administration {
         &mut self.administration
     }

@@ -1,11 +1,13 @@
 //! Subnet administration of the built-in manager, at the port with its LID.
 
 use super::World;
+use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::{Administration, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth};
+use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu};
+use std::collections::BTreeSet;
 
 impl World {
     /// Checks whether a packet is for the built-in manager's subnet administration.
@@ -18,8 +20,20 @@ impl World {
     pub(super) fn administer(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
         let mut administration = std::mem::take(self.agents.administration_mut());
         let answers = administration.answer(packet, self);
+        let changed = administration.take_changed_groups();
         *self.agents.administration_mut() = administration;
+        self.grow_trees(changed);
         answers
+    }
+
+    /// Returns the HCAs whose ports have joined the group with this LID.
+    pub(super) fn hcas_that_joined(&self, mlid: Lid) -> BTreeSet<HcaId> {
+        let ports = self.agents.administration().receivers(mlid).into_iter().filter_map(|gid| self.port_of(self.with_gid(gid)?));
+        let hca_of = |port: u32| match self.numbering.owners()[port as usize] {
+            Owner::Hca { hca, .. } => Some(HcaId(hca)),
+            Owner::Switch { .. } => None,
+        };
+        ports.filter_map(hca_of).collect()
     }
 
     /// Returns the port of an end.
@@ -60,5 +74,11 @@ impl Paths for World {
         let rate = slowest.unwrap_or(LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Sdr });
         let vector = AddressVector { dlid: to.lid, ..AddressVector::default() };
         Some(Path { mtu, rate, service_level: self.subnet.level_of_path(from.lid, &vector) })
+    }
+
+    fn least(&self) -> Option<(Mtu, LinkRate)> {
+        let ends = (0..self.numbering.owners().len() as u32).filter(|port| !self.is_switch(*port));
+        let slowest = ends.filter_map(|port| self.links.cabling(port)).map(|cabling| cabling.rate).max_by_key(|rate| rate.picos_of_bytes(1_000_000));
+        self.links.mtu_least().zip(slowest)
     }
 }

@@ -6,13 +6,12 @@ use crate::management::{Job, NodeHardware};
 use crate::notice::Notice;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
+use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::SimTime;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{SmInfo, SmState};
 
-/// SM_Key of the built-in subnet manager, the default of OpenSM. A manager with another key ignores it.
-const MANAGER_KEY: u64 = 1;
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
 

@@ -149,7 +149,8 @@ impl World {
         // Another manager builds the trees of the groups that hosts join.
         let is_own = self.spec.subnet.manager == SubnetManager::Builtin;
         for mlid in groups.into_iter().filter(|_| is_own) {
-            self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet);
+            let members = self.hcas.hcas_of_group(mlid).into_iter().chain(self.hcas_that_joined(mlid)).collect();
+            self.links.grow_tree(mlid, &members, &self.subnet);
         }
     }
 
