@@ -6,6 +6,7 @@ use super::arrive::path_back;
 use super::commands::Parameters as Given;
 use super::events::{Kind, Parameters};
 use super::identifier::{QP_UD, Stage};
+use super::ids::Peer;
 use super::link::{Link, State};
 use super::path::{LocalPort, Subnet, private};
 use softband_model::management::ManagementPacket;
@@ -31,12 +32,9 @@ impl CmTable {
     }
 
     pub(super) fn on_service_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &SidrReq, subnet: &dyn Subnet, now: SimTime) {
-        let is_known = |id: &super::Id| {
-            let same =
-                |link: &Link| link.remote_comm_id == request.request_id && link.path.dlid == packet.slid && link.state == State::SidrReqReceived;
-            id.host == local.host && id.link.as_ref().is_some_and(same)
-        };
-        if self.ids.values().any(is_known) {
+        let peer = Peer::Service(local.host, packet.slid, request.request_id);
+        let is_open = |id: &super::Id| id.link.as_ref().is_some_and(|link| link.state == State::SidrReqReceived);
+        if self.ids.with_peer(peer).any(|(_, id)| is_open(id)) {
             return; // the program has not answered it yet
         }
         let way = path_back(local, packet);
@@ -53,6 +51,7 @@ impl CmTable {
         if let Ok(link) = self.new_link(number, way) {
             (link.state, link.remote_comm_id, link.service_id) = (State::SidrReqReceived, request.request_id, request.service_id);
         }
+        self.ids.set_peer(number, peer);
         let parameters = Parameters { private_data: request.private_data[HEADER_BYTES..].to_vec(), ..Parameters::default() };
         self.announce(listener, number, parameters, now);
     }

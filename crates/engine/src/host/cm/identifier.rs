@@ -1,10 +1,12 @@
 //! Connection identifiers (`rdma_cm_id`).
 
 use super::address::Address;
+use super::ids::Peer;
 use super::link::Link;
 use super::path::{LocalPort, Path};
 use softband_sim::SimTime;
 use softband_types::Psn;
+use std::collections::BTreeSet;
 
 /// Port spaces (`enum rdma_ucm_port_space`).
 pub(super) const SPACE_IPOIB: u16 = 0x0002;
@@ -47,6 +49,8 @@ pub(super) struct Id {
     pub(super) port: Option<LocalPort>,
     /// The port of the peer, after the address is resolved.
     pub(super) peer: Option<LocalPort>,
+    /// The peer by which messages find the identifier. [`super::ids::Ids`] sets it.
+    pub(super) known_peer: Option<Peer>,
     pub(super) path: Option<Path>,
     pub(super) link: Option<Link>,
     /// Time at which [`Link::pending`] or a state ends.
@@ -60,6 +64,8 @@ pub(super) struct Id {
     pub(super) only_own_family: bool,
     /// Local ACK timeout that the program chose.
     pub(super) ack_timeout: Option<u8>,
+    /// Its multicast groups, by the number that the program knows.
+    pub(super) multicasts: BTreeSet<u32>,
 }
 
 impl Id {
