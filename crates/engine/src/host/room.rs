@@ -99,7 +99,7 @@ impl HostServices {
             }
             Some(Object::DatagramSocket) => self.datagrams.close(object, now),
             Some(Object::ManagementDevice) => self.mads.close(object),
-            Some(Object::ConnectionManager) => self.cm.close(object),
+            Some(Object::ConnectionManager) => self.cm.close(object, now),
             _ => {}
         }
         wakeups

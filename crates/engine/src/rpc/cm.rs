@@ -14,7 +14,7 @@ use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::AddressVector;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber};
-use softband_wire::mad::{ManagementClass, MtuCode, RateCode};
+use softband_wire::mad::{MtuCode, RateCode};
 
 /// Longest time of a packet, as path records of OpenSM state it by default: 1.07 s.
 const PACKET_LIFE_TIME: u8 = 18;
@@ -62,16 +62,15 @@ impl Verbs<'_> {
         }
     }
 
-    /// Hands a MAD that has arrived at a port to the connection manager. Returns whether it is of
-    /// this class.
+    /// Hands a MAD that has arrived at a port to the connection manager. Returns whether it is for the
+    /// manager.
     pub(crate) fn cm_arrived(&mut self, port: Port, packet: &ManagementPacket) -> bool {
-        if packet.mad[1] != ManagementClass::COMMUNICATION.0 {
-            return false;
-        }
         let subnet = Fabric { world: self.world, processes: self.processes, is_starting: self.is_starting() };
-        self.host.cm_mut().arrive(port, packet, &subnet, self.scheduler.now());
-        self.settle_cm();
-        true
+        let is_for_manager = self.host.cm_mut().arrive(port, packet, &subnet, self.scheduler.now());
+        if is_for_manager {
+            self.settle_cm();
+        }
+        is_for_manager
     }
 
     /// Returns whether programs may start that the engine does not know yet. In wall pace this is always so.
@@ -122,7 +121,7 @@ impl Fabric<'_> {
         let snapshot = self.world.port(hca, port)?;
         let gid = snapshot.gids.iter().flatten().next().copied()?;
         let pkey = self.world.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
-        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.world.node_guid(hca), pkey })
+        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.world.node_guid(hca), pkey, sm_lid: snapshot.sm_lid })
     }
 }
 

@@ -82,6 +82,10 @@ impl Agents {
         self.resident.as_deref_mut()
     }
 
+    pub(crate) fn administration(&self) -> &Administration {
+        &self.administration
+    }
+
     pub(crate) fn administration_mut(&mut self) -> &mut Administration {
         &mut self.administration
     }

@@ -1,11 +1,15 @@
 //! Subnet administration of the built-in manager, at the port with its LID.
 
 use super::World;
+use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
-use softband_model::management::administration::{Administration, Path, PathEnd, Paths};
+use softband_model::management::administration::{Administration, Inventory, Node, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
+use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth};
+use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
+use softband_wire::mad::{AttributeId, SMP_DATA_BYTES};
+use std::collections::BTreeSet;
 
 impl World {
     /// Checks whether a packet is for the built-in manager's subnet administration.
@@ -16,16 +20,58 @@ impl World {
     }
 
     /// Returns the answers to a packet for subnet administration.
-    pub(super) fn administer(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
+    pub(super) fn administer(&mut self, packet: ManagementPacket, now: SimTime) -> Vec<ManagementPacket> {
         let mut administration = std::mem::take(self.agents.administration_mut());
-        let answers = administration.answer(packet, self);
+        let answers = administration.answer(packet, self, now);
+        let changed = administration.take_changed_groups();
         *self.agents.administration_mut() = administration;
+        self.grow_trees(changed);
         answers
+    }
+
+    /// Returns the HCAs whose ports have joined the group with this LID.
+    pub(super) fn hcas_that_joined(&self, mlid: Lid) -> BTreeSet<HcaId> {
+        let ports = self.agents.administration().receivers(mlid).into_iter().filter_map(|gid| self.port_of(self.with_gid(gid)?));
+        let hca_of = |port: u32| match self.numbering.owners()[port as usize] {
+            Owner::Hca { hca, .. } => Some(HcaId(hca)),
+            Owner::Switch { .. } => None,
+        };
+        ports.filter_map(hca_of).collect()
     }
 
     /// Returns the port of an end.
     fn port_of(&self, end: PathEnd) -> Option<u32> {
         self.subnet.port_with_lid(end.lid)
+    }
+}
+
+impl Inventory for World {
+    fn nodes(&self) -> Vec<Node> {
+        (0..self.numbering.nodes() as u32).map(|number| self.node(number)).collect()
+    }
+
+    fn attribute(&mut self, node: u32, port: PortNumber, attribute: AttributeId, modifier: u32) -> Option<[u8; SMP_DATA_BYTES]> {
+        let (hardware, agents) = self.hardware(self.numbering.first_port_of_node(node));
+        agents.agent(node).attribute(port, attribute, modifier, &hardware)
+    }
+
+    fn neighbour(&self, node: u32, port: PortNumber) -> Option<(Lid, PortNumber)> {
+        let port = self.links.sibling(self.numbering.first_port_of_node(node), port.0)?;
+        let peer = self.links.cabling(port).filter(|_| !self.faults.is_link_down(port))?.peer;
+        Some((self.lid_of_node(peer), self.links.number(peer)))
+    }
+}
+
+impl World {
+    fn node(&self, number: u32) -> Node {
+        let (first, ports) = (self.numbering.first_port_of_node(number), self.agents.agent(number).ports());
+        let is_switch = self.is_switch(first);
+        let lids = if is_switch {
+            vec![(PortNumber(0), self.subnet.lid(first))]
+        } else {
+            (1..=ports).map(|port| (PortNumber(port), self.subnet.lid(first + u32::from(port) - 1))).collect()
+        };
+        Node { number, is_switch, ports, lids: lids.into_iter().filter(|(_, lid)| *lid != Lid::NONE).collect() }
     }
 }
 
@@ -61,5 +107,11 @@ impl Paths for World {
         let rate = slowest.unwrap_or(LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Sdr });
         let vector = AddressVector { dlid: to.lid, ..AddressVector::default() };
         Some(Path { mtu, rate, service_level: self.subnet.level_of_path(from.lid, &vector) })
+    }
+
+    fn least(&self) -> Option<(Mtu, LinkRate)> {
+        let ends = (0..self.numbering.owners().len() as u32).filter(|port| !self.is_switch(*port));
+        let slowest = ends.filter_map(|port| self.links.cabling(port)).map(|cabling| cabling.rate).max_by_key(|rate| rate.picos_of_bytes(1_000_000));
+        self.links.mtu_least().zip(slowest)
     }
 }

@@ -2,18 +2,17 @@
 
 use super::World;
 use crate::event::Event;
-use crate::management::{Job, NodeHardware};
+use crate::management::{Agents, Job, NodeHardware};
 use crate::notice::Notice;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
+use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{SmInfo, SmState};
 
-/// SM_Key of the built-in subnet manager, the default of OpenSM. A manager with another key ignores it.
-const MANAGER_KEY: u64 = 1;
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
 
@@ -127,25 +126,14 @@ impl World {
 
     fn carry_out(&mut self, Job { port, is_own, mut packet }: Job, notices: &mut Vec<Notice>, now: SimTime) {
         if self.administers(port, &packet) {
-            for answer in self.administer(*packet) {
+            for answer in self.administer(*packet, now) {
                 self.send_by_lid(port, Box::new(answer), notices, now);
             }
             return;
         }
         let (number, node) = (self.links.number(port), self.links.node(port));
-        let mut hardware = NodeHardware {
-            first_port: self.first_port(port),
-            spec: &self.spec,
-            numbering: &self.numbering,
-            ports: self.agents.agent(node).ports(),
-            owner: self.numbering.owners()[port as usize],
-            links: &mut self.links,
-            subnet: &mut self.subnet,
-            hcas: &mut self.hcas,
-            faults: &self.faults,
-            timeline: &self.timeline,
-        };
-        let agent = self.agents.agent_mut(node);
+        let (mut hardware, agents) = self.hardware(port);
+        let agent = agents.agent_mut(node);
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);
@@ -159,6 +147,23 @@ impl World {
             }
             Onward::Lid => self.send_by_lid(port, packet, notices, now),
         }
+    }
+
+    /// Returns the hardware of a port's node, and the agents.
+    pub(super) fn hardware(&mut self, port: u32) -> (NodeHardware<'_>, &mut Agents) {
+        let hardware = NodeHardware {
+            first_port: self.first_port(port),
+            spec: &self.spec,
+            numbering: &self.numbering,
+            ports: self.agents.agent(self.links.node(port)).ports(),
+            owner: self.numbering.owners()[port as usize],
+            links: &mut self.links,
+            subnet: &mut self.subnet,
+            hcas: &mut self.hcas,
+            faults: &self.faults,
+            timeline: &self.timeline,
+        };
+        (hardware, &mut self.agents)
     }
 
     /// Lets a node's agent know that a port's link went down or came up. Its trap, if it has one,
@@ -222,7 +227,7 @@ impl World {
     }
 
     /// Returns the LID of an HCA's port, or of a switch.
-    fn lid_of_node(&self, port: u32) -> Lid {
+    pub(super) fn lid_of_node(&self, port: u32) -> Lid {
         match self.numbering.owners()[port as usize] {
             Owner::Hca { .. } => self.subnet.lid(port),
             Owner::Switch { .. } => self.subnet.lid(self.first_port(port)),

@@ -56,7 +56,7 @@ impl World {
     /// Reports the members of a multicast group to the manager.
     pub(super) fn report_members(&mut self, mlid: Lid) {
         let now = self.timeline.now();
-        let hcas = self.hcas.hcas_of_group(mlid);
+        let hcas = self.members_of_group(mlid);
         let mut members = Vec::new();
         for port in 0..self.numbering.owners().len() as u32 {
             if let Owner::Hca { hca, index } = self.numbering.owners()[port as usize]

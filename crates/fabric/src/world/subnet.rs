@@ -7,6 +7,7 @@ use softband_model::verbs::Group;
 use softband_model::verbs::api::{AddressVector, PortSnapshot, VerbsError};
 use softband_spec::SubnetManager;
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ProcessId, Qpn};
+use std::collections::BTreeSet;
 
 impl World {
     /// Returns the HCA with this index in the host with this index, both from 0.
@@ -144,11 +145,19 @@ impl World {
         Ok(())
     }
 
+    /// Returns the HCAs with queue pairs in a multicast group, and those whose ports have joined it.
+    pub(super) fn members_of_group(&self, mlid: Lid) -> BTreeSet<HcaId> {
+        self.hcas.hcas_of_group(mlid).into_iter().chain(self.hcas_that_joined(mlid)).collect()
+    }
+
     /// Sets the multicast forwarding tables of all switches for groups with new members.
     pub(super) fn grow_trees(&mut self, groups: impl IntoIterator<Item = Lid>) {
         for mlid in groups {
             match self.spec.subnet.manager {
-                SubnetManager::Builtin => self.links.grow_tree(mlid, &self.hcas.hcas_of_group(mlid), &self.subnet),
+                SubnetManager::Builtin => {
+                    let members = self.members_of_group(mlid);
+                    self.links.grow_tree(mlid, &members, &self.subnet);
+                }
                 SubnetManager::BuiltinByPackets => self.report_members(mlid),
                 // OpenSM builds the trees of the groups that hosts join.
                 SubnetManager::OpenSm => {}

@@ -11,7 +11,7 @@ use crate::runtime::world::walled;
 use crate::time::pace::pay_for_call;
 use libc::{c_int, c_void};
 use softband_client::fds::{Entry, Kind};
-use softband_client::{self as client, Errno, fds, warn};
+use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{CmCommand, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
@@ -77,9 +77,6 @@ pub fn write(fd: c_int, entry: Entry, part: Readable) -> Result<usize, Errno> {
     match given.number {
         MIGRATE_ID => name_channel(&given, &mut body)?,
         SET_OPTION => append_value(&given, &mut body)?,
-        JOIN_IP_MULTICAST | JOIN_MULTICAST => {
-            warn::once("rdma_cm joins no multicast groups here (EOPNOTSUPP): attach queue pairs by ibv_attach_mcast")
-        }
         _ => {}
     }
     if body.len() > BYTES_MAX {

@@ -4,26 +4,40 @@ use super::CmTable;
 use super::address::{HEADER_BYTES, read_header};
 use super::events::{Event, Kind, Parameters};
 use super::identifier::{QP_RC, QP_UC, QP_XRC_RECEIVE, Stage};
+use super::ids::Peer;
 use super::link::{SERVICE_TIMEOUT, State, ack_timeout, millis_of_code};
 use super::path::{self, LocalPort, Path, Port, Subnet};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
 use softband_types::Guid;
 use softband_wire::mad::{
-    AttributeId, CmMad, CmMessage, CmServiceType, Drep, Dreq, Layout, ManagementClass, Method, Mra, MtuCode, RateCode, Rej, RejectReason, Rep, Req,
-    Rtu, SidrRep, SidrReq,
+    AttributeId, CmMad, CmMessage, CmServiceType, Drep, Dreq, Header, Layout, ManagementClass, Method, Mra, MtuCode, RateCode, Rej, RejectReason,
+    Rep, Req, Rtu, SidrRep, SidrReq,
 };
 
 /// Most code of a time in a message, of five bits.
 const CODE_MAX: u8 = 30;
 
 impl CmTable {
-    /// Handles a MAD of communication management that has arrived at a port. Ignores all others.
-    pub(crate) fn arrive(&mut self, port: Port, packet: &ManagementPacket, subnet: &dyn Subnet, now: SimTime) {
+    /// Handles a MAD that has arrived at a port. Returns whether it is of communication management, or
+    /// the answer to a request of an identifier.
+    pub(crate) fn arrive(&mut self, port: Port, packet: &ManagementPacket, subnet: &dyn Subnet, now: SimTime) -> bool {
+        match Header::view(&packet.mad[..]).mgmt_class() {
+            ManagementClass::COMMUNICATION => {
+                self.communicate(port, packet, subnet, now);
+                true
+            }
+            ManagementClass::SUBNET_ADMINISTRATION => self.group_answered(port, packet, now),
+            _ => false,
+        }
+    }
+
+    /// Handles a message of communication management.
+    pub(super) fn communicate(&mut self, port: Port, packet: &ManagementPacket, subnet: &dyn Subnet, now: SimTime) {
         let Ok(mad) = CmMad::parse(&packet.mad[..]) else { return };
         let header = mad.header;
         let Some(local) = subnet.local_port(port) else { return };
-        if header.mgmt_class != ManagementClass::COMMUNICATION || header.method != Method::SEND {
+        if header.method != Method::SEND {
             return;
         }
         match header.attribute_id {
@@ -53,9 +67,7 @@ impl CmTable {
 
     /// Returns the identifier that a peer's request has made.
     fn of_peer(&self, local: &LocalPort, peer: u32, guid: Guid) -> Option<u32> {
-        let is_peer =
-            |id: &super::Id| id.host == local.host && id.link.as_ref().is_some_and(|link| link.remote_comm_id == peer && link.remote_guid == guid);
-        self.ids.iter().find(|(_, id)| is_peer(id)).map(|(number, _)| *number)
+        self.ids.with_peer(Peer::Connection(local.host, guid, peer)).next().map(|(number, _)| number)
     }
 
     /// Returns the listener of a service with these addresses.
@@ -111,6 +123,7 @@ impl CmTable {
             link.response_timeout = millis_of_code(request.local_cm_response_timeout);
             link.retries_max = request.max_cm_retries;
         }
+        self.ids.set_peer(number, Peer::Connection(local.host, request.local_ca_guid, request.local_comm_id));
         self.announce(listener, number, qp_parameters(request), now);
     }
 
@@ -119,7 +132,8 @@ impl CmTable {
         let Some(id) = self.ids.get_mut(&listener) else { return };
         id.backlog = id.backlog.saturating_sub(1);
         let (channel, uid, is_datagram) = (id.channel, id.uid, id.is_datagram());
-        let event = Event { at: now, counted_by: listener, uid, id: number, kind: Kind::ConnectRequest, status: 0, is_datagram, parameters };
+        let kind = Kind::ConnectRequest;
+        let event = Event { at: now, counted_by: listener, multicast: None, uid, id: number, kind, status: 0, is_datagram, parameters };
         self.queue(channel, event);
     }
 
@@ -156,6 +170,7 @@ impl CmTable {
         (link.initiator_depth, link.responder_resources) = (reply.responder_resources, reply.initiator_depth);
         link.rnr_retry_count = reply.rnr_retry_count;
         link.ack_timeout = ack_timeout(reply.target_ack_delay, link.ack_timeout - 1);
+        self.ids.set_peer(number, Peer::Connection(local.host, reply.local_ca_guid, reply.local_comm_id));
         self.stop_repeating(number);
         let parameters = Parameters {
             qpn: reply.local_qpn.0,

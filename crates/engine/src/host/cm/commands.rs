@@ -87,10 +87,16 @@ pub(crate) enum Command {
         id: u32,
         event: u32,
     },
+    /// The program knows the membership by `uid`.
     Join {
         id: u32,
+        uid: u64,
+        to: Address,
+        send_only: bool,
     },
-    Leave,
+    Leave {
+        multicast: u32,
+    },
     /// `from` is the number of the channel that has the identifier.
     Migrate {
         id: u32,
@@ -144,8 +150,11 @@ impl Command {
             12 => Self::GetEvent,
             14 => Self::SetOption { id: body.u32(8), level: body.u32(12), name: body.u32(16), value: body.bytes(24, body.u32(20) as usize) },
             15 => Self::Notify { id: body.u32(0), event: body.u32(4) },
-            16 => Self::Join { id: body.u32(44) },
-            17 => Self::Leave,
+            16 => {
+                let to = Address::parse(body.from(16)).ok_or(libc::EINVAL)?;
+                Self::Join { id: body.u32(44), uid: body.u64(8), to, send_only: false }
+            }
+            17 => Self::Leave { multicast: body.u32(8) },
             18 => Self::Migrate { id: body.u32(8), from: body.u32(12) },
             19 => Self::Query { id: body.u32(8), option: body.u32(12) },
             20 => Self::Bind { id: body.u32(0), to: sized(body.from(8), body.u16(4), body.u16(6).into())? },
@@ -155,7 +164,7 @@ impl Command {
                 source: if body.u16(8) == 0 { None } else { Some(sized(body.from(16), body.u16(8), 0)?) },
                 destination: sized(body.from(16 + STORAGE_BYTES), body.u16(10), body.u32(12))?,
             },
-            22 => Self::Join { id: body.u32(16) },
+            22 => Self::Join { id: body.u32(16), uid: body.u64(8), to: sized(body.from(24), body.u16(20), 0)?, send_only: send_only(body.u16(22))? },
             _ => return Err(libc::EINVAL),
         })
     }
@@ -172,6 +181,15 @@ fn optional(bytes: &[u8]) -> Result<Option<Address>, i32> {
 /// Reads an address with its size. A reserved field must be 0.
 fn sized(bytes: &[u8], size: u16, reserved: u32) -> Result<Address, i32> {
     Address::parse(bytes).filter(|address| reserved == 0 && address.size() == usize::from(size)).ok_or(libc::EINVAL)
+}
+
+/// Reads the flags of a join (`enum rdma_ucm_mc_join_flags`).
+fn send_only(flags: u16) -> Result<bool, i32> {
+    match flags {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(libc::EINVAL),
+    }
 }
 
 /// Reads `struct rdma_ucm_conn_param`. Returns `None` if it is marked as absent.

@@ -6,15 +6,13 @@ use super::arrive::path_back;
 use super::commands::Parameters as Given;
 use super::events::{Kind, Parameters};
 use super::identifier::{QP_UD, Stage};
+use super::ids::Peer;
 use super::link::{Link, State};
 use super::path::{LocalPort, Subnet, private};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
 use softband_types::{QKey, Qpn};
 use softband_wire::mad::{AttributeId, SidrRep, SidrReq, SidrStatus};
-
-/// Q_Key of services without their own (`RDMA_UDP_QKEY`).
-pub(super) const DEFAULT_QKEY: u32 = 0x0123_4567;
 
 impl CmTable {
     pub(super) fn ask_for_service(&mut self, number: u32, given: &Given, now: SimTime) -> Result<(), i32> {
@@ -31,12 +29,9 @@ impl CmTable {
     }
 
     pub(super) fn on_service_request(&mut self, local: &LocalPort, packet: &ManagementPacket, request: &SidrReq, subnet: &dyn Subnet, now: SimTime) {
-        let is_known = |id: &super::Id| {
-            let same =
-                |link: &Link| link.remote_comm_id == request.request_id && link.path.dlid == packet.slid && link.state == State::SidrReqReceived;
-            id.host == local.host && id.link.as_ref().is_some_and(same)
-        };
-        if self.ids.values().any(is_known) {
+        let peer = Peer::Service(local.host, packet.slid, request.request_id);
+        let is_open = |id: &super::Id| id.link.as_ref().is_some_and(|link| link.state == State::SidrReqReceived);
+        if self.ids.with_peer(peer).any(|(_, id)| is_open(id)) {
             return; // the program has not answered it yet
         }
         let way = path_back(local, packet);
@@ -53,6 +48,7 @@ impl CmTable {
         if let Ok(link) = self.new_link(number, way) {
             (link.state, link.remote_comm_id, link.service_id) = (State::SidrReqReceived, request.request_id, request.service_id);
         }
+        self.ids.set_peer(number, peer);
         let parameters = Parameters { private_data: request.private_data[HEADER_BYTES..].to_vec(), ..Parameters::default() };
         self.announce(listener, number, parameters, now);
     }
@@ -60,10 +56,7 @@ impl CmTable {
     /// Answers a request with the queue pair of the program.
     pub(super) fn offer_service(&mut self, number: u32, given: Option<&Given>) -> Result<(), i32> {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
-        if id.qkey == 0 {
-            id.qkey = DEFAULT_QKEY;
-        }
-        let (qpn, qkey) = (given.map_or(0, |given| given.qpn), id.qkey);
+        let (qpn, qkey) = (given.map_or(0, |given| given.qpn), id.own_qkey());
         let data = given.map_or(&[][..], |given| &given.private_data);
         self.answer_service(number, (SidrStatus::VALID_QPN, Qpn(qpn), QKey(qkey)), data)
     }

@@ -3,6 +3,8 @@
 use super::fields::Structure;
 use super::path::Path;
 use softband_sim::SimTime;
+use softband_types::PortNumber;
+use softband_wire::mad::McMemberRecord;
 
 /// Bytes of an event with all its fields.
 pub(super) const EVENT_BYTES: usize = 336;
@@ -22,6 +24,8 @@ pub(super) enum Kind {
     Rejected = 8,
     Established = 9,
     Disconnected = 10,
+    MulticastJoin = 12,
+    MulticastError = 13,
     TimewaitExit = 15,
 }
 
@@ -39,6 +43,8 @@ pub(super) struct Parameters {
     pub(super) rnr_retry_count: u8,
     /// Path to a datagram service.
     pub(super) path: Option<Path>,
+    /// A multicast group, with the port that has joined it.
+    pub(super) group: Option<(PortNumber, McMemberRecord)>,
 }
 
 /// An event that waits in a channel.
@@ -48,6 +54,8 @@ pub(super) struct Event {
     pub(super) at: SimTime,
     /// Identifier that counts the event.
     pub(super) counted_by: u32,
+    /// Multicast group that counts the event, too.
+    pub(super) multicast: Option<u32>,
     pub(super) uid: u64,
     pub(super) id: u32,
     pub(super) kind: Kind,
@@ -67,6 +75,9 @@ impl Event {
         if self.is_datagram {
             if let Some(path) = &given.path {
                 address_vector(&mut structure, PARAMETERS_AT + 8, path);
+            }
+            if let Some((port, group)) = &given.group {
+                vector_of_group(&mut structure, PARAMETERS_AT + 8, *port, group);
             }
             structure.put(PARAMETERS_AT + 40, data).u8(PARAMETERS_AT + 40 + DATA_BYTES, data.len() as u8);
             return structure;
@@ -89,4 +100,10 @@ impl Event {
 /// Writes `struct ib_uverbs_ah_attr` of a path within the subnet.
 pub(super) fn address_vector(structure: &mut Structure, at: usize, path: &Path) {
     structure.u16(at + 24, path.dlid.0).u8(at + 26, path.service_level.0).u8(at + 28, path.rate.0).u8(at + 30, path.source.port.0);
+}
+
+/// Writes `struct ib_uverbs_ah_attr` of a multicast group (`ib_init_ah_from_mcmember` of the kernel).
+fn vector_of_group(structure: &mut Structure, at: usize, port: PortNumber, group: &McMemberRecord) {
+    structure.put(at, &group.mgid.0).u32(at + 16, group.flow_label).u8(at + 21, group.hop_limit).u8(at + 22, group.tclass);
+    structure.u16(at + 24, group.mlid.0).u8(at + 26, group.sl.0).u8(at + 28, group.rate.0).u8(at + 29, 1).u8(at + 30, port.0);
 }

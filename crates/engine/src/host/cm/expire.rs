@@ -11,6 +11,7 @@ impl CmTable {
     pub(crate) fn expire(&mut self, now: SimTime) {
         self.scheduled = self.scheduled.filter(|at| *at > now);
         self.refuse_late(now);
+        self.groups_expire(now);
         while let Some((_, number)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.set_deadline(number, None);
             self.expire_one(number, now);

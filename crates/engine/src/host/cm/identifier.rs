@@ -1,16 +1,22 @@
 //! Connection identifiers (`rdma_cm_id`).
 
 use super::address::Address;
+use super::ids::Peer;
 use super::link::Link;
 use super::path::{LocalPort, Path};
 use softband_sim::SimTime;
 use softband_types::Psn;
+use std::collections::BTreeSet;
 
 /// Port spaces (`enum rdma_ucm_port_space`).
 pub(super) const SPACE_IPOIB: u16 = 0x0002;
 pub(super) const SPACE_TCP: u16 = 0x0106;
 pub(super) const SPACE_UDP: u16 = 0x0111;
 pub(super) const SPACE_IB: u16 = 0x013F;
+/// Q_Key of services without their own (`RDMA_UDP_QKEY`).
+pub(super) const DEFAULT_QKEY: u32 = 0x0123_4567;
+/// Q_Key of IPoIB's broadcast group as OpenSM creates it.
+pub(super) const IPOIB_QKEY: u32 = 0x0B1B;
 /// Types of queue pairs (`enum ibv_qp_type`).
 pub(super) const QP_RC: u8 = 2;
 pub(super) const QP_UC: u8 = 3;
@@ -47,6 +53,8 @@ pub(super) struct Id {
     pub(super) port: Option<LocalPort>,
     /// The port of the peer, after the address is resolved.
     pub(super) peer: Option<LocalPort>,
+    /// The peer by which messages find the identifier. [`super::ids::Ids`] sets it.
+    pub(super) known_peer: Option<Peer>,
     pub(super) path: Option<Path>,
     pub(super) link: Option<Link>,
     /// Time at which [`Link::pending`] or a state ends.
@@ -60,6 +68,8 @@ pub(super) struct Id {
     pub(super) only_own_family: bool,
     /// Local ACK timeout that the program chose.
     pub(super) ack_timeout: Option<u8>,
+    /// Its multicast groups, by the number that the program knows.
+    pub(super) multicasts: BTreeSet<u32>,
 }
 
 impl Id {
@@ -69,6 +79,15 @@ impl Id {
 
     pub(super) fn service_id(&self, of: &Address) -> u64 {
         u64::from(self.space) << 16 | u64::from(of.port)
+    }
+
+    /// Returns the Q_Key of its datagrams. Without one so far, the identifier gets that of its port
+    /// space (`cma_set_default_qkey` of the kernel).
+    pub(super) fn own_qkey(&mut self) -> u32 {
+        if self.qkey == 0 {
+            self.qkey = if self.space == SPACE_IPOIB { IPOIB_QKEY } else { DEFAULT_QKEY };
+        }
+        self.qkey
     }
 
     /// Returns its place in the table of ports.

@@ -11,8 +11,11 @@ mod datagram;
 mod events;
 mod expire;
 mod fields;
+mod groups;
 mod identifier;
+mod ids;
 mod link;
+mod memberships;
 mod path;
 mod ports;
 mod queries;
@@ -26,6 +29,7 @@ pub(crate) use commands::Command;
 use events::{Event, Kind, Parameters};
 use fields::Structure;
 use identifier::{Id, Stage};
+use ids::Ids;
 use link::{Link, Pending};
 pub(crate) use path::{LocalPort, Path, Port, Subnet};
 use ports::Ports;
@@ -36,8 +40,6 @@ use softband_types::Psn;
 use softband_wire::mad::{AttributeId, Layout};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Most identifiers of a host.
-const IDS_MAX: usize = 65_536;
 /// Factor that spreads the PSNs of successive identifiers (2^32 divided by the golden ratio).
 const PSN_STEP: u32 = 0x9E37_79B1;
 
@@ -54,8 +56,9 @@ struct Channel {
 #[derive(Debug, Default)]
 pub(crate) struct CmTable {
     channels: BTreeMap<u32, Channel>,
-    ids: BTreeMap<u32, Id>,
+    ids: Ids,
     ports: Ports,
+    groups: groups::Groups,
     seekers: seek::Seekers,
     /// Identifiers by the communication ID of their handshake.
     by_comm_id: BTreeMap<u32, u32>,
@@ -77,12 +80,12 @@ impl CmTable {
     }
 
     /// Destroys a channel with its identifiers. Their peers get a message.
-    pub(crate) fn close(&mut self, object: u32) {
-        let of_channel = |(number, id): (&u32, &Id)| (id.channel == object).then_some(*number);
-        for number in self.ids.iter().filter_map(of_channel).collect::<Vec<_>>() {
-            self.destroy(number);
-        }
+    pub(crate) fn close(&mut self, object: u32, now: SimTime) {
+        // Nobody reads the events any more.
         self.channels.remove(&object);
+        for number in self.ids.of_channel(object) {
+            self.destroy(number, now);
+        }
     }
 
     /// Returns the readiness bits of a channel at `now`.
@@ -116,7 +119,8 @@ impl CmTable {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
-        self.deadlines.first().map(|(at, _)| *at).into_iter().chain(self.seekers.next_deadline()).min()
+        let of_ids = self.deadlines.first().map(|(at, _)| *at);
+        [of_ids, self.seekers.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
     }
 
     /// Returns the next deadline if it is earlier than those returned before, up to now.
@@ -137,16 +141,15 @@ impl CmTable {
             Command::Create { uid, space, qp_type } => self.create(channel, (uid, space, qp_type)).map(number),
             Command::Destroy { id } => {
                 self.own(channel, id)?;
-                Ok(number(self.destroy(id)))
+                Ok(number(self.destroy(id, now)))
             }
             Command::GetEvent => Ok(self.next_event(channel, now)?.cut(room)),
             Command::Migrate { id, from } => self.migrate(id, (from, channel), now).map(number),
-            Command::Join { id } => {
+            Command::Join { id, uid, to, send_only } => {
                 self.own(channel, id)?;
-                Err(libc::EOPNOTSUPP)
+                self.join(id, uid, (to, send_only), subnet, now).map(number)
             }
-            // No identifier is in a multicast group.
-            Command::Leave => Err(libc::ENOENT),
+            Command::Leave { multicast } => self.leave(channel, multicast, now).map(number),
             Command::QueryRoute { id } => Ok(self.own(channel, id)?.route().cut(room)),
             Command::Query { id, option } => self.own(channel, id)?.query(option, room),
             Command::InitQpAttributes { id, state } => Ok(self.own(channel, id)?.qp_attributes(state)?.cut(room)),
@@ -219,11 +222,6 @@ impl CmTable {
 
     fn add(&mut self, channel: u32, (uid, space, qp_type): (u64, u16, u8)) -> Result<u32, i32> {
         let host = self.channels.get(&channel).ok_or(libc::EBADF)?.host;
-        if self.ids.values().filter(|id| id.host == host).count() >= IDS_MAX {
-            return Err(libc::ENOMEM);
-        }
-        // The kernel gives out the lowest free number.
-        let number = (0..).zip(self.ids.keys()).find(|(free, used)| free != *used).map_or(self.ids.len() as u32, |(free, _)| free);
         self.last_psn = self.last_psn.wrapping_add(PSN_STEP);
         let id = Id {
             channel,
@@ -236,6 +234,7 @@ impl CmTable {
             destination: Address::default(),
             port: None,
             peer: None,
+            known_peer: None,
             path: None,
             link: None,
             deadline: None,
@@ -246,15 +245,16 @@ impl CmTable {
             may_share_port: false,
             only_own_family: false,
             ack_timeout: None,
+            multicasts: BTreeSet::new(),
         };
-        self.ids.insert(number, id);
-        Ok(number)
+        self.ids.add(id)
     }
 
     /// Destroys an identifier. Returns the number of events that its program has got.
-    fn destroy(&mut self, number: u32) -> u32 {
+    fn destroy(&mut self, number: u32, now: SimTime) -> u32 {
         self.set_deadline(number, None);
-        let Some(mut id) = self.ids.remove(&number) else { return 0 };
+        self.leave_groups(number, now);
+        let Some(mut id) = self.ids.remove(number) else { return 0 };
         self.ports.remove(id.port_key(), number);
         if let Some(link) = id.link.take() {
             self.by_comm_id.remove(&link.local_comm_id);
@@ -270,7 +270,7 @@ impl CmTable {
         }
         // Nobody knows the identifiers of unread requests.
         for request in requests {
-            self.destroy(request);
+            self.destroy(request, now);
         }
         id.events_reported
     }
@@ -289,6 +289,9 @@ impl CmTable {
             id.events_reported += 1;
             id.backlog += u32::from(event.kind == Kind::ConnectRequest);
         }
+        if let Some(multicast) = event.multicast {
+            self.groups.count_event(multicast);
+        }
         Ok(event.bytes())
     }
 
@@ -305,18 +308,22 @@ impl CmTable {
         let new = self.channels.get_mut(&to).ok_or(libc::EBADF)?;
         self.withdrawn = moved.len() as u32;
         for event in moved {
+            if event.kind == Kind::ConnectRequest {
+                self.ids.migrate(event.id, to);
+            }
             self.changed.push((event.at.max(now), to));
             new.events.push_back(event);
         }
         new.events.make_contiguous().sort_by_key(|event| event.at);
-        self.own(from, id)?.channel = to;
+        self.ids.migrate(id, to);
         Ok(reported)
     }
 
     /// Posts an event of an identifier. An identifier that its program does not know gets none.
     fn post(&mut self, number: u32, kind: Kind, status: i32, parameters: Parameters, now: SimTime) {
         let Some(id) = self.ids.get(&number).filter(|id| id.uid != 0) else { return };
-        let event = Event { at: now, counted_by: number, uid: id.uid, id: number, kind, status, is_datagram: id.is_datagram(), parameters };
+        let (uid, is_datagram) = (id.uid, id.is_datagram());
+        let event = Event { at: now, counted_by: number, multicast: None, uid, id: number, kind, status, is_datagram, parameters };
         self.queue(id.channel, event);
     }
 

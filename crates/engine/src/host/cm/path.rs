@@ -8,7 +8,7 @@ use softband_wire::mad::{AttributeId, CmMad, Header, Layout, ManagementClass, Me
 pub(crate) type Port = (HcaId, PortNumber);
 
 /// Q_Key of QP 1 (IBTA 3.5.3).
-const GENERAL_QKEY: QKey = QKey(0x8001_0000);
+pub(super) const GENERAL_QKEY: QKey = QKey(0x8001_0000);
 /// Version of the class of communication management (IBTA 12.6.2).
 const CLASS_VERSION: u8 = 2;
 
@@ -22,6 +22,8 @@ pub(crate) struct LocalPort {
     pub(crate) gid: Gid,
     pub(crate) node_guid: Guid,
     pub(crate) pkey: PKey,
+    /// LID of the subnet manager that has configured the port.
+    pub(crate) sm_lid: Lid,
 }
 
 /// A path from a port to another, as a path record states it.

@@ -69,7 +69,7 @@ impl CmTable {
         self.seekers = seekers;
         for Seeker { local, packet, .. } in found {
             let port: Port = (local.hca, local.port);
-            self.arrive(port, &packet, subnet, now);
+            self.communicate(port, &packet, subnet, now);
         }
     }
 

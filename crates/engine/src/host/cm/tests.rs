@@ -1,44 +1,24 @@
 use super::*;
 use fields::Fields;
-use softband_types::{Gid, Guid, HcaId, Lid, PKey, PortNumber, ServiceLevel};
-use softband_wire::mad::{CmMad, MtuCode, RateCode, Rej, RejectReason, Req};
+use softband_model::management::administration::Administration;
+use softband_types::{HcaId, Lid, PortNumber};
+use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SaMad};
 
+mod groups;
+mod many;
+mod pair;
 mod seek;
 
-/// Two hosts with an HCA each, and a third without.
-struct Pair;
+use pair::Pair;
 
+/// LID of the subnet manager.
+const MANAGER: Lid = Lid(1);
 const BASE: u32 = 0xC612_0001;
 const SERVER: u32 = 10;
 const CLIENT: u32 = 11;
 const TCP: u16 = 0x106;
 const UDP: u16 = 0x111;
 const RC: u8 = 2;
-
-impl Subnet for Pair {
-    fn host_of(&self, ip: u32) -> Option<usize> {
-        ip.checked_sub(BASE).map(|host| host as usize).filter(|host| *host < 3)
-    }
-    fn address_of(&self, host: usize) -> u32 {
-        BASE + host as u32
-    }
-    fn first_port(&self, host: usize) -> Option<LocalPort> {
-        self.local_port((HcaId(host as u32), PortNumber(1)))
-    }
-    fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
-        let lid = Lid(1 + hca.0 as u16);
-        let guid = Guid(0x10 + u64::from(hca.0));
-        let local = LocalPort { host: hca.0 as usize, hca, port, lid, gid: Gid::new(Gid::DEFAULT_PREFIX, guid), node_guid: guid, pkey: PKey(0xFFFF) };
-        (hca.0 < 2).then_some(local)
-    }
-    fn may_listen(&self, host: usize) -> bool {
-        host == 0
-    }
-    fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
-        let (service_level, mtu, rate) = (ServiceLevel(0), MtuCode::B2048, RateCode::G100);
-        Some(Path { source: *from, dlid: to.lid, dgid: to.gid, service_level, mtu, rate, packet_life_time: 18 })
-    }
-}
 
 /// A fabric whose packets arrive at once, unless it loses them.
 struct Desk {
@@ -47,6 +27,9 @@ struct Desk {
     lossy: bool,
     /// Attributes of the packets so far.
     sent: Vec<u16>,
+    /// Subnet administration, and the methods and join states of its requests so far.
+    administration: Administration,
+    asked: Vec<(u8, u8)>,
 }
 
 impl Desk {
@@ -54,7 +37,7 @@ impl Desk {
         let mut table = CmTable::default();
         table.open(SERVER, 0, SimDuration::from_micros(5));
         table.open(CLIENT, 1, SimDuration::from_micros(5));
-        Self { table, now: SimTime::ZERO, lossy: false, sent: Vec::new() }
+        Self { table, now: SimTime::ZERO, lossy: false, sent: Vec::new(), administration: Administration::default(), asked: Vec::new() }
     }
 
     fn act(&mut self, channel: u32, command: &Command) -> Result<Vec<u8>, i32> {
@@ -65,7 +48,11 @@ impl Desk {
 
     fn deliver(&mut self) {
         while self.table.has_outgoing() {
-            for (_, packet) in self.table.take_outgoing() {
+            for (from, packet) in self.table.take_outgoing() {
+                if packet.mad[1] == ManagementClass::SUBNET_ADMINISTRATION.0 {
+                    self.administer(from, &packet);
+                    continue;
+                }
                 self.sent.push(u16::from_be_bytes([packet.mad[16], packet.mad[17]]));
                 let to = (HcaId(u32::from(packet.dlid.0) - 1), PortNumber(1));
                 if !self.lossy {
@@ -76,11 +63,29 @@ impl Desk {
         self.now += SimDuration::from_micros(10);
     }
 
+    /// Lets subnet administration answer a request from a port.
+    fn administer(&mut self, from: Port, packet: &ManagementPacket) {
+        assert_eq!((packet.dlid, packet.destination.0), (MANAGER, 1));
+        let record = McMemberRecord::parse(&SaMad::view(&packet.mad[..]).data()).unwrap();
+        self.asked.push((packet.mad[3], record.join_state.0));
+        for answer in self.administration.answer(packet.clone(), &mut Pair, self.now).iter().filter(|_| !self.lossy) {
+            assert!(self.table.arrive(from, answer, &Pair, self.now));
+        }
+    }
+
     /// Passes the time up to the next deadline.
     fn expire(&mut self) {
         self.now = self.table.next_deadline().expect("a deadline").max(self.now);
         self.table.expire(self.now);
         self.deliver();
+    }
+
+    /// Lets the leaves of closed channels reach subnet administration.
+    fn end_leaves(&mut self) {
+        self.lossy = false;
+        while self.table.groups.next_deadline().is_some() {
+            self.expire();
+        }
     }
 
     fn create(&mut self, channel: u32, uid: u64, space: u16) -> u32 {
@@ -265,7 +270,7 @@ fn the_end_of_a_channel_reaches_each_peer() {
     let waiting = desk.routed(201, TCP);
     desk.connect(waiting);
     let (.., unanswered, _, _) = desk.event(SERVER).unwrap();
-    desk.table.close(CLIENT);
+    desk.table.close(CLIENT, desk.now);
     desk.deliver();
     assert_eq!(desk.event(SERVER), Some((300, request, 10, 0)));
     assert_eq!(desk.event(SERVER), None, "the program has no name for {unanswered} yet");
@@ -437,7 +442,7 @@ fn any_commands_and_packets_leave_the_table_whole() {
         let channel = [SERVER, CLIENT][next(2) as usize];
         let given = parameters(next(9) as u32, &vec![1; next(70) as usize]);
         let address = Address::v4([0, BASE, BASE + 1, BASE + 2, 0xE000_0001][next(5) as usize], [0, 7471, 7472][next(3) as usize]);
-        let command = match next(16) {
+        let command = match next(18) {
             0 => Command::Create { uid: next(3), space: [TCP, UDP, 0x13F, 2, 9][next(5) as usize], qp_type: RC },
             1 if next(4) == 0 => Command::Destroy { id },
             2 => Command::Bind { id, to: address },
@@ -450,6 +455,8 @@ fn any_commands_and_packets_leave_the_table_whole() {
             12 => Command::Disconnect { id },
             13 => Command::InitQpAttributes { id, state: next(8) as u32 },
             14 => Command::Notify { id, event: 4 },
+            15 => Command::Join { id, uid: 5, to: address, send_only: next(4) == 0 },
+            16 => Command::Leave { multicast: id },
             _ => Command::GetEvent,
         };
         desk.lossy = next(8) == 0;
@@ -458,9 +465,11 @@ fn any_commands_and_packets_leave_the_table_whole() {
             desk.expire();
         }
     }
-    desk.table.close(SERVER);
-    desk.table.close(CLIENT);
+    desk.table.close(SERVER, desk.now);
+    desk.table.close(CLIENT, desk.now);
     desk.deliver();
+    desk.end_leaves();
     assert!(desk.table.ids.is_empty() && desk.table.by_comm_id.is_empty() && desk.table.deadlines.is_empty());
+    assert!(desk.table.groups.is_empty());
     assert_eq!(desk.table.ports.users(0, TCP, 7471).count(), 0);
 }

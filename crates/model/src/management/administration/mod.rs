@@ -1,18 +1,27 @@
-//! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16).
+//! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16), multicast groups
+//! (IBTA 15.2.5.17), services (IBTA 15.2.5.14), and records of nodes, ports and tables.
 //!
 //! It answers all other requests with the status that the attribute is not supported.
 
+mod groups;
 mod paths;
+mod records;
+mod services;
 
 pub use paths::{Path, PathEnd, Paths};
+pub use records::{Inventory, Node};
 
 use super::ManagementPacket;
-use softband_types::{Lid, Qpn};
+use groups::Groups;
+use records::Query;
+use services::Services;
+use softband_sim::SimTime;
+use softband_types::{Gid, Lid, Qpn};
 use softband_wire::mad::{
-    AttributeId, ClassPortInfo, Header, Layout, ManagementClass, Method, PathRecord, RmppFlags, RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES,
+    AttributeId, ClassPortInfo, Header, Layout, ManagementClass, McMemberRecord, Method, RmppFlags, RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES,
     SaMad, Status, room_of_record,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Version of the class.
 const CLASS_VERSION: u8 = 2;
@@ -25,10 +34,14 @@ const SA_HEADER_BYTES: usize = 20;
 /// Most records of a table, and most tables under way.
 const RECORDS_MAX: usize = 1 << 16;
 const TABLES_MAX: usize = 64;
+/// Key of the built-in subnet manager, the default of OpenSM. Its owners see members of groups.
+pub const MANAGER_KEY: u64 = 1;
 
 /// Subnet administration, with the tables that it sends in several segments.
 #[derive(Default)]
 pub struct Administration {
+    groups: Groups,
+    services: Services,
     tables: BTreeMap<(Lid, u64), Table>,
 }
 
@@ -80,7 +93,35 @@ impl Table {
 /// Contents of a response.
 enum Contents {
     Single(Box<[u8; SA_DATA_BYTES]>),
-    Table(Vec<PathRecord>),
+    /// Records, each with this room in bytes.
+    Table(usize, Vec<u8>),
+}
+
+impl Contents {
+    /// Returns a response of one record.
+    fn of<R: Layout>(record: &R) -> Self {
+        let mut data = Box::new([0; SA_DATA_BYTES]);
+        record.emit(&mut data[..]);
+        Self::Single(data)
+    }
+
+    /// Returns the response to a query: the only record, or a table of all.
+    ///
+    /// # Errors
+    /// `SA_NO_RECORDS` without a record, `SA_TOO_MANY_RECORDS` if there is room for one.
+    fn of_query<R: Layout>(records: &[R], is_table: bool) -> Result<Self, Status> {
+        match records {
+            [] => Err(Status::SA_NO_RECORDS),
+            [one] if !is_table => Ok(Self::of(one)),
+            _ if !is_table => Err(Status::SA_TOO_MANY_RECORDS),
+            _ => {
+                let room = room_of_record::<R>();
+                let mut data = vec![0; records.len() * room];
+                records.iter().zip(data.chunks_exact_mut(room)).for_each(|(record, bytes)| record.emit(bytes));
+                Ok(Self::Table(room, data))
+            }
+        }
+    }
 }
 
 impl Administration {
@@ -92,8 +133,8 @@ impl Administration {
         is_of_class && (!header.method().is_response() || is_about_segments(packet))
     }
 
-    /// Takes in a packet, and returns the packets that answer it.
-    pub fn answer(&mut self, packet: ManagementPacket, paths: &dyn Paths) -> Vec<ManagementPacket> {
+    /// Takes in a packet at `now`, and returns the packets that answer it.
+    pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Vec<ManagementPacket> {
         let header = Header::view(&packet.mad[..]);
         if is_about_segments(&packet) {
             return self.go_on(&packet);
@@ -102,7 +143,7 @@ impl Administration {
         let (status, contents) = if header.base_version() != Header::BASE_VERSION || header.class_version() != CLASS_VERSION {
             (Status::BAD_VERSION, None)
         } else {
-            match contents(&packet, paths) {
+            match self.contents(&packet, subnet, now) {
                 Ok(contents) => (Status::SUCCESS, Some(contents)),
                 Err(status) => (status, None),
             }
@@ -118,19 +159,14 @@ impl Administration {
             Some(Contents::Single(data)) => {
                 sa.data(*data);
             }
-            Some(Contents::Table(records)) => return self.begin(response, &records),
+            Some(Contents::Table(room, data)) => return self.begin(response, room, data),
         }
         vec![response]
     }
 
     /// Begins to send a table. The receiver's window has one segment at first.
-    fn begin(&mut self, mut head: ManagementPacket, records: &[PathRecord]) -> Vec<ManagementPacket> {
-        let room = room_of_record::<PathRecord>();
+    fn begin(&mut self, mut head: ManagementPacket, room: usize, data: Vec<u8>) -> Vec<ManagementPacket> {
         SaMad::view_mut(&mut head.mad[..]).attribute_offset((room / 8) as u16);
-        let mut data = vec![0; records.len() * room];
-        for (record, bytes) in records.iter().zip(data.chunks_exact_mut(room)) {
-            record.emit(bytes);
-        }
         let key = (head.dlid, Header::view(&head.mad[..]).transaction_id());
         let table = Table { head, data, sent: 1 };
         let first = table.segment(1);
@@ -160,6 +196,56 @@ impl Administration {
         table.sent = table.sent.max(admitted);
         numbers.map(|number| table.segment(number)).collect()
     }
+
+    fn contents(&mut self, packet: &ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Result<Contents, Status> {
+        let (header, request) = (Header::view(&packet.mad[..]), SaMad::view(&packet.mad[..]));
+        let is_table = header.method() == Method::GET_TABLE;
+        let mask = request.component_mask();
+        match (header.method(), header.attribute_id()) {
+            (Method::GET, AttributeId::CLASS_PORT_INFO) => {
+                let info =
+                    ClassPortInfo { base_version: 1, class_version: CLASS_VERSION, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() };
+                Ok(Contents::of(&info))
+            }
+            (Method::GET | Method::GET_TABLE, AttributeId::PATH_RECORD) => {
+                let found = paths::matching(&parsed(&request.data())?, mask, packet.slid, subnet, RECORDS_MAX)?;
+                Contents::of_query(&found, is_table)
+            }
+            (Method::GET | Method::GET_TABLE, AttributeId::MC_MEMBER_RECORD) => {
+                let found = self.groups.matching(&parsed(&request.data())?, mask, request.sm_key() == MANAGER_KEY);
+                Contents::of_query(&found, is_table)
+            }
+            (Method::SET, AttributeId::MC_MEMBER_RECORD) => {
+                self.groups.join(&parsed::<McMemberRecord>(&request.data())?, mask, subnet).map(|record| Contents::of(&record))
+            }
+            (Method::DELETE, AttributeId::MC_MEMBER_RECORD) => {
+                self.groups.leave(&parsed::<McMemberRecord>(&request.data())?, mask).map(|record| Contents::of(&record))
+            }
+            (Method::GET | Method::GET_TABLE, AttributeId::SERVICE_RECORD) => {
+                let found = self.services.matching(&parsed(&request.data())?, mask, request.sm_key() == MANAGER_KEY, now);
+                Contents::of_query(&found, is_table)
+            }
+            (Method::SET, AttributeId::SERVICE_RECORD) => self.services.set(&parsed(&request.data())?, mask, now).map(|record| Contents::of(&record)),
+            (Method::DELETE, AttributeId::SERVICE_RECORD) => {
+                self.services.delete(&parsed(&request.data())?, mask, now).map(|record| Contents::of(&record))
+            }
+            (Method::GET | Method::GET_TABLE, attribute) => {
+                let (modifier, data) = (header.attribute_modifier(), request.data());
+                records::query(&Query { attribute, modifier, data: &data, mask, is_table }, subnet)
+            }
+            _ => Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED),
+        }
+    }
+
+    /// Returns the ports that have joined the group with this LID, and receive its packets.
+    pub fn receivers(&self, mlid: Lid) -> Vec<Gid> {
+        self.groups.receivers(mlid)
+    }
+
+    /// Takes the LIDs of the groups whose members the last packets have changed.
+    pub fn take_changed_groups(&mut self) -> BTreeSet<Lid> {
+        self.groups.take_changed()
+    }
 }
 
 /// Checks whether a packet is about segments sent before. Its method may have the response bit or
@@ -168,25 +254,6 @@ fn is_about_segments(packet: &ManagementPacket) -> bool {
     matches!(SaMad::view(&packet.mad[..]).rmpp().rmpp_type, RmppType::ACK | RmppType::STOP | RmppType::ABORT)
 }
 
-fn contents(packet: &ManagementPacket, paths: &dyn Paths) -> Result<Contents, Status> {
-    let (header, request) = (Header::view(&packet.mad[..]), SaMad::view(&packet.mad[..]));
-    let query = || {
-        let wanted = PathRecord::parse(&request.data()).map_err(|_| Status::SA_REQUEST_INVALID)?;
-        let found = paths::matching(&wanted, request.component_mask(), packet.slid, paths, RECORDS_MAX)?;
-        if found.is_empty() { Err(Status::SA_NO_RECORDS) } else { Ok(found) }
-    };
-    let mut data = Box::new([0; SA_DATA_BYTES]);
-    match (header.method(), header.attribute_id()) {
-        (Method::GET, AttributeId::CLASS_PORT_INFO) => {
-            let info = ClassPortInfo { base_version: 1, class_version: CLASS_VERSION, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() };
-            info.emit(&mut data[..]);
-        }
-        (Method::GET, AttributeId::PATH_RECORD) => match &query()?[..] {
-            [one] => one.emit(&mut data[..]),
-            _ => return Err(Status::SA_TOO_MANY_RECORDS),
-        },
-        (Method::GET_TABLE, AttributeId::PATH_RECORD) => return query().map(Contents::Table),
-        _ => return Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED),
-    }
-    Ok(Contents::Single(data))
+fn parsed<R: Layout>(data: &[u8]) -> Result<R, Status> {
+    R::parse(data).map_err(|_| Status::SA_REQUEST_INVALID)
 }

@@ -36,6 +36,8 @@ pub trait Paths {
     fn with_lid(&self, lid: Lid) -> Option<PathEnd>;
     /// Returns the path between two ends; `None` without a route.
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path>;
+    /// Returns the least MTU of all links, and the least rate of all ends; `None` without links.
+    fn least(&self) -> Option<(Mtu, LinkRate)>;
 }
 
 /// Returns the records of all paths that a request describes, at most `most`.
@@ -86,7 +88,7 @@ fn record(from: PathEnd, to: PathEnd, path: Path) -> PathRecord {
 }
 
 /// Returns the code of a rate (IBTA 15.2.5.16, table of rates).
-fn rate_code(rate: LinkRate) -> RateCode {
+pub(super) fn rate_code(rate: LinkRate) -> RateCode {
     // Codes by speed, for 1, 2, 4, 8 and 12 lanes.
     let codes: [u8; 5] = match rate.speed {
         LinkSpeed::Sdr => [2, 5, 3, 6, 4],

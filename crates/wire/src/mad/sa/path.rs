@@ -167,6 +167,50 @@ code! {
     }
 }
 
+impl RateCode {
+    /// Returns the rate in tenths of a gigabit a second, or `None` if the code is reserved.
+    pub const fn tenths(self) -> Option<u32> {
+        Some(match self {
+            Self::G2_5 => 25,
+            Self::G5 => 50,
+            Self::G10 => 100,
+            Self::G14 => 140,
+            Self::G20 => 200,
+            Self::G25 => 250,
+            Self::G28 => 280,
+            Self::G30 => 300,
+            Self::G40 => 400,
+            Self::G50 => 500,
+            Self::G56 => 560,
+            Self::G60 => 600,
+            Self::G80 => 800,
+            Self::G100 => 1_000,
+            Self::G112 => 1_120,
+            Self::G120 => 1_200,
+            Self::G168 => 1_680,
+            Self::G200 => 2_000,
+            Self::G300 => 3_000,
+            Self::G400 => 4_000,
+            Self::G600 => 6_000,
+            Self::G800 => 8_000,
+            Self::G1200 => 12_000,
+            _ => return None,
+        })
+    }
+}
+
+impl Selector {
+    /// Compares a value with that of a request. Each value is acceptable as the best.
+    pub fn accepts<T: PartialOrd>(self, value: T, wanted: T) -> bool {
+        match self {
+            Self::GREATER_THAN => value > wanted,
+            Self::LESS_THAN => value < wanted,
+            Self::EXACTLY => value == wanted,
+            _ => true,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{MultiPathRecord, PathRecord, RateCode, Selector};
@@ -205,6 +249,15 @@ mod tests {
         };
         assert_eq!(path, expected);
         assert_eq!(path.to_bytes(), bytes);
+    }
+
+    #[test]
+    fn rates_have_an_order_that_their_codes_lack() {
+        let rates: Vec<u32> = (0..=63).filter_map(|code| RateCode(code).tenths()).collect();
+        assert_eq!(rates.len(), 23);
+        assert!(RateCode::G5.tenths() < RateCode::G10.tenths() && RateCode::G5 > RateCode::G10);
+        assert!(Selector::GREATER_THAN.accepts(2, 1) && !Selector::GREATER_THAN.accepts(1, 1));
+        assert!(Selector::LESS_THAN.accepts(0, 1) && Selector::EXACTLY.accepts(1, 1) && Selector::BEST.accepts(0, 9));
     }
 
     #[test]
