@@ -62,9 +62,18 @@ impl Hop<'_> {
     /// Sends a packet over the cable of a port.
     #[inline]
     pub(super) fn cross(&mut self, packet: u32, by: u32) {
+        if self.links.capture.is_some() {
+            return self.cross_captured(packet, by);
+        }
         if self.faults.has_plan() && self.is_lost_on_cable(packet, by) {
             return;
         }
+        self.reach_far_end(packet, by);
+    }
+
+    /// Schedules the arrival of a packet that a port has sent.
+    #[inline]
+    pub(super) fn reach_far_end(&mut self, packet: u32, by: u32) {
         let port = &self.links.ports[by as usize];
         if !port.framing.may_drop_on_arrival() {
             return self.schedule_arrival(packet, by);

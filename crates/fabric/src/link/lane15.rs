@@ -14,6 +14,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, VirtualLane};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Lane of subnet management (IBTA 7.6.4).
+const LANE: VirtualLane = VirtualLane(15);
 /// Most packets of lane 15 that wait at a port. It discards more: a program could send without end
 /// while no time passes. Assumed, as no maker publishes the size of this buffer.
 const WAITING_MAX: usize = 4_096;
@@ -163,14 +165,21 @@ impl Hop<'_> {
         port.sent.count(ManagementPacket::BYTES);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until };
-        let (far_end, arrival) = (port.far_end, until + port.cable_delay);
+        let (far_end, first_bit, arrival) = (port.far_end, now + port.cable_delay, until + port.cable_delay);
         if let Some(at) = port.next_tx() {
             self.schedule_tx(id, at);
+        }
+        let captured = self.links.capture.is_some().then(|| self.links.lane15.packets.get(packet).packet.as_datagram());
+        if let Some(captured) = &captured {
+            self.capture_sent(id, captured, LANE, now);
         }
         if self.faults.will_be_down(id, arrival) || self.faults.draws_loss() {
             self.links.take_management(packet);
             self.faults.count_lost(far_end, ManagementPacket::BYTES);
             return departed;
+        }
+        if let Some(captured) = &captured {
+            self.capture_received(id, captured, LANE, first_bit);
         }
         self.links.lane15.packets.get_mut(packet).port = far_end;
         let peer = &self.links.ports[far_end as usize];
