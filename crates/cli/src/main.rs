@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout)] // it panics where standard output is full: `output::say`
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
+mod capture;
 mod completions;
 mod counter_table;
 mod counters;

@@ -18,10 +18,19 @@ pub trait PacketSink: Send {
     fn finish(&mut self);
 }
 
+/// Leg of a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leg {
+    /// From the node that made the packet.
+    First,
+    /// From a switch that forwards it.
+    Later,
+}
+
 /// The capture of a fabric.
 pub(super) struct Capture {
     sink: Box<dyn PacketSink>,
-    /// Ports with both directions. `None`: the sent packets of all ports.
+    /// Ports with both directions. `None`: the first leg of each packet.
     ports: Option<BTreeSet<u32>>,
     /// Packets that arrive later, by time and number.
     arriving: BinaryHeap<Reverse<(SimTime, u64, Vec<u8>)>>,
@@ -30,8 +39,8 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    fn takes_sent(&self, port: u32) -> bool {
-        self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+    fn takes_sent(&self, port: u32, leg: Leg) -> bool {
+        self.ports.as_ref().map_or(leg == Leg::First, |ports| ports.contains(&port))
     }
 
     fn takes_received(&self, port: u32) -> bool {
@@ -51,7 +60,7 @@ impl Capture {
 
 impl Links {
     /// Captures packets from now on. `ports` have both directions; without them, each packet counts
-    /// once, at the port that sends it.
+    /// once, at the port of the node that made it.
     pub(crate) fn capture(&mut self, ports: Option<BTreeSet<u32>>, sink: Box<dyn PacketSink>) {
         self.end_capture();
         self.capture = Some(Box::new(Capture { sink, ports, arriving: BinaryHeap::new(), number: 0, is_full: false }));
@@ -69,10 +78,10 @@ impl Links {
 impl Hop<'_> {
     /// Captures a packet that leaves by a port at `now`.
     #[cold]
-    pub(super) fn capture_sent(&mut self, by: u32, packet: &Packet, lane: VirtualLane, now: SimTime) {
+    pub(super) fn capture_sent(&mut self, (by, leg): (u32, Leg), packet: &Packet, lane: VirtualLane, now: SimTime) {
         let Some(capture) = &mut self.links.capture else { return };
         capture.catch_up(now);
-        if capture.takes_sent(by) {
+        if capture.takes_sent(by, leg) {
             let image = packet.image(self.links.ports[by as usize].framing, &self.subnet.link_addresses(packet, lane));
             capture.is_full |= !capture.sink.take(now, &image);
         }
@@ -93,11 +102,11 @@ impl Hop<'_> {
 
     /// Sends a packet over the cable of a port, and captures it at both ends.
     #[cold]
-    pub(super) fn cross_captured(&mut self, id: u32, by: u32) {
+    pub(super) fn cross_captured(&mut self, id: u32, by: u32, leg: Leg) {
         let transit = self.links.packets.get(id);
         let (packet, lane, head) = (transit.packet.clone(), transit.lane, transit.head);
         let sent = head.checked_sub(self.links.ports[by as usize].cable_delay).unwrap_or_default();
-        self.capture_sent(by, &packet, lane, sent);
+        self.capture_sent((by, leg), &packet, lane, sent);
         if self.faults.has_plan() && self.is_lost_on_cable(id, by) {
             return;
         }

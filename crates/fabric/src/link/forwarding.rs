@@ -1,6 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use super::parcel::{Content, FlowControlMessage};
+use super::capture::Leg;
 use super::port::Onward;
 use super::tx_pending::Ready;
 use super::{Hop, Links, Transit};
@@ -54,6 +55,8 @@ impl Hop<'_> {
         if !self.timeline.has_node(self.links.ports[far_end as usize].node) {
             let transit = self.links.packets.take(packet);
             self.links.send_parcel(far_end, Content::Packet { by: id, transit }, self.timeline);
+        } else if self.links.capture.is_some() {
+            self.cross_captured(packet, id, if from_input { Leg::Later } else { Leg::First });
         } else {
             self.cross(packet, id);
         }
@@ -62,9 +65,6 @@ impl Hop<'_> {
     /// Sends a packet over the cable of a port.
     #[inline]
     pub(super) fn cross(&mut self, packet: u32, by: u32) {
-        if self.links.capture.is_some() {
-            return self.cross_captured(packet, by);
-        }
         if self.faults.has_plan() && self.is_lost_on_cable(packet, by) {
             return;
         }

@@ -1,6 +1,7 @@
 //! Lane 15: packets of subnet management. They need no credits, and go before all data of their
 //! port (IBTA 7.6.4).
 
+use super::capture::Leg;
 use super::{Departing, Hop, Links, Transit};
 use crate::event::Event;
 use crate::numbering::Owner;
@@ -32,6 +33,7 @@ pub(super) struct Lane15 {
 /// A packet that waits for its port's link.
 struct Waiting {
     ready: SimTime,
+    leg: Leg,
     packet: u32,
 }
 
@@ -121,7 +123,7 @@ impl Hop<'_> {
 
     /// Hands a packet of lane 15 to a port, to leave at `at` or later. The packet is lost if the
     /// port has no link, or if the link is down.
-    pub(crate) fn send_on_lane15(&mut self, id: u32, packet: Box<ManagementPacket>, at: SimTime) {
+    pub(crate) fn send_on_lane15(&mut self, id: u32, packet: Box<ManagementPacket>, leg: Leg, at: SimTime) {
         let port = &self.links.ports[id as usize];
         if port.cabling.is_none() || self.faults.will_be_down(id, at) {
             return;
@@ -133,7 +135,7 @@ impl Hop<'_> {
             self.links.take_management(packet);
             return self.links.count_discards(id, 1);
         }
-        waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, packet });
+        waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, leg, packet });
         self.schedule_lane15(id, due);
     }
 
@@ -151,14 +153,14 @@ impl Hop<'_> {
             self.schedule_lane15(id, free_at);
             return None;
         }
-        let Waiting { packet, .. } = waiting.pop_front()?;
+        let Waiting { leg, packet, .. } = waiting.pop_front()?;
         if waiting.is_empty() {
             self.links.lane15.waiting.remove(&id);
         }
-        self.start_on_lane15(id, packet, now)
+        self.start_on_lane15((id, leg), packet, now)
     }
 
-    fn start_on_lane15(&mut self, id: u32, packet: u32, now: SimTime) -> Option<Departing> {
+    fn start_on_lane15(&mut self, (id, leg): (u32, Leg), packet: u32, now: SimTime) -> Option<Departing> {
         let port = &mut self.links.ports[id as usize];
         let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         let until = now + port.serialisation(ManagementPacket::BYTES);
@@ -171,7 +173,7 @@ impl Hop<'_> {
         }
         let captured = self.links.capture.is_some().then(|| self.links.lane15.packets.get(packet).packet.as_datagram());
         if let Some(captured) = &captured {
-            self.capture_sent(id, captured, LANE, now);
+            self.capture_sent((id, leg), captured, LANE, now);
         }
         if self.faults.will_be_down(id, arrival) || self.faults.draws_loss() {
             self.links.take_management(packet);

@@ -21,6 +21,7 @@ mod sending;
 mod transit;
 mod tx_pending;
 
+pub(crate) use capture::Leg;
 pub use capture::PacketSink;
 pub use counters::{EthernetCounters, PortCounters};
 pub use deadlock::Starved;

@@ -34,7 +34,7 @@ impl World {
 
     /// Captures packets from now on, until [`Self::end_capture`] or until `sink` wants no more. With
     /// `ports` it takes the packets that pass these ports, in both directions. Without them it takes
-    /// each packet once, at the port that puts it on a link. A capture changes nothing else.
+    /// each packet once, at the node that made it. A capture changes nothing else.
     ///
     /// Only for a World without partitions. Flow control is no packet of the model, and a message to
     /// the same port crosses no link.
