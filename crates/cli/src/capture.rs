@@ -2,8 +2,7 @@
 
 mod pcap;
 
-use crate::run::PaceName;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use pcap::Pcap;
 use softband_engine::{Engine, Pace};
@@ -11,6 +10,7 @@ use softband_spec::faults::Unknown;
 use softband_spec::{FabricSpec, PortRef};
 use softband_types::{LinkLayer, PortNumber};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -20,8 +20,9 @@ pub(crate) struct CaptureArguments {
     /// Write the packets of the fabric to this file in pcap format, for Wireshark and tshark
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Capture only what passes these ports, in both directions: HOST, HOST/HCA, HOST/HCA/PORT, SWITCH or SWITCH/PORT, as in a/mlx5_0/1
-    #[arg(long, value_name = "PORT", num_args = 1.., requires = "capture")]
+    /// Capture only what passes these ports, in both directions: HOST, HOST/HCA, HOST/HCA/PORT, SWITCH or SWITCH/PORT, with commas between
+    /// several (a/mlx5_0/1,sw/2)
+    #[arg(long, value_name = "PORTS", value_delimiter = ',', requires = "capture")]
     capture_at: Vec<String>,
 }
 
@@ -33,19 +34,30 @@ pub(crate) struct Capture {
 }
 
 impl CaptureArguments {
+    /// Returns the same options as words, for the process in the background.
+    pub(crate) fn words(&self) -> anyhow::Result<Vec<OsString>> {
+        let mut words = Vec::new();
+        if let Some(path) = &self.capture {
+            words.extend(["--capture".into(), std::path::absolute(path)?.into_os_string()]);
+        }
+        words.extend(self.capture_at.iter().flat_map(|port| ["--capture-at".into(), port.into()]));
+        Ok(words)
+    }
+
     /// Creates the file of the capture, if one is wanted.
     ///
     /// # Errors
     /// If a name is no port, if the ports have different link layers, or if the file cannot be
     /// written.
-    pub(crate) fn prepare(&self, spec: &FabricSpec, pace: PaceName) -> anyhow::Result<Option<Capture>> {
+    pub(crate) fn prepare(&self, spec: &FabricSpec, pace: Pace) -> anyhow::Result<Option<Capture>> {
         let Some(path) = &self.capture else { return Ok(None) };
         let ports = (!self.capture_at.is_empty()).then(|| ports_of_all(spec, &self.capture_at)).transpose()?;
         let link_layer = link_layer(spec, ports.as_deref())?;
-        let advice = || format!("cannot write the capture {}\n  help: name another file with --capture", path.display());
-        let file = File::create(path).with_context(advice)?;
-        let file = Pcap::begin(BufWriter::with_capacity(1 << 20, file), path, link_layer).with_context(advice)?;
-        if pace == PaceName::Wall {
+        let refuse = |error| anyhow!("cannot write the capture {}: {error}\n  help: name another file with --capture", path.display());
+        let file = File::create(path).map_err(refuse)?;
+        let mut file = Pcap::begin(BufWriter::with_capacity(1 << 20, file), path, link_layer).map_err(refuse)?;
+        if pace == Pace::Wall {
+            file.flush_each();
             eprintln!(
                 "softband: at wall pace programs move most data through shared memory, without packets: {} holds management packets and \
                  the transfers that the engine carries out",

@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         std::fs::create_dir_all(out).map_err(other)?;
         clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
     }
-    let capture = arguments.capture.prepare(&loaded.spec, arguments.pace)?;
+    let capture = arguments.capture.prepare(&loaded.spec, arguments.pace.into())?;
     let compute = arguments.compute.prepare(arguments.pace == PaceName::Virtual)?;
     let mut programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;

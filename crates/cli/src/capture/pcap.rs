@@ -29,6 +29,7 @@ pub(crate) struct Pcap<W> {
     /// Date of time zero, since 1970.
     epoch: Duration,
     has_erf: bool,
+    flushes_each: bool,
     has_failed: bool,
 }
 
@@ -47,7 +48,12 @@ impl<W: Write> Pcap<W> {
         header.extend([0, 0, LENGTH_MAX, link_type].into_iter().flat_map(u32::to_le_bytes));
         file.write_all(&header)?;
         file.flush()?;
-        Ok(Self { file, path: path.to_path_buf(), epoch: Duration::ZERO, has_erf: link_type == LINKTYPE_ERF, has_failed: false })
+        Ok(Self { file, path: path.to_path_buf(), epoch: Duration::ZERO, has_erf: link_type == LINKTYPE_ERF, flushes_each: false, has_failed: false })
+    }
+
+    /// Hands each packet to the system at once from now on, for a reader of a live fabric.
+    pub(super) fn flush_each(&mut self) {
+        self.flushes_each = true;
     }
 
     /// Sets the date of time zero.
@@ -64,7 +70,8 @@ impl<W: Write> Pcap<W> {
         let words = [date.as_secs() as u32, date.subsec_nanos(), len, len].map(u32::to_le_bytes);
         self.file.write_all(words.as_flattened())?;
         self.file.write_all(erf)?;
-        self.file.write_all(bytes)
+        self.file.write_all(bytes)?;
+        if self.flushes_each { self.file.flush() } else { Ok(()) }
     }
 
     /// Prints a warning if the file has failed for the first time. Returns whether it takes more.

@@ -1,7 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
-use super::parcel::{Content, FlowControlMessage};
 use super::capture::Leg;
+use super::parcel::{Content, FlowControlMessage};
 use super::port::Onward;
 use super::tx_pending::Ready;
 use super::{Hop, Links, Transit};

@@ -85,10 +85,9 @@ impl Packet {
                 };
                 by(position, [Opcode::WRITE_FIRST, Opcode::WRITE_MIDDLE, last, only])
             }
-            PacketKind::ReadResponse { position } => by(
-                position,
-                [Opcode::READ_RESPONSE_FIRST, Opcode::READ_RESPONSE_MIDDLE, Opcode::READ_RESPONSE_LAST, Opcode::READ_RESPONSE_ONLY],
-            ),
+            PacketKind::ReadResponse { position } => {
+                by(position, [Opcode::READ_RESPONSE_FIRST, Opcode::READ_RESPONSE_MIDDLE, Opcode::READ_RESPONSE_LAST, Opcode::READ_RESPONSE_ONLY])
+            }
             PacketKind::ReadRequest { .. } => Opcode::READ_REQUEST,
             PacketKind::CompareSwap { .. } => Opcode::COMPARE_SWAP,
             PacketKind::FetchAdd { .. } => Opcode::FETCH_ADD,

@@ -186,8 +186,7 @@ impl Requester {
             }
             _ => unreachable!("these carry payload or stay here"),
         };
-        let packet =
-            Packet { psn, ack_request: true, kind, carried: wqe.carried(), ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet = Packet { psn, ack_request: true, kind, carried: wqe.carried(), ..base(a, env, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;

@@ -196,7 +196,14 @@ impl Responder {
 
     /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs
     /// exclude each other.
-    fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, (psn, messages): (Psn, u32), operation: PacketKind) -> (Emission, Option<QpError>) {
+    fn emit_atomic(
+        &mut self,
+        a: &QpSnapshot,
+        by: Reach,
+        env: &mut Environment,
+        (psn, messages): (Psn, u32),
+        operation: PacketKind,
+    ) -> (Emission, Option<QpError>) {
         let Some(original) = execute_atomic(by, env, operation) else {
             let nak = Response { psn, messages: messages.wrapping_sub(1), kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
             return (plain(a, env, nak), Some(QpError { event: None }));
