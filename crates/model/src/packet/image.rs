@@ -19,8 +19,7 @@ pub struct LinkAddresses {
 
 impl Packet {
     /// Returns the bytes of the packet from its LRH to its variant CRC. A frame of Ethernet ends
-    /// before its check sequence. A payload of which the model knows only the length consists of
-    /// zeros.
+    /// before its check sequence. If the model only counts payload, its bytes are zeros.
     pub fn image(&self, framing: Framing, addresses: &LinkAddresses) -> Vec<u8> {
         framing.image(self, addresses, &self.transport_image())
     }
