@@ -75,7 +75,7 @@ impl Capture {
             Pace::Virtual => std::time::Duration::from_secs(epoch_seconds),
             Pace::Wall => engine.started_at(),
         };
-        engine.capture(self.ports.as_deref(), Box::new(self.file.from_epoch(epoch)));
+        engine.capture(self.ports.as_deref(), Box::new(self.file.dated_from(epoch)));
     }
 }
 

@@ -57,7 +57,7 @@ impl<W: Write> Pcap<W> {
     }
 
     /// Sets the date of time zero.
-    pub(super) fn from_epoch(self, epoch: Duration) -> Self {
+    pub(super) fn dated_from(self, epoch: Duration) -> Self {
         Self { epoch, ..self }
     }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn an_infiniband_packet_follows_a_header_of_its_own() {
-        let mut file = pcap(1_000, LinkLayer::Infiniband).unwrap().from_epoch(Duration::from_secs(7));
+        let mut file = pcap(1_000, LinkLayer::Infiniband).unwrap().dated_from(Duration::from_secs(7));
         assert!(file.take(SimTime::from_picos(500_000_000_000), &[9; 30]));
         assert_eq!((file.file.bytes[20], file.file.bytes[32], file.file.bytes[36]), (197, 46, 46));
         assert_eq!(file.file.bytes[40..56], [0, 0, 0, 0x80, 7, 0, 0, 0, 21, 4, 0, 46, 0, 0, 0, 30]);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_record_has_the_date_in_nanoseconds_and_both_lengths() {
-        let mut file = pcap(1_000, LinkLayer::Ethernet).unwrap().from_epoch(Duration::from_secs(7));
+        let mut file = pcap(1_000, LinkLayer::Ethernet).unwrap().dated_from(Duration::from_secs(7));
         assert!(file.take(SimTime::from_picos(2_000_000_003_999), &[1, 2, 3]));
         let words: Vec<u32> = file.file.bytes[..40].chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
         assert_eq!(words, [0xA1B2_3C4D, 4 << 16 | 2, 0, 0, 65_535, 1, 9, 3, 3, 3]);
