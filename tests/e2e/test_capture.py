@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import Fabrics, Outcome, Softband, until
+from conftest import Fabrics, Outcome, Softband, line_of, until
 from packets import packets, records
 from test_opensm import unmanaged
 
@@ -84,7 +85,7 @@ def test_numbers_of_packets_and_messages_count_up(softband: Softband, tmp_path: 
 
 def test_a_capture_changes_nothing_else(softband: Softband, tmp_path: Path) -> None:
     results = []
-    for options in [(), ("--capture", str(tmp_path / "x")), ("--capture", str(tmp_path / "y"), "--capture-at", "sw", "--capture-at", "b")]:
+    for options in [(), ("--capture", str(tmp_path / "x")), ("--capture", str(tmp_path / "y"), "--capture-at", "sw,b")]:
         outcome = softband.run(FABRIC, ("a", "ib_send_bw -n 300 -s 5000"), ("b", "ib_send_bw -n 300 -s 5000 a"), options=options).assert_ok()
         report = json.loads((outcome.out / "run.json").read_text())
         report.pop("wall_seconds")
@@ -166,13 +167,45 @@ def test_a_capture_that_cannot_begin_ends_the_run_at_once(softband: Softband, op
     assert "started" not in ended.stdout
 
 
-def test_wall_pace_captures_management_and_says_so(fabrics: Fabrics, tmp_path: Path) -> None:
-    path = tmp_path / "packets.pcap"
-    fabrics.up("--capture", str(path))
+def ping(fabrics: Fabrics) -> None:
     server = fabrics.on("a", "rping", "-s", "-C", "2")
     client = fabrics.on("b", "sh", "-c", "sleep 1; exec rping -c -a a -C 2")
     assert client.wait(30) == 0
     assert server.wait(30) == 0
+
+
+def test_wall_pace_captures_management_and_says_so(fabrics: Fabrics, tmp_path: Path) -> None:
+    path = tmp_path / "packets.pcap"
+    fabrics.up("--capture", str(path))
+    ping(fabrics)
     # The file is complete while the fabric stays.
     until(lambda: len(packets(path)) >= 5)
     assert {packet.opcode for packet in packets(path)} == {UD}
+
+
+def test_a_command_captures_a_fabric_that_stays(fabrics: Fabrics, tmp_path: Path) -> None:
+    path = tmp_path / "packets.pcap"
+    fabrics.up()
+    words = [str(fabrics.binary), "capture", str(path), "--at", "a"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as capture:
+        assert "Ctrl-C ends the capture" in line_of(capture)
+        second = fabrics.command("capture", str(tmp_path / "second"))
+        assert (second.returncode, "another capture of the fabric is under way" in second.stderr) == (2, True)
+        ping(fabrics)
+        until(lambda: len(packets(path)) >= 5)
+        capture.send_signal(signal.SIGINT)
+        assert capture.wait(10) == 0
+    taken = path.read_bytes()
+    ping(fabrics)
+    assert path.read_bytes() == taken
+    wrong = fabrics.command("capture", str(tmp_path / "third"), "--at", "nohost")
+    assert (wrong.returncode, "`nohost` does not name a port" in wrong.stderr) == (2, True)
+
+
+def test_a_capture_ends_with_its_fabric(fabrics: Fabrics, tmp_path: Path) -> None:
+    fabrics.up()
+    words = [str(fabrics.binary), "capture", str(tmp_path / "packets.pcap")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as capture:
+        assert "Ctrl-C ends the capture" in line_of(capture)
+        assert fabrics.command("down").returncode == 0
+        assert capture.wait(10) == 0

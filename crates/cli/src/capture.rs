@@ -1,5 +1,6 @@
-//! `--capture`: the packets of a run in a pcap file.
+//! Packets in a pcap file: `--capture` of a run, and `softband capture`.
 
+pub(crate) mod live;
 mod pcap;
 
 use anyhow::{anyhow, bail};
@@ -112,7 +113,7 @@ fn ports_of(spec: &FabricSpec, name: &str) -> anyhow::Result<Vec<PortRef>> {
 
 fn refusal(unknown: &Unknown) -> anyhow::Error {
     let known = if unknown.known.is_empty() { String::new() } else { format!("\n  help: {}: {}", unknown.what, unknown.known.join(", ")) };
-    anyhow!("--capture-at: {}{known}", unknown.message)
+    anyhow!("{}{known}", unknown.message)
 }
 
 /// Returns the link layer of all ports of a capture. A pcap file has one.

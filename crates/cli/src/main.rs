@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::run(&exec, matches.subcommand_matches("exec")),
         Command::Status(arguments) => status::status(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
+        Command::Capture(arguments) => capture::live::run(&arguments),
         Command::Down(arguments) => status::down(&arguments),
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),

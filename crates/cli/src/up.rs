@@ -89,6 +89,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     if let Some(capture) = capture {
         capture.start(&mut engine, options.pace, options.epoch_seconds);
     }
+    crate::capture::live::offer(&mut engine);
     claim.publish(&Record {
         name: arguments.name.clone(),
         engine: engine.name().to_owned(),

@@ -5,6 +5,7 @@
 mod ahead;
 mod attach;
 mod calls;
+mod captures;
 mod commands;
 mod events;
 mod faults;
@@ -41,11 +42,11 @@ use crate::scheduler::busy_machine;
 use crate::scheduler::context_switch::Processors;
 use crate::scheduler::room::Scheduler;
 use anyhow::Context;
-use softband_fabric::{PacketSink, World};
-use softband_spec::{FabricSpec, PortRef};
+pub use captures::{CaptureOpener, Opened};
+use softband_fabric::World;
+use softband_spec::FabricSpec;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const PRELOAD: &str = "libsoftband.so";
 
@@ -62,6 +63,7 @@ pub struct Engine {
     control: Control,
     report: Report,
     vain_polls: VainPolls,
+    captures: captures::Captures,
 }
 
 impl Engine {
@@ -124,6 +126,7 @@ impl Engine {
             control,
             report: Report::default(),
             vain_polls: VainPolls::default(),
+            captures: captures::Captures::default(),
         })
     }
 
@@ -153,23 +156,6 @@ impl Engine {
 
     pub fn world(&self) -> &World {
         &self.world
-    }
-
-    /// Captures the packets of the fabric from now on: see [`World::capture`].
-    pub fn capture(&mut self, ports: Option<&[PortRef]>, sink: Box<dyn PacketSink>) {
-        self.world.capture(ports, sink);
-    }
-
-    /// Ends the capture, if there is one.
-    pub fn end_capture(&mut self) {
-        self.world.end_capture();
-    }
-
-    /// Returns the date of the engine's start by the machine's clock, since 1970. In wall pace it is
-    /// the World's time zero.
-    pub fn started_at(&self) -> Duration {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.saturating_sub(self.scheduler.elapsed())
     }
 
     /// Calls `watcher` at the end of each program. In simulated time the engine waits for the exit
