@@ -1,12 +1,13 @@
-//! Arbitrary bytes as each header, attribute and message of management: they parse and read back
-//! alike, or they are too short.
+//! Arbitrary bytes as each header of packets, and as each header, attribute and message of
+//! management: they parse and read back alike, or they are too short.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use softband_wire::headers::HEADERS;
 use softband_wire::mad::{LAYOUTS, Layout, LinkRecord, MAD_BYTES, NodeDescription, PathRecord, records};
 
 fuzz_target!(|bytes: &[u8]| {
-    for layout in LAYOUTS {
+    for layout in LAYOUTS.iter().chain(HEADERS) {
         let (mut first, mut second) = ([0; MAD_BYTES], [0; MAD_BYTES]);
         let parsed = (layout.reemit)(bytes, &mut first);
         assert_eq!(parsed.is_ok(), bytes.len() >= layout.bytes, "{}", layout.name);

@@ -1,6 +1,6 @@
 //! The command line for clap: commands, options, help. Completions and man pages derive from it.
 
-use crate::{completions, exec, external, fabric, fault, model, mpirun, own_parts, parts, recording, run, status, up};
+use crate::{capture, completions, exec, external, fabric, fault, model, mpirun, own_parts, parts, recording, run, status, up};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Status(status::StatusArguments),
     /// Inject a fault into a running fabric: links, hosts, switches, packets
     Fault(fault::FaultArguments),
+    /// Write the packets of a running fabric to a pcap file
+    Capture(capture::live::LiveArguments),
     /// End a running fabric and all programs on it
     Down(status::DownArguments),
     /// Run a workload or a trace on a fabric, without programs

@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout)] // it panics where standard output is full: `output::say`
 #![allow(clippy::disallowed_methods)] // the command line is the product's reader of the environment and of signals
 
+mod capture;
 mod completions;
 mod counter_table;
 mod counters;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Exec(exec) => exec::run(&exec, matches.subcommand_matches("exec")),
         Command::Status(arguments) => status::status(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
+        Command::Capture(arguments) => capture::live::run(&arguments),
         Command::Down(arguments) => status::down(&arguments),
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),

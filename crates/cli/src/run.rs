@@ -55,6 +55,8 @@ pub(crate) struct RunArguments {
     compute: crate::recording::compute::ComputeArguments,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
+    #[command(flatten)]
+    capture: crate::capture::CaptureArguments,
     /// Do not print the bottlenecks of transfers on standard error
     #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
     quiet: bool,
@@ -129,6 +131,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
         std::fs::create_dir_all(out).map_err(other)?;
         clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
     }
+    let capture = arguments.capture.prepare(&loaded.spec, arguments.pace.into())?;
     let compute = arguments.compute.prepare(arguments.pace == PaceName::Virtual)?;
     let mut programs =
         wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
@@ -137,7 +140,11 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
     let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds(), limits };
     let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
+    if let Some(capture) = capture {
+        capture.start(&mut engine, pace, options.epoch_seconds);
+    }
     let report = engine.run(programs);
+    engine.end_capture();
     tell(&report);
     let evidence = evidence(&loaded, &engine, arguments.pace);
     let bottlenecks = why::bottlenecks(&evidence);

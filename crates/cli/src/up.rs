@@ -1,5 +1,6 @@
 //! `softband up`: a fabric that stays, for programs from any terminal.
 
+use crate::capture::CaptureArguments;
 use crate::record::{self, Claim, Record};
 use crate::{home, output, own_parts, signals};
 use anyhow::{Context, bail};
@@ -25,6 +26,8 @@ pub(crate) struct UpArguments {
     /// Load the library by LD_LIBRARY_PATH only, for programs that LD_PRELOAD breaks
     #[arg(long)]
     no_preload: bool,
+    #[command(flatten)]
+    capture: CaptureArguments,
     /// This process is the one in the background
     #[arg(long, hide = true)]
     in_background: bool,
@@ -47,6 +50,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
     own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
+    command.args(arguments.capture.words()?);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
@@ -80,7 +84,12 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     allow_many_programs();
     let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0, limits: Limits::default() };
+    let capture = arguments.capture.prepare(&loaded.spec, options.pace)?;
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
+    if let Some(capture) = capture {
+        capture.start(&mut engine, options.pace, options.epoch_seconds);
+    }
+    crate::capture::live::offer(&mut engine);
     claim.publish(&Record {
         name: arguments.name.clone(),
         engine: engine.name().to_owned(),
@@ -102,6 +111,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
         ))?;
     }
     let report = engine.stay();
+    engine.end_capture();
     for warning in &report.warnings {
         eprintln!("softband: {warning}");
     }

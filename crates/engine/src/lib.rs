@@ -30,11 +30,11 @@ mod scheduler;
 pub use control::admission::random_word;
 pub use control::remote::{Pass, Remote};
 pub use diagnosis::work::ThreadWork;
-pub use engine::Engine;
 #[doc(hidden)]
 pub use engine::harness;
 #[doc(hidden)]
 pub use engine::wall_harness;
+pub use engine::{CaptureOpener, Engine, Opened};
 pub use options::{Failure, Interrupt, Limits, Options, Pace};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use process::programs::EndWatcher;

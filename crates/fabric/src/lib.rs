@@ -121,7 +121,7 @@ mod slab;
 mod traffic;
 
 pub use hca::{HcaCounters, QPN_FIRST, QueuePairRepeats, QueuePairView};
-pub use link::{EthernetCounters, Parcel, PortCounters, Starved};
+pub use link::{EthernetCounters, PacketSink, Parcel, PortCounters, Starved};
 pub use pdes::lookahead;
 pub use pdes::partition::Partitioning;
 pub use softband_model::transport::Repeats;

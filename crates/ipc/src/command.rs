@@ -10,7 +10,7 @@ pub struct Command {
     pub version: u32,
     /// One of [`kind`].
     pub kind: u32,
-    /// NUL-padded: the name of a host, or the words of a fault.
+    /// NUL-padded: the name of a host, or the words of a fault or capture.
     pub argument: [u8; 112],
 }
 
@@ -24,6 +24,9 @@ pub mod kind {
     pub const FAULT: u32 = 3;
     /// End all programs and the engine.
     pub const DOWN: u32 = 2;
+    /// Capture packets: a descriptor of the caller, then the names of ports. Without words, end the
+    /// caller's capture.
+    pub const CAPTURE: u32 = 4;
 }
 
 /// Engine to command line, with a descriptor of a file that contains JSON.

@@ -2,9 +2,12 @@
 
 use crate::link::Framing;
 use crate::verbs::api::{GlobalRoute, PayloadSlice};
-use softband_types::{Gid, Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
+use softband_types::{Gid, Lid, PKey, Psn, QKey, QpType, Qpn, ServiceLevel};
 use softband_wire as wire;
-use std::num::NonZeroU32;
+
+mod image;
+
+pub use image::LinkAddresses;
 
 /// Place of a packet in its message. An only packet is first and last; a middle packet is neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,18 +164,55 @@ const fn immediate_bytes_of(immediate: &Option<u32>) -> u32 {
 
 /// Number of a shared receive queue in packets of extended reliable connections, 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SrqNumber(NonZeroU32);
+pub struct SrqNumber([u8; 3]);
 
 impl SrqNumber {
     /// Makes the number of a queue, from 0 to 2^24 - 1.
     pub fn new(number: u32) -> Self {
-        Self(NonZeroU32::MIN.saturating_add(number))
+        Self(low_bytes(number))
     }
 
     /// Returns the number, from 0 to 2^24 - 1.
     pub fn get(self) -> u32 {
-        self.0.get() - 1
+        number_of(self.0)
     }
+}
+
+/// Number of messages that a responder has completed (MSN, IBTA 9.7.7.1), 24 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageCount([u8; 3]);
+
+impl MessageCount {
+    /// Makes the count of the low 24 bits of `number`.
+    pub fn new(number: u32) -> Self {
+        Self(low_bytes(number))
+    }
+
+    /// Returns the count, from 0 to 2^24 - 1.
+    pub fn get(self) -> u32 {
+        number_of(self.0)
+    }
+}
+
+fn low_bytes(number: u32) -> [u8; 3] {
+    let [_, high, middle, low] = number.to_be_bytes();
+    [high, middle, low]
+}
+
+fn number_of([high, middle, low]: [u8; 3]) -> u32 {
+    u32::from_be_bytes([0, high, middle, low])
+}
+
+/// Number that some packets carry in their extended headers. No packet has two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carried {
+    /// No number.
+    #[default]
+    Nothing,
+    /// Shared receive queue, in requests of extended reliable connections.
+    XrcSrq(SrqNumber),
+    /// Completed messages, in responses.
+    Messages(MessageCount),
 }
 
 /// Packet between two queue pairs: the meaning of its headers, and its payload. It fits into two
@@ -205,8 +245,10 @@ pub struct Packet {
     pub becn: bool,
     /// Global route header, if the packet has one. On Ethernet it becomes an IP header.
     pub grh: Option<GlobalRoute>,
-    /// Number of the shared receive queue, in requests of extended reliable connections.
-    pub xrc_srq: Option<SrqNumber>,
+    /// Number in the extended headers.
+    pub carried: Carried,
+    /// Type of the QP that sends the packet, which selects the transport service.
+    pub service: QpType,
     /// Operation code and extended headers.
     pub kind: PacketKind,
     /// Payload, or `None` for a packet without payload.
@@ -245,6 +287,15 @@ impl PacketPool {
 }
 
 impl Packet {
+    /// Returns the number of the shared receive queue, in requests of extended reliable
+    /// connections.
+    pub fn xrc_srq(&self) -> Option<SrqNumber> {
+        match self.carried {
+            Carried::XrcSrq(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Returns the bytes of payload, without padding.
     pub fn payload_bytes(&self) -> u32 {
         self.payload.as_ref().map_or(0, |payload| payload.len)
@@ -258,7 +309,7 @@ impl Packet {
 
     /// Returns the bytes from the BTH to the invariant CRC.
     fn transport_bytes(&self) -> u32 {
-        let xrc = if self.xrc_srq.is_some() { wire::XRC_ETH_BYTES } else { 0 };
+        let xrc = if self.xrc_srq().is_some() { wire::XRC_ETH_BYTES } else { 0 };
         // Payload is padded to whole words (IBTA 9.2.3).
         wire::BTH_BYTES + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4) + wire::ICRC_BYTES
     }
@@ -288,7 +339,8 @@ mod tests {
             fecn: false,
             becn: false,
             grh: dgid.map(|dgid| GlobalRoute { dgid, ..GlobalRoute::default() }),
-            xrc_srq: None,
+            carried: Carried::Nothing,
+            service: QpType::Rc,
             kind,
             payload: None,
         }

@@ -2,8 +2,9 @@
 //! for RoCE v2), and the bytes of management datagrams (chapters 12 to 16).
 //!
 //! Softband's model carries meanings, not bytes. It needs only the length of each header, except
-//! for headers and datagrams that programs see. [`ethernet::route_header`] writes the headers, and
-//! [`mad`] reads and writes the datagrams.
+//! for bytes that somebody sees. [`ethernet::route_header`] writes the headers that programs see,
+//! and [`mad`] reads and writes their datagrams. [`headers`] and [`crc`] make whole packets for a
+//! capture.
 //!
 //! # Example
 //!
@@ -26,7 +27,9 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod crc;
 pub mod ethernet;
+pub mod headers;
 pub mod mad;
 
 /// Local route header, LRH (IBTA 7.7).

@@ -8,6 +8,7 @@ use serde_json::Value;
 use softband_ipc::command::{Command, CommandReply, kind};
 use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Size of the argument of a command, in bytes.
@@ -91,6 +92,39 @@ impl Remote {
             (libc::ENOENT, why) => bail!("{}", why.as_str().unwrap_or("the fabric knows no port, host or switch of this name")),
             (other, _) => Err(refusal(other)),
         }
+    }
+
+    /// Captures packets to a file that this process has open, until [`Remote::end_capture`].
+    ///
+    /// # Errors
+    /// If a name is no port, or if another capture is under way.
+    pub fn capture(&self, file: &std::fs::File, ports: &[String]) -> anyhow::Result<()> {
+        let text = format!("{} {}", file.as_raw_fd(), ports.join(" "));
+        if text.len() >= ARGUMENT_BYTES {
+            bail!("the names of these ports are too long\n  help: name fewer ports, or hosts and switches");
+        }
+        match self.ask(kind::CAPTURE, text.trim_end())? {
+            (0, _) => Ok(()),
+            (libc::EINVAL | libc::EBUSY, Value::String(why)) => bail!(why),
+            (other, _) => Err(refusal(other)),
+        }
+    }
+
+    /// Ends the capture of this process.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub fn end_capture(&self) -> anyhow::Result<()> {
+        match self.ask(kind::CAPTURE, "")? {
+            (0, _) => Ok(()),
+            (other, _) => Err(refusal(other)),
+        }
+    }
+
+    /// Checks whether the engine has ended.
+    pub fn has_ended(&self) -> bool {
+        let peeked = rustix::net::recv(&self.0, &mut [0u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(peeked, Err(rustix::io::Errno::AGAIN))
     }
 
     /// Ends the engine.

@@ -43,6 +43,7 @@ impl Engine {
             _ if command.version != softband_ipc::VERSION => (libc::EPROTO, 0, Value::Null),
             kind::TICKET => self.pass_for(&command.argument, pid),
             kind::FAULT => self.fault(&command.argument),
+            kind::CAPTURE => self.capture_for(&command.argument, pid),
             kind::STATUS => (0, 0, self.status()),
             kind::DOWN => {
                 self.scheduler.interrupt().raise();

@@ -5,6 +5,7 @@
 mod ahead;
 mod attach;
 mod calls;
+mod captures;
 mod commands;
 mod events;
 mod faults;
@@ -41,6 +42,7 @@ use crate::scheduler::busy_machine;
 use crate::scheduler::context_switch::Processors;
 use crate::scheduler::room::Scheduler;
 use anyhow::Context;
+pub use captures::{CaptureOpener, Opened};
 use softband_fabric::World;
 use softband_spec::FabricSpec;
 use std::path::Path;
@@ -61,6 +63,7 @@ pub struct Engine {
     control: Control,
     report: Report,
     vain_polls: VainPolls,
+    captures: captures::Captures,
 }
 
 impl Engine {
@@ -123,6 +126,7 @@ impl Engine {
             control,
             report: Report::default(),
             vain_polls: VainPolls::default(),
+            captures: captures::Captures::default(),
         })
     }
 

@@ -155,8 +155,8 @@ impl Hcas {
         let response = packet.kind.is_response();
         let has_side = match a.init.qp_type {
             softband_types::QpType::XrcSend => response,
-            softband_types::QpType::XrcRecv => !response && packet.xrc_srq.is_some(),
-            _ => packet.xrc_srq.is_none(),
+            softband_types::QpType::XrcRecv => !response && packet.xrc_srq().is_some(),
+            _ => packet.xrc_srq().is_none(),
         };
         let listens = has_side
             && match a.state {
@@ -346,8 +346,8 @@ impl Hcas {
                 if let Some(completion) = completion {
                     self.complete_receive(hop.timeline, qp, completed_at, *completion);
                 }
-                if let Some(psn) = acknowledge {
-                    self.respond(hop, qp, Response { psn, kind: PacketKind::Ack }, answered_at, false);
+                if let Some((psn, messages)) = acknowledge {
+                    self.respond(hop, qp, Response { psn, messages, kind: PacketKind::Ack }, answered_at, false);
                 }
             }
         }
@@ -392,7 +392,8 @@ impl Hcas {
     fn on_write_fault(&mut self, hop: &mut Hop<'_>, qp: u32, psn: Psn, now: SimTime) {
         let Some(slot) = self.slot(qp) else { return };
         if slot.qp.attributes.init.qp_type.is_reliable() {
-            self.respond(hop, qp, Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
+            let messages = slot.qp.responder.messages();
+            self.respond(hop, qp, Response { psn, messages, kind: PacketKind::Nak(NakCode::RemoteOperationalError) }, now, true);
         }
         self.on_qp_error(hop.timeline, qp, QpError { event: None }, now);
     }

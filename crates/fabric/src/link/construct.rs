@@ -38,6 +38,7 @@ impl Links {
             outboxes: Vec::new(),
             packet_lifetime: spec.subnet.lifetimes.packet_life_time,
             marking: spec.subnet.congestion_control.as_ref().map(|control| control.marking),
+            capture: None,
             names: names(spec),
         };
         let mut kinds = KindsOfLinks::new();

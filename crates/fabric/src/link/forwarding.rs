@@ -1,5 +1,6 @@
 //! Packets onto links, through switches, and credits back.
 
+use super::capture::Leg;
 use super::parcel::{Content, FlowControlMessage};
 use super::port::Onward;
 use super::tx_pending::Ready;
@@ -54,6 +55,8 @@ impl Hop<'_> {
         if !self.timeline.has_node(self.links.ports[far_end as usize].node) {
             let transit = self.links.packets.take(packet);
             self.links.send_parcel(far_end, Content::Packet { by: id, transit }, self.timeline);
+        } else if self.links.capture.is_some() {
+            self.cross_captured(packet, id, if from_input { Leg::Later } else { Leg::First });
         } else {
             self.cross(packet, id);
         }
@@ -65,6 +68,12 @@ impl Hop<'_> {
         if self.faults.has_plan() && self.is_lost_on_cable(packet, by) {
             return;
         }
+        self.reach_far_end(packet, by);
+    }
+
+    /// Schedules the arrival of a packet that a port has sent.
+    #[inline]
+    pub(super) fn reach_far_end(&mut self, packet: u32, by: u32) {
         let port = &self.links.ports[by as usize];
         if !port.framing.may_drop_on_arrival() {
             return self.schedule_arrival(packet, by);

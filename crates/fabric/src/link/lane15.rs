@@ -1,6 +1,7 @@
 //! Lane 15: packets of subnet management. They need no credits, and go before all data of their
 //! port (IBTA 7.6.4).
 
+use super::capture::Leg;
 use super::{Departing, Hop, Links, Transit};
 use crate::event::Event;
 use crate::numbering::Owner;
@@ -14,6 +15,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, VirtualLane};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Lane of subnet management (IBTA 7.6.4).
+const LANE: VirtualLane = VirtualLane(15);
 /// Most packets of lane 15 that wait at a port. It discards more: a program could send without end
 /// while no time passes. Assumed, as no maker publishes the size of this buffer.
 const WAITING_MAX: usize = 4_096;
@@ -30,6 +33,7 @@ pub(super) struct Lane15 {
 /// A packet that waits for its port's link.
 struct Waiting {
     ready: SimTime,
+    leg: Leg,
     packet: u32,
 }
 
@@ -116,7 +120,7 @@ impl Hop<'_> {
 
     /// Hands a packet of lane 15 to a port, to leave at `at` or later. The packet is lost if the
     /// port has no link, or if the link is down.
-    pub(crate) fn send_on_lane15(&mut self, id: u32, packet: Box<ManagementPacket>, at: SimTime) {
+    pub(crate) fn send_on_lane15(&mut self, id: u32, packet: Box<ManagementPacket>, leg: Leg, at: SimTime) {
         let port = &self.links.ports[id as usize];
         if port.cabling.is_none() || self.faults.will_be_down(id, at) {
             return;
@@ -128,7 +132,7 @@ impl Hop<'_> {
             self.links.take_management(packet);
             return self.links.count_discards(id, 1);
         }
-        waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, packet });
+        waiting.insert(waiting.partition_point(|other| other.ready <= at), Waiting { ready: at, leg, packet });
         self.schedule_lane15(id, due);
     }
 
@@ -146,28 +150,35 @@ impl Hop<'_> {
             self.schedule_lane15(id, free_at);
             return None;
         }
-        let Waiting { packet, .. } = waiting.pop_front()?;
+        let Waiting { leg, packet, .. } = waiting.pop_front()?;
         if waiting.is_empty() {
             self.links.lane15.waiting.remove(&id);
         }
-        self.start_on_lane15(id, packet, now)
+        self.start_on_lane15((id, leg), packet, now)
     }
 
-    fn start_on_lane15(&mut self, id: u32, packet: u32, now: SimTime) -> Option<Departing> {
+    fn start_on_lane15(&mut self, (id, leg): (u32, Leg), packet: u32, now: SimTime) -> Option<Departing> {
         let port = &mut self.links.ports[id as usize];
         let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         let until = now + port.serialisation(ManagementPacket::BYTES);
         port.sent.count(ManagementPacket::BYTES);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until };
-        let (far_end, arrival) = (port.far_end, until + port.cable_delay);
+        let (far_end, first_bit, arrival) = (port.far_end, now + port.cable_delay, until + port.cable_delay);
         if let Some(at) = port.next_tx() {
             self.schedule_tx(id, at);
+        }
+        let captured = self.links.capture.is_some().then(|| self.links.lane15.packets.get(packet).packet.as_datagram());
+        if let Some(captured) = &captured {
+            self.capture_sent((id, leg), captured, LANE, now);
         }
         if self.faults.will_be_down(id, arrival) || self.faults.draws_loss() {
             self.links.take_management(packet);
             self.faults.count_lost(far_end, ManagementPacket::BYTES);
             return departed;
+        }
+        if let Some(captured) = &captured {
+            self.capture_received(id, captured, LANE, first_bit);
         }
         self.links.lane15.packets.get_mut(packet).port = far_end;
         let peer = &self.links.ports[far_end as usize];

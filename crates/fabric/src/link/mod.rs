@@ -3,6 +3,7 @@
 //! A packet's hop also needs the timeline, the fault plan and the subnet's lanes: see [`Hop`].
 
 mod audit;
+mod capture;
 mod configure;
 mod construct;
 mod counters;
@@ -20,6 +21,8 @@ mod sending;
 mod transit;
 mod tx_pending;
 
+pub(crate) use capture::Leg;
+pub use capture::PacketSink;
 pub use counters::{EthernetCounters, PortCounters};
 pub use deadlock::Starved;
 pub use parcel::Parcel;
@@ -58,6 +61,8 @@ pub(crate) struct Links {
     packet_lifetime: LifetimeCode,
     /// How switches mark packets; `None` without congestion control.
     marking: Option<MarkingSettings>,
+    /// `None` while nobody captures packets.
+    capture: Option<Box<capture::Capture>>,
     /// Names of the nodes in the fabric file's notation: `a/mthca0`, `sw`.
     names: Vec<String>,
 }

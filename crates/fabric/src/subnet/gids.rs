@@ -6,9 +6,9 @@
 
 use super::{KnownPort, Subnet};
 use crate::numbering::Owner;
-use softband_model::packet::Packet;
+use softband_model::packet::{LinkAddresses, Packet};
 use softband_model::verbs::api::{AddressVector, VerbsError};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, VirtualLane};
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
 /// address.
@@ -60,6 +60,21 @@ impl Subnet {
             LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
         };
         self.gids(port).get(index).copied().flatten().unwrap_or_default()
+    }
+
+    /// Returns the values of a packet's headers that follow from its lane and from the addresses of
+    /// ports.
+    pub(crate) fn link_addresses(&self, packet: &Packet, lane: VirtualLane) -> LinkAddresses {
+        let group = packet.grh.map(|route| route.dgid).filter(|gid| gid.is_multicast());
+        let destination = group.map_or_else(|| self.mac(packet.dlid), mac_of_group);
+        LinkAddresses { lane, source: self.source_gid(packet), macs: [self.mac(packet.slid), destination] }
+    }
+
+    /// Returns the MAC address that a LID stands for: the vendor's three bytes and the LID.
+    fn mac(&self, lid: Lid) -> [u8; 6] {
+        let guid = self.port_with_lid(lid).map_or(Guid(0), |port| self.ports[port as usize].node_guid);
+        let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());
+        [a, b, c, 0, high, low]
     }
 
     /// Returns a program's address vector with the destination's LID filled in. InfiniBand vectors
@@ -122,6 +137,14 @@ impl Subnet {
 /// HCAs check the GID.
 fn group_lid(mgid: Gid) -> Lid {
     Lid(GROUP_LID_FIRST + u16::from_be_bytes([mgid.0[14], mgid.0[15]]) % GROUP_LIDS)
+}
+
+/// Returns the MAC address of a multicast group (RFC 1112, 6.4; RFC 2464, 7).
+fn mac_of_group(mgid: Gid) -> [u8; 6] {
+    match mgid.ipv4() {
+        Some([_, b, c, d]) => [0x01, 0x00, 0x5E, b & 0x7F, c, d],
+        None => [0x33, 0x33, mgid.0[12], mgid.0[13], mgid.0[14], mgid.0[15]],
+    }
 }
 
 fn ipv4(lid: Lid) -> Gid {

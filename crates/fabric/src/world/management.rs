@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::event::Event;
+use crate::link::Leg;
 use crate::management::{Agents, Job, NodeHardware};
 use crate::notice::Notice;
 use crate::numbering::Owner;
@@ -11,7 +12,7 @@ use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
-use softband_wire::mad::{SmInfo, SmState};
+use softband_wire::mad::{DirectedSmp, Layout, SmInfo, SmState};
 
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
@@ -72,7 +73,7 @@ impl World {
         if Agent::is_directed(&packet) && !Agent::begins_elsewhere(&packet) || is_for_port {
             return self.hand_to_agent(port, packet, true, notices, now);
         }
-        self.hop().send_on_lane15(port, packet, now);
+        self.hop().send_on_lane15(port, packet, Leg::First, now);
     }
 
     /// Takes in a packet that has reached a node's port.
@@ -86,7 +87,7 @@ impl World {
         }
         let Some(output) = self.links.output_for(port, packet.dlid).filter(|output| *output != port) else { return };
         let at = now + self.links.through(output);
-        self.hop().send_on_lane15(output, packet, at);
+        self.hop().send_on_lane15(output, packet, Leg::Later, at);
     }
 
     /// Hands a packet that has reached its node to the node's agent, or to the host.
@@ -134,15 +135,19 @@ impl World {
         let (number, node) = (self.links.number(port), self.links.node(port));
         let (mut hardware, agents) = self.hardware(port);
         let agent = agents.agent_mut(node);
+        let was_returning = DirectedSmp::view(&packet.mad[..]).returning();
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);
+        // An agent answers in place, and turns the direction.
+        let passes = !is_own && DirectedSmp::view(&packet.mad[..]).returning() == was_returning;
+        let leg = if passes { Leg::Later } else { Leg::First };
         match onward {
             Onward::Nowhere => {}
             Onward::Host => self.pass_to_host(port, packet, notices),
             Onward::Port(number) => {
                 if let Some(output) = self.links.sibling(port, number.0) {
-                    self.hop().send_on_lane15(output, packet, now);
+                    self.hop().send_on_lane15(output, packet, leg, now);
                 }
             }
             Onward::Lid => self.send_by_lid(port, packet, notices, now),
@@ -177,7 +182,7 @@ impl World {
         self.tell_manager(port, now);
         let Some(trap) = self.agents.agent_mut(node).restart_port(number, lid) else { return };
         if let Some(output) = self.links.output_for(port, trap.dlid) {
-            self.hop().send_on_lane15(output, trap, now);
+            self.hop().send_on_lane15(output, trap, Leg::First, now);
         }
     }
 
@@ -208,7 +213,7 @@ impl World {
         let output = if self.is_switch(port) { self.links.output_for(port, packet.dlid) } else { Some(port) };
         let Some(output) = output else { return };
         if packet.is_subnet_management() {
-            self.hop().send_on_lane15(output, packet, now);
+            self.hop().send_on_lane15(output, packet, Leg::First, now);
         } else {
             self.send_general(output, packet, now);
         }

@@ -2,8 +2,9 @@
 
 use super::World;
 use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
-use crate::link::PortCounters;
+use crate::link::{PacketSink, PortCounters};
 use crate::numbering::Owner;
+use softband_spec::PortRef;
 use softband_types::{HcaId, Lid, ProcessId, Qpn};
 
 impl World {
@@ -29,6 +30,26 @@ impl World {
     /// Checks whether a send request is in flight.
     pub fn has_transfers(&self) -> bool {
         self.hcas.has_transfers()
+    }
+
+    /// Captures packets from now on, until [`Self::end_capture`] or until `sink` wants no more. With
+    /// `ports` it takes the packets that pass these ports, in both directions. Without them it takes
+    /// each packet once, at the node that made it. A capture changes nothing else.
+    ///
+    /// Only for a World without partitions. Flow control is no packet of the model, and a message to
+    /// the same port crosses no link.
+    ///
+    /// # Panics
+    /// If a port does not exist. [`FabricSpec::find_port`](softband_spec::FabricSpec::find_port)
+    /// returns ports that do.
+    pub fn capture(&mut self, ports: Option<&[PortRef]>, sink: Box<dyn PacketSink>) {
+        let ports = ports.map(|ports| ports.iter().map(|port| self.numbering.port_of(*port)).collect());
+        self.links.capture(ports, sink);
+    }
+
+    /// Ends the capture, if there is one, with the packets that are still on cables.
+    pub fn end_capture(&mut self) {
+        self.links.end_capture();
     }
 
     /// Returns all queue pairs that ever had to resend or wait, by HCA and number.

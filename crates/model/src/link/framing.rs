@@ -1,10 +1,13 @@
 //! Bytes that a link layer puts around a packet, and the point at which a receiver takes it in.
 
+use super::image;
+use crate::packet::{LinkAddresses, Packet};
 use crate::verbs::api::GlobalRoute;
 use softband_sim::SimDuration;
 use softband_types::{Gid, LinkLayer};
 use softband_wire as wire;
 use softband_wire::ethernet::{self, Way};
+use softband_wire::headers::Grh;
 
 /// Framing of packets on a link. The default is InfiniBand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +77,14 @@ impl Framing {
         }
     }
 
+    /// Returns the bytes of a packet around its transport headers and payload, with them.
+    pub(crate) fn image(self, packet: &Packet, addresses: &LinkAddresses, transport: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Infiniband => image::infiniband(packet, addresses, transport),
+            Self::Ethernet { tagged } => image::ethernet(packet, addresses, transport, self, tagged),
+        }
+    }
+
     /// Returns the bytes of `packets` packets that data counters leave out.
     pub fn uncounted_bytes(self, packets: u64) -> u64 {
         match self {
@@ -102,13 +113,15 @@ impl Framing {
 /// Returns a GRH (IBTA 8.3). Its payload length counts from the end of the GRH to the invariant
 /// CRC.
 fn grh_bytes(route: &GlobalRoute, source: Gid, transport_bytes: u32) -> [u8; 40] {
-    let mut bytes = [0; 40];
-    let word = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xF_FFFF;
-    bytes[..4].copy_from_slice(&word.to_be_bytes());
-    bytes[4..6].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
-    bytes[6] = 0x1B; // NxtHdr: an IBA transport follows.
-    bytes[7] = route.hop_limit;
-    bytes[8..24].copy_from_slice(&source.0);
-    bytes[24..].copy_from_slice(&route.dgid.0);
-    bytes
+    let header = Grh {
+        version: Grh::VERSION,
+        traffic_class: route.traffic_class,
+        flow_label: route.flow_label,
+        payload_bytes: transport_bytes as u16,
+        next_header: Grh::NEXT_BTH,
+        hop_limit: route.hop_limit,
+        source,
+        destination: route.dgid,
+    };
+    header.to_bytes()
 }

@@ -4,6 +4,7 @@ mod arbiter;
 mod credit;
 mod flow_control;
 mod framing;
+mod image;
 mod inputs;
 mod levels;
 mod pause;

@@ -1,8 +1,8 @@
 //! A management datagram (MAD) with the addresses of its packet.
 
-use crate::packet::{Packet, PacketKind};
+use crate::packet::{Carried, Packet, PacketKind};
 use crate::verbs::api::PayloadSlice;
-use softband_types::{Lid, PKey, Psn, QKey, Qpn, ServiceLevel};
+use softband_types::{Lid, PKey, Psn, QKey, QpType, Qpn, ServiceLevel};
 use softband_wire as wire;
 
 /// Bytes of every MAD (IBTA 13.4.2).
@@ -53,7 +53,8 @@ impl ManagementPacket {
             fecn: false,
             becn: false,
             grh: None,
-            xrc_srq: None,
+            carried: Carried::Nothing,
+            service: QpType::Ud,
             kind: PacketKind::Datagram { qkey: self.qkey, immediate: None },
             payload: Some(PayloadSlice { len: MAD_BYTES as u32, offset: 0, buffer: Some(self.mad.to_vec().into()) }),
         }

@@ -35,8 +35,8 @@ pub enum DmaWriteEnd {
     Request {
         /// Completion of the receive request, in the last packet of a message that takes it.
         completion: Option<Box<Completion>>,
-        /// PSN of the acknowledgement that follows.
-        acknowledge: Option<Psn>,
+        /// PSN of the acknowledgement that follows, and its number of completed messages.
+        acknowledge: Option<(Psn, u32)>,
     },
     /// The packet is a response to a read or atomic.
     Response {

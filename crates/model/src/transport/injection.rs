@@ -5,7 +5,7 @@
 //! lowers it by one at a time. The table gives the wait of a flow after a packet: the packet's own
 //! time on the link >> CCT_Shift x CCT_Multiplier.
 
-use crate::packet::{Packet, PacketKind};
+use crate::packet::{Carried, Packet, PacketKind};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{Lid, Psn};
 
@@ -122,7 +122,8 @@ pub fn congestion_notification(marked: &Packet, slid: Lid) -> Packet {
         fecn: false,
         becn: true,
         grh: None,
-        xrc_srq: None,
+        carried: Carried::Nothing,
+        service: marked.service,
         kind: PacketKind::CongestionNotification,
         payload: None,
     }

@@ -50,12 +50,12 @@
 //! assert_eq!(PortInfo::parse(&bytes[64..128]), Ok(port));
 //! ```
 
-mod bits;
+pub(crate) mod bits;
 mod class_port_info;
 mod cm;
-mod codes;
+pub(crate) mod codes;
 mod header;
-mod layout;
+pub(crate) mod layout;
 mod performance;
 mod sa;
 mod smp;

@@ -1,7 +1,7 @@
 //! Requests: the next packet, whether it may go, and its contents.
 
 use super::{Chunk, Requester, SendWqe};
-use crate::packet::{Packet, PacketKind, Position, RemoteRange, SrqNumber};
+use crate::packet::{Carried, Packet, PacketKind, Position, RemoteRange, SrqNumber};
 use crate::transport::MessageKind;
 use crate::transport::queue_pair::Environment;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
@@ -139,7 +139,7 @@ impl Requester {
             ack_request: reliable && (position.last || number % ACK_INTERVAL_PACKETS == ACK_INTERVAL_PACKETS - 1),
             solicited: wqe.request.solicited && position.last,
             kind: wqe.packet_kind(a, position),
-            xrc_srq: wqe.request.xrc_srq.map(SrqNumber::new),
+            carried: wqe.carried(),
             payload,
             ..base(a, env, &to, destination)
         };
@@ -186,8 +186,7 @@ impl Requester {
             }
             _ => unreachable!("these carry payload or stay here"),
         };
-        let packet =
-            Packet { psn, ack_request: true, kind, xrc_srq: wqe.request.xrc_srq.map(SrqNumber::new), ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet = Packet { psn, ack_request: true, kind, carried: wqe.carried(), ..base(a, env, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;
@@ -233,7 +232,8 @@ fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn)
         fecn: false,
         becn: false,
         grh: to.grh,
-        xrc_srq: None,
+        carried: Carried::Nothing,
+        service: a.init.qp_type,
         kind: PacketKind::Ack,
         payload: None,
     }
@@ -278,6 +278,11 @@ impl SendWqe {
             QpType::Ud => send && self.datagram_path(a, verbs).is_some(),
         };
         if offered { Ok(()) } else { Err(WcStatus::LocalQpOperationError) }
+    }
+
+    /// Returns the number in the request's extended headers.
+    fn carried(&self) -> Carried {
+        self.request.xrc_srq.map_or(Carried::Nothing, |number| Carried::XrcSrq(SrqNumber::new(number)))
     }
 
     fn datagram_path(&self, a: &QpSnapshot, verbs: &Verbs) -> Option<AddressVector> {

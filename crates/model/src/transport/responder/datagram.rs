@@ -39,7 +39,7 @@ impl Responder {
             ..completion(r.a, &request, WcOpcode::Receive)
         };
         let payload: Option<PayloadSlice> = packet.payload.clone();
-        let end = request_end(Some(done), packet);
+        let end = request_end(Some(done), packet, 0);
         Outcome { dma_write: Some(DmaWrite { placement, payload, fetches_receive_wqe: true, last: true, end }), ..Outcome::default() }
     }
 }

@@ -1,7 +1,7 @@
 //! RDMA reads and atomics: from memory into responses.
 
 use super::{Outcome, QpError, Receiving, Responder, Response};
-use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
+use crate::packet::{Carried, MessageCount, NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::queue_pair::Environment;
 use crate::transport::requester::Emission;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
@@ -16,6 +16,7 @@ pub(crate) enum Reply {
         range: RemoteRange,
         first_psn: Psn,
         packets: u32,
+        messages: u32,
         repeated: bool,
         next: u32,
         ready_at: SimTime,
@@ -24,6 +25,7 @@ pub(crate) enum Reply {
     Atomic {
         pd: PdHandle,
         psn: Psn,
+        messages: u32,
         operation: PacketKind,
         ready_at: SimTime,
     },
@@ -55,7 +57,8 @@ impl Responder {
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.step_over(packets);
-        self.queue_reply(read_reply(r.by.pd, range, packet.psn, packets, false))
+        self.messages = self.messages.wrapping_add(1);
+        self.queue_reply(self.read_reply(r.by.pd, range, packet.psn, packets, false))
     }
 
     pub(super) fn queue_atomic(&mut self, r: &mut Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
@@ -68,7 +71,9 @@ impl Responder {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         self.step_over(1);
-        self.queue_reply(Reply::Atomic { pd: r.by.pd, psn: packet.psn, operation: packet.kind, ready_at: SimTime::MAX })
+        self.messages = self.messages.wrapping_add(1);
+        let (pd, messages) = (r.by.pd, self.messages);
+        self.queue_reply(Reply::Atomic { pd, psn: packet.psn, messages, operation: packet.kind, ready_at: SimTime::MAX })
     }
 
     /// Answers a read again from `packet.psn` on. Drops waiting reads from there on: the requester
@@ -86,7 +91,7 @@ impl Responder {
             return self.refuse(r, packet.psn, NakCode::RemoteAccessError);
         }
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
-        self.queue_reply(read_reply(r.by.pd, range, packet.psn, packets, true))
+        self.queue_reply(self.read_reply(r.by.pd, range, packet.psn, packets, true))
     }
 
     pub(super) fn repeat_atomic(&mut self, psn: Psn) -> Outcome {
@@ -94,6 +99,10 @@ impl Responder {
             Some(result) => Outcome::respond(psn, PacketKind::AtomicAck { original: result.original }),
             None => Outcome::default(),
         }
+    }
+
+    fn read_reply(&self, pd: PdHandle, range: RemoteRange, first_psn: Psn, packets: u32, repeated: bool) -> Reply {
+        Reply::Read { pd, range, first_psn, packets, messages: self.messages, repeated, next: 0, ready_at: SimTime::MAX, chunk: None }
     }
 
     fn queue_reply(&mut self, reply: Reply) -> Outcome {
@@ -159,19 +168,21 @@ impl Responder {
         match self.replies.pop_front() {
             Some(Reply::Plain(response)) => (plain(a, env, response), None),
             Some(Reply::End(response, qp_error)) => (plain(a, env, response), Some(qp_error)),
-            Some(Reply::Atomic { pd, psn, operation, .. }) => self.emit_atomic(a, Reach { hca, pd, qpn: a.qpn }, env, psn, operation),
+            Some(Reply::Atomic { pd, psn, messages, operation, .. }) => {
+                self.emit_atomic(a, Reach { hca, pd, qpn: a.qpn }, env, (psn, messages), operation)
+            }
             Some(read @ Reply::Read { .. }) => self.emit_read(a, hca, env, read),
             None => (Emission::Settled, None),
         }
     }
 
     fn emit_read(&mut self, a: &QpSnapshot, hca: HcaId, env: &mut Environment, mut reply: Reply) -> (Emission, Option<QpError>) {
-        let Reply::Read { pd, range, first_psn, packets, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
-        let (number, psn) = (*next, first_psn.plus(*next));
+        let Reply::Read { pd, range, first_psn, packets, messages, next, chunk, .. } = &mut reply else { unreachable!("the caller matched it") };
+        let (number, psn, messages) = (*next, first_psn.plus(*next), *messages);
         let offset = number * a.path_mtu.bytes();
         let len = (range.len_bytes - offset).min(a.path_mtu.bytes());
         let Some(payload) = read_payload(Reach { hca, pd: *pd, qpn: a.qpn }, env, *range, (offset, len), chunk) else {
-            let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteAccessError) };
+            let nak = Response { psn, messages: messages.wrapping_sub(1), kind: PacketKind::Nak(NakCode::RemoteAccessError) };
             return (plain(a, env, nak), Some(QpError { event: Some(super::EVENT_ACCESS_ERROR) }));
         };
         let position = Position { first: number == 0, last: number + 1 == *packets };
@@ -179,22 +190,29 @@ impl Responder {
         if !position.last {
             self.replies.push_front(reply);
         }
-        let packet = Packet { psn, kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.slid) };
+        let packet = Packet { psn, carried: counted(messages), kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.slid) };
         (Emission::Packet { packet: env.packets.place(packet), dma_bytes: len, completes_when_sent: false }, None)
     }
 
     /// Reads, changes and writes eight bytes at one instant, so that atomics of all queue pairs
     /// exclude each other.
-    fn emit_atomic(&mut self, a: &QpSnapshot, by: Reach, env: &mut Environment, psn: Psn, operation: PacketKind) -> (Emission, Option<QpError>) {
+    fn emit_atomic(
+        &mut self,
+        a: &QpSnapshot,
+        by: Reach,
+        env: &mut Environment,
+        (psn, messages): (Psn, u32),
+        operation: PacketKind,
+    ) -> (Emission, Option<QpError>) {
         let Some(original) = execute_atomic(by, env, operation) else {
-            let nak = Response { psn, kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
+            let nak = Response { psn, messages: messages.wrapping_sub(1), kind: PacketKind::Nak(NakCode::RemoteOperationalError) };
             return (plain(a, env, nak), Some(QpError { event: None }));
         };
         self.replays.push_back(AtomicResult { psn, original });
         if self.replays.len() > usize::from(a.max_dest_rd_atomic.max(1)) {
             self.replays.pop_front();
         }
-        let mut emission = plain(a, env, Response { psn, kind: PacketKind::AtomicAck { original } });
+        let mut emission = plain(a, env, Response { psn, messages, kind: PacketKind::AtomicAck { original } });
         if let (Emission::Packet { dma_bytes, .. }, PacketKind::CompareSwap { .. } | PacketKind::FetchAdd { .. }) = (&mut emission, operation) {
             // The operand comes from the same place as a read's payload.
             *dma_bytes = 8;
@@ -203,8 +221,8 @@ impl Responder {
     }
 }
 
-fn read_reply(pd: PdHandle, range: RemoteRange, first_psn: Psn, packets: u32, repeated: bool) -> Reply {
-    Reply::Read { pd, range, first_psn, packets, repeated, next: 0, ready_at: SimTime::MAX, chunk: None }
+fn counted(messages: u32) -> Carried {
+    Carried::Messages(MessageCount::new(messages))
 }
 
 fn base(a: &QpSnapshot, slid: Lid) -> Packet {
@@ -221,7 +239,8 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
         fecn: false,
         becn: false,
         grh: a.address_vector.grh,
-        xrc_srq: None,
+        carried: Carried::Nothing,
+        service: a.init.qp_type,
         kind: PacketKind::Ack,
         payload: None,
     }
@@ -229,7 +248,7 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
 
 /// Returns the packet of an answer without payload.
 pub fn response_packet(a: &QpSnapshot, slid: Lid, response: Response) -> Packet {
-    Packet { psn: response.psn, kind: response.kind, ..base(a, slid) }
+    Packet { psn: response.psn, carried: counted(response.messages), kind: response.kind, ..base(a, slid) }
 }
 
 fn plain(a: &QpSnapshot, env: &mut Environment, response: Response) -> Emission {

@@ -32,6 +32,8 @@ pub struct Responder {
     /// Whether the responder asked for the expected packet again. Until it comes, nothing else is
     /// answered (IBTA 9.7.5.1.2).
     refused: bool,
+    /// Completed messages, for the headers of responses. Only the low 24 bits travel.
+    messages: u32,
     replies: VecDeque<Reply>,
     replays: VecDeque<AtomicResult>,
 }
@@ -41,6 +43,8 @@ pub struct Responder {
 pub struct Response {
     /// PSN of the answer.
     pub psn: Psn,
+    /// Number of messages that the responder has completed (MSN, IBTA 9.7.7.1).
+    pub messages: u32,
     /// Operation code: an acknowledgement, or a negative acknowledgement.
     pub kind: PacketKind,
 }
@@ -72,7 +76,7 @@ pub struct Outcome {
 
 impl Outcome {
     fn respond(psn: Psn, kind: PacketKind) -> Self {
-        Self { response: Some(Response { psn, kind }), ..Self::default() }
+        Self { response: Some(Response { psn, messages: 0, kind }), ..Self::default() }
     }
 
     /// Refuses a request that this side cannot get over.
@@ -173,7 +177,7 @@ impl Responder {
     pub fn on_request(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &mut Verbs, packet: &Packet) -> Outcome {
         let Some((pd, receive_pd, srq)) = domains(a, verbs, packet) else {
             let outcome = self.no_such_queue(a, packet);
-            return self.behind_replies(outcome);
+            return self.behind_replies(self.counted(outcome));
         };
         let by = Reach { hca, pd, qpn: a.qpn };
         let mut receiving = Receiving { a, hca, verbs, by, receive_pd, srq, srq_limit: None };
@@ -183,13 +187,26 @@ impl Responder {
             QpType::Rc | QpType::XrcRecv if self.is_ending() => Outcome::default(),
             QpType::Rc | QpType::XrcRecv => {
                 let outcome = self.on_reliable(&mut receiving, packet);
-                self.behind_replies(outcome)
+                self.behind_replies(self.counted(outcome))
             }
             QpType::XrcSend => Outcome::default(),
             QpType::Uc => self.on_unreliable(&mut receiving, packet),
             QpType::Ud => self.on_datagram(&mut receiving, packet),
         };
         Outcome { srq_limit: receiving.srq_limit, ..outcome }
+    }
+
+    /// Gives an answer the number of completed messages.
+    fn counted(&self, mut outcome: Outcome) -> Outcome {
+        if let Some(response) = &mut outcome.response {
+            response.messages = self.messages;
+        }
+        outcome
+    }
+
+    /// Returns the number of completed messages.
+    pub fn messages(&self) -> u32 {
+        self.messages
     }
 
     /// Refuses a message for a queue that its domain does not have (IBTA A14: an invalid request,
@@ -290,7 +307,7 @@ impl Responder {
     fn fail_receive(&mut self, a: &QpSnapshot, packet: &Packet, request: &ReceiveRequest, status: WcStatus, code: NakCode) -> Outcome {
         self.message = None;
         let completion = Some(Box::new(Completion { status, ..completion(a, request, WcOpcode::Receive) }));
-        let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, kind: PacketKind::Nak(code) });
+        let response = a.init.qp_type.is_reliable().then_some(Response { psn: packet.psn, messages: 0, kind: PacketKind::Nak(code) });
         Outcome { completion, response, qp_error: Some(QpError { event: None }), ..Outcome::default() }
     }
 
@@ -317,7 +334,7 @@ impl Responder {
 fn domains(a: &QpSnapshot, verbs: &Verbs, packet: &Packet) -> Option<(PdHandle, PdHandle, Option<SrqHandle>)> {
     if a.init.qp_type == QpType::XrcRecv {
         // Everything is checked against the queue's domain: the queue pair has none (IBTA A14).
-        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq?.get())?;
+        let (srq, queue) = verbs.xrc_srq(a.init.xrcd?, packet.xrc_srq()?.get())?;
         return Some((queue.init.pd, queue.init.pd, Some(srq)));
     }
     let pd = a.init.pd;
@@ -350,6 +367,6 @@ fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Com
     }
 }
 
-fn request_end(completion: Option<Completion>, packet: &Packet) -> DmaWriteEnd {
-    DmaWriteEnd::Request { completion: completion.map(Box::new), acknowledge: packet.ack_request.then_some(packet.psn) }
+fn request_end(completion: Option<Completion>, packet: &Packet, messages: u32) -> DmaWriteEnd {
+    DmaWriteEnd::Request { completion: completion.map(Box::new), acknowledge: packet.ack_request.then_some((packet.psn, messages)) }
 }

@@ -57,7 +57,7 @@ impl Responder {
         if !position.last {
             self.message = Some(Message::Receive { request, received });
         }
-        accepted(placement, packet, position.first, position.last, done)
+        self.accepted(placement, packet, position.first, position.last, done)
     }
 
     pub(super) fn place_write(
@@ -96,7 +96,15 @@ impl Responder {
         self.step_over(1);
         self.message = (!position.last).then_some(Message::Write { range, written: written_next as u32 });
         let fetches_receive_wqe = done.is_some();
-        accepted(placement, packet, fetches_receive_wqe, position.last, done)
+        self.accepted(placement, packet, fetches_receive_wqe, position.last, done)
+    }
+
+    /// Counts a message with its last packet, and returns the write of the packet's payload.
+    fn accepted(&mut self, placement: Placement, packet: &Packet, fetches_receive_wqe: bool, last: bool, done: Option<Completion>) -> Outcome {
+        self.messages = self.messages.wrapping_add(u32::from(last));
+        let end = request_end(done, packet, self.messages);
+        let dma_write = DmaWrite { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
+        Outcome { dma_write: Some(dma_write), ..Outcome::default() }
     }
 }
 
@@ -112,10 +120,4 @@ fn write_placement(r: &Receiving, range: RemoteRange, written: u32, len: u32, fi
     let segment = r.verbs.check_remote(r.by, range.rkey, address, checked, RemoteAccess::Write)?;
     placement.push(crate::verbs::Segment { len_bytes: len, ..segment });
     Some(placement)
-}
-
-fn accepted(placement: Placement, packet: &Packet, fetches_receive_wqe: bool, last: bool, done: Option<Completion>) -> Outcome {
-    let end = request_end(done, packet);
-    let dma_write = DmaWrite { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
-    Outcome { dma_write: Some(dma_write), ..Outcome::default() }
 }
