@@ -286,6 +286,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "port_events",
         "protected_memory",
         "rdma_cm",
+        "rdma_group",
         "read_before_reply",
         "region_gone",
         "folder_walks",
@@ -327,7 +328,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
     parts["umad"] = [PROGRAMS / "umad.c", PROGRAMS / "umad_library.c"]
     for name, sources in parts.items():
-        libraries = [{"umad": "-libumad", "rdma_cm": "-lrdmacm"}.get(name, "-libverbs"), "-lpthread"]
+        libraries = [{"umad": "-libumad", "rdma_cm": "-lrdmacm", "rdma_group": "-lrdmacm"}.get(name, "-libverbs"), "-libverbs", "-lpthread"]
         command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), *libraries]
         subprocess.run(command, check=True, timeout=120)
     return folder

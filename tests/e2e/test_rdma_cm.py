@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, Softband, table
+from conftest import FABRICS, Outcome, Softband, table
 
 PACES = ["virtual", "wall"]
 
@@ -106,12 +106,53 @@ def test_two_runs_in_simulated_time_are_equal(softband: Softband, c_programs: Pa
     assert all(first.program(name) == second.program(name) for name in ("a-0", "b-0"))
 
 
-def test_a_multicast_join_fails_in_order(softband: Softband) -> None:
-    outcome = softband.run("two-hosts", ("a", "mckey -m 239.0.0.1"))
-    assert outcome.out is not None
-    errors = (outcome.out / "a-0.err").read_text()
-    assert errors.count("softband: rdma_cm joins no multicast groups here (EOPNOTSUPP)") == 1
-    assert "failure joining: Operation not supported" in errors
+@pytest.mark.parametrize("pace", PACES)
+def test_mckey_sends_to_a_group(softband: Softband, pace: str) -> None:
+    receiver = "mckey -m 239.0.0.1 -C 5 -S 64"
+    outcome = softband.run(
+        "qdr-through-switch", ("a", receiver), ("b", f"sh -c 'sleep 1; exec {receiver} -s'"), options=("--pace", pace, "--timeout", "60")
+    ).assert_ok()
+    for host in ("a", "b"):
+        assert "receiving data transfers" in outcome.program(f"{host}-0") or "initiating data transfers" in outcome.program(f"{host}-0")
+        assert "test complete" in outcome.program(f"{host}-0") and "return status 0" in outcome.program(f"{host}-0")
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("role", ["send", "send-only"])
+def test_members_of_a_group_get_its_messages_and_others_none(softband: Softband, c_programs: Path, role: str, pace: str) -> None:
+    """Two groups at once. The sender of the second has no receiver."""
+    program = c_programs / "rdma_group"
+    commands = [
+        ("h0", f"{program} receive 239.0.0.7 3"),
+        ("h5", f"{program} receive 239.0.0.7 3"),
+        ("h6", f"sh -c 'sleep 1; exec {program} {role} 239.0.0.7 3'"),
+        ("h7", f"{program} send 239.0.0.8 3"),
+    ]
+    outcome = softband.run("fat-tree-16", *commands, options=("--pace", pace, "--timeout", "60")).assert_ok()
+    head = "ff12:4001:ffff::f00:7 {} ffffff 1234567"
+    texts = {host: outcome.program(f"{host}-0").splitlines() for host in ("h0", "h5", "h6", "h7")}
+    assert texts["h0"] == texts["h5"] and texts["h0"][1:] == ["message 0", "message 1", "message 2", "left"]
+    assert texts["h0"][0] == texts["h6"][0] and texts["h0"][0] in {head.format("c000"), head.format("c001")}
+    assert texts["h7"][0].startswith("ff12:4001:ffff::f00:8 c00")
+
+
+def test_a_join_that_nobody_answers_ends(softband: Softband, c_programs: Path, tmp_path: Path) -> None:
+    """The link of the port is down from 1 s to 2 s: the join outlasts it. Down to the end, it fails."""
+    program = c_programs / "rdma_group"
+    for restored, expected in [(2, "left"), (9, "RDMA_CM_EVENT_MULTICAST_ERROR -110")]:
+        fabric = tmp_path / "broken.toml"
+        fault = '\n[[faults]]\nkind = "{}"\nlink = "{}"\nat = "{} s"\n'
+        text = (FABRICS / "qdr-through-switch.toml").read_text()
+        fabric.write_text(text + fault.format("link_down", "b/mlx4_0/1", 1) + fault.format("link_up", "b/mlx4_0/1", restored))
+        outcome = softband.run(fabric, ("b", f"sh -c 'sleep 1.1; exec {program} send 239.0.0.7 1'"))
+        assert outcome.program("b-0").splitlines()[-1] == expected
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_perftest_measures_a_group(softband: Softband, pace: str) -> None:
+    command = "ib_send_bw -c UD -g 1 -n 100"
+    outcome = run(softband, pace, command, f"{command} a").assert_ok()
+    assert len(table(outcome.program("b-0"))) == 1
 
 
 def test_the_class_states_the_version(softband: Softband) -> None:

@@ -78,6 +78,10 @@ impl Numbering {
         self.first_ports[self.hcas + switch]
     }
 
+    pub(crate) fn first_port_of_node(&self, node: u32) -> u32 {
+        self.first_ports[node as usize]
+    }
+
     /// Returns the number of a port that the fabric file names.
     pub(crate) fn port_of(&self, end: PortRef) -> u32 {
         let (first, port) = match end {

@@ -3,10 +3,11 @@
 use super::World;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
-use softband_model::management::administration::{Administration, Path, PathEnd, Paths};
+use softband_model::management::administration::{Administration, Inventory, Node, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu};
+use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
+use softband_wire::mad::{AttributeId, SMP_DATA_BYTES};
 use std::collections::BTreeSet;
 
 impl World {
@@ -39,6 +40,36 @@ impl World {
     /// Returns the port of an end.
     fn port_of(&self, end: PathEnd) -> Option<u32> {
         self.subnet.port_with_lid(end.lid)
+    }
+}
+
+impl Inventory for World {
+    fn nodes(&self) -> Vec<Node> {
+        (0..self.numbering.nodes() as u32).map(|number| self.node(number)).collect()
+    }
+
+    fn attribute(&mut self, node: u32, port: PortNumber, attribute: AttributeId, modifier: u32) -> Option<[u8; SMP_DATA_BYTES]> {
+        let (hardware, agents) = self.hardware(self.numbering.first_port_of_node(node));
+        agents.agent(node).attribute(port, attribute, modifier, &hardware)
+    }
+
+    fn neighbour(&self, node: u32, port: PortNumber) -> Option<(Lid, PortNumber)> {
+        let port = self.links.sibling(self.numbering.first_port_of_node(node), port.0)?;
+        let peer = self.links.cabling(port).filter(|_| !self.faults.is_link_down(port))?.peer;
+        Some((self.lid_of_node(peer), self.links.number(peer)))
+    }
+}
+
+impl World {
+    fn node(&self, number: u32) -> Node {
+        let (first, ports) = (self.numbering.first_port_of_node(number), self.agents.agent(number).ports());
+        let is_switch = self.is_switch(first);
+        let lids = if is_switch {
+            vec![(PortNumber(0), self.subnet.lid(first))]
+        } else {
+            (1..=ports).map(|port| (PortNumber(port), self.subnet.lid(first + u32::from(port) - 1))).collect()
+        };
+        Node { number, is_switch, ports, lids: lids.into_iter().filter(|(_, lid)| *lid != Lid::NONE).collect() }
     }
 }
 

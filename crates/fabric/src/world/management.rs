@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::event::Event;
-use crate::management::{Job, NodeHardware};
+use crate::management::{Agents, Job, NodeHardware};
 use crate::notice::Notice;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
@@ -121,19 +121,8 @@ impl World {
             return;
         }
         let (number, node) = (self.links.number(port), self.links.node(port));
-        let mut hardware = NodeHardware {
-            first_port: self.first_port(port),
-            spec: &self.spec,
-            numbering: &self.numbering,
-            ports: self.agents.agent(node).ports(),
-            owner: self.numbering.owners()[port as usize],
-            links: &mut self.links,
-            subnet: &mut self.subnet,
-            hcas: &mut self.hcas,
-            faults: &self.faults,
-            timeline: &self.timeline,
-        };
-        let agent = self.agents.agent_mut(node);
+        let (mut hardware, agents) = self.hardware(port);
+        let agent = agents.agent_mut(node);
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);
@@ -147,6 +136,23 @@ impl World {
             }
             Onward::Lid => self.send_by_lid(port, packet, notices, now),
         }
+    }
+
+    /// Returns the hardware of a port's node, and the agents.
+    pub(super) fn hardware(&mut self, port: u32) -> (NodeHardware<'_>, &mut Agents) {
+        let hardware = NodeHardware {
+            first_port: self.first_port(port),
+            spec: &self.spec,
+            numbering: &self.numbering,
+            ports: self.agents.agent(self.links.node(port)).ports(),
+            owner: self.numbering.owners()[port as usize],
+            links: &mut self.links,
+            subnet: &mut self.subnet,
+            hcas: &mut self.hcas,
+            faults: &self.faults,
+            timeline: &self.timeline,
+        };
+        (hardware, &mut self.agents)
     }
 
     /// Lets a node's agent know that a port's link went down or came up. Its trap, if it has one,
@@ -209,7 +215,7 @@ impl World {
     }
 
     /// Returns the LID of an HCA's port, or of a switch.
-    fn lid_of_node(&self, port: u32) -> Lid {
+    pub(super) fn lid_of_node(&self, port: u32) -> Lid {
         match self.numbering.owners()[port as usize] {
             Owner::Hca { .. } => self.subnet.lid(port),
             Owner::Switch { .. } => self.subnet.lid(self.first_port(port)),

@@ -1,8 +1,8 @@
 use super::*;
 use fields::Fields;
-use softband_model::management::administration::{self, Administration, PathEnd, Paths};
+use softband_model::management::administration::{self, Administration, Inventory, Node, PathEnd, Paths};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ServiceLevel};
-use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SaMad};
+use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SMP_DATA_BYTES, SaMad};
 
 mod groups;
 mod many;
@@ -51,6 +51,18 @@ impl Subnet for Pair {
     fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
         let (service_level, mtu, rate) = (ServiceLevel(0), MtuCode::B2048, RateCode::G100);
         Some(Path { source: *from, dlid: to.lid, dgid: to.gid, service_level, mtu, rate, packet_life_time: 18 })
+    }
+}
+
+impl Inventory for Pair {
+    fn nodes(&self) -> Vec<Node> {
+        Vec::new()
+    }
+    fn attribute(&mut self, _: u32, _: PortNumber, _: AttributeId, _: u32) -> Option<[u8; SMP_DATA_BYTES]> {
+        None
+    }
+    fn neighbour(&self, _: u32, _: PortNumber) -> Option<(Lid, PortNumber)> {
+        None
     }
 }
 
@@ -122,7 +134,7 @@ impl Desk {
         assert_eq!((packet.dlid, packet.destination.0), (MANAGER, 1));
         let record = McMemberRecord::parse(&SaMad::view(&packet.mad[..]).data()).unwrap();
         self.asked.push((packet.mad[3], record.join_state.0));
-        for answer in self.administration.answer(packet.clone(), &Pair).iter().filter(|_| !self.lossy) {
+        for answer in self.administration.answer(packet.clone(), &mut Pair).iter().filter(|_| !self.lossy) {
             assert!(self.table.arrive(from, answer, &Pair, self.now));
         }
     }

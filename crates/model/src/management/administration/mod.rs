@@ -1,12 +1,14 @@
-//! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16), and multicast groups
-//! (IBTA 15.2.5.17).
+//! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16), multicast groups
+//! (IBTA 15.2.5.17), and records of nodes, ports and tables.
 //!
 //! It answers all other requests with the status that the attribute is not supported.
 
 mod groups;
 mod paths;
+mod records;
 
 pub use paths::{Path, PathEnd, Paths};
+pub use records::{Inventory, Node};
 
 use super::ManagementPacket;
 use groups::Groups;
@@ -127,7 +129,7 @@ impl Administration {
     }
 
     /// Takes in a packet, and returns the packets that answer it.
-    pub fn answer(&mut self, packet: ManagementPacket, paths: &dyn Paths) -> Vec<ManagementPacket> {
+    pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory) -> Vec<ManagementPacket> {
         let header = Header::view(&packet.mad[..]);
         if is_about_segments(&packet) {
             return self.go_on(&packet);
@@ -136,7 +138,7 @@ impl Administration {
         let (status, contents) = if header.base_version() != Header::BASE_VERSION || header.class_version() != CLASS_VERSION {
             (Status::BAD_VERSION, None)
         } else {
-            match self.contents(&packet, paths) {
+            match self.contents(&packet, subnet) {
                 Ok(contents) => (Status::SUCCESS, Some(contents)),
                 Err(status) => (status, None),
             }
@@ -190,7 +192,7 @@ impl Administration {
         numbers.map(|number| table.segment(number)).collect()
     }
 
-    fn contents(&mut self, packet: &ManagementPacket, paths: &dyn Paths) -> Result<Contents, Status> {
+    fn contents(&mut self, packet: &ManagementPacket, subnet: &mut dyn Inventory) -> Result<Contents, Status> {
         let (header, request) = (Header::view(&packet.mad[..]), SaMad::view(&packet.mad[..]));
         let is_table = header.method() == Method::GET_TABLE;
         let mask = request.component_mask();
@@ -201,7 +203,7 @@ impl Administration {
                 Ok(Contents::of(&info))
             }
             (Method::GET | Method::GET_TABLE, AttributeId::PATH_RECORD) => {
-                let found = paths::matching(&parsed(&request.data())?, mask, packet.slid, paths, RECORDS_MAX)?;
+                let found = paths::matching(&parsed(&request.data())?, mask, packet.slid, subnet, RECORDS_MAX)?;
                 Contents::of_query(&found, is_table)
             }
             (Method::GET | Method::GET_TABLE, AttributeId::MC_MEMBER_RECORD) => {
@@ -209,11 +211,12 @@ impl Administration {
                 Contents::of_query(&found, is_table)
             }
             (Method::SET, AttributeId::MC_MEMBER_RECORD) => {
-                self.groups.join(&parsed::<McMemberRecord>(&request.data())?, mask, paths).map(|record| Contents::of(&record))
+                self.groups.join(&parsed::<McMemberRecord>(&request.data())?, mask, subnet).map(|record| Contents::of(&record))
             }
             (Method::DELETE, AttributeId::MC_MEMBER_RECORD) => {
                 self.groups.leave(&parsed::<McMemberRecord>(&request.data())?, mask).map(|record| Contents::of(&record))
             }
+            (Method::GET | Method::GET_TABLE, attribute) => records::query(attribute, &request.data(), mask, subnet, is_table),
             _ => Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED),
         }
     }

@@ -44,6 +44,13 @@ pub(super) fn data_of(attribute: &impl Layout) -> Data {
 }
 
 impl Agent {
+    /// Returns an attribute as the response to a request at a port states it. `None` if the agent
+    /// refuses the request.
+    pub fn attribute(&self, port: PortNumber, attribute: AttributeId, modifier: u32, hardware: &dyn Hardware) -> Option<[u8; SMP_DATA_BYTES]> {
+        let request = Request { attribute, modifier, port: port.0, m_key: 0, data: [0; SMP_DATA_BYTES] };
+        self.get_attribute(&request, hardware).ok()
+    }
+
     pub(super) fn get_attribute(&self, request: &Request, hardware: &dyn Hardware) -> Result<Data, Refusal> {
         let is_switch = self.facts.is_switch();
         match request.attribute {
