@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod administration;
 mod agents;
 mod desk;
 mod unmanaged;
