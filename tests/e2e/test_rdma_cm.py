@@ -150,7 +150,7 @@ def test_a_join_that_nobody_answers_ends(softband: Softband, c_programs: Path, t
 
 @pytest.mark.parametrize("pace", PACES)
 def test_perftest_measures_a_group(softband: Softband, pace: str) -> None:
-    command = "ib_send_bw -c UD -g 1 -n 100"
+    command = "ib_send_bw -c UD -g -n 100"
     outcome = run(softband, pace, command, f"{command} a").assert_ok()
     assert len(table(outcome.program("b-0"))) == 1
 
