@@ -5,6 +5,7 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::{Administration, Inventory, Node, Path, PathEnd, Paths};
 use softband_model::verbs::api::AddressVector;
+use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
 use softband_wire::mad::{AttributeId, SMP_DATA_BYTES};
@@ -18,9 +19,9 @@ impl World {
     }
 
     /// Returns the answers to a packet for subnet administration.
-    pub(super) fn administer(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
+    pub(super) fn administer(&mut self, packet: ManagementPacket, now: SimTime) -> Vec<ManagementPacket> {
         let mut administration = std::mem::take(self.agents.administration_mut());
-        let answers = administration.answer(packet, self);
+        let answers = administration.answer(packet, self, now);
         let changed = administration.take_changed_groups();
         *self.agents.administration_mut() = administration;
         self.grow_trees(changed);

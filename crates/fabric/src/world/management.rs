@@ -115,7 +115,7 @@ impl World {
 
     fn carry_out(&mut self, Job { port, is_own, mut packet }: Job, notices: &mut Vec<Notice>, now: SimTime) {
         if self.administers(port, &packet) {
-            for answer in self.administer(*packet) {
+            for answer in self.administer(*packet, now) {
                 self.send_by_lid(port, Box::new(answer), notices, now);
             }
             return;

@@ -7,7 +7,7 @@ use softband_wire::mad::*;
 impl Desk {
     /// Sends a request for a record, and returns the status and the first record of the answer.
     fn administer<R: Layout>(&mut self, method: Method, attribute: AttributeId, mask: ComponentMask, wanted: &R) -> (Status, R) {
-        let header = self.header(ManagementClass::SUBNET_ADMINISTRATION, method, attribute, 0);
+        let header = self.header(ManagementClass::SUBNET_ADMINISTRATION, method, attribute, self.modifier);
         let mut mad = Box::new([0; 256]);
         let mut data = [0; SA_DATA_BYTES];
         wanted.emit(&mut data);
@@ -77,9 +77,12 @@ fn records_state_the_attributes_of_agents() {
     // The request of the test came to the switch by port 1.
     let expected = PortInfo { local_port_num: PortNumber(0), ..info };
     assert_eq!(desk.query(AttributeId::PORT_INFO_RECORD, by_port, &port).port_info, expected);
-    (port.options, port.port_info.capability_mask) = (0x80, CapabilityMask::IS_SM);
-    let managers = ComponentMask::PORT_OPTIONS | ComponentMask::PORT_CAPABILITY_MASK;
-    assert_eq!(desk.query(AttributeId::PORT_INFO_RECORD, managers, &port).end_port_lid, own);
+    port.port_info.capability_mask = CapabilityMask::IS_SM;
+    let status = desk.administer(Method::GET, AttributeId::PORT_INFO_RECORD, ComponentMask::PORT_CAPABILITY_MASK, &port).0;
+    assert_eq!(status, Status::SA_NO_RECORDS, "each port has more capabilities");
+    desk.modifier = 1 << 31;
+    assert_eq!(desk.query(AttributeId::PORT_INFO_RECORD, ComponentMask::PORT_CAPABILITY_MASK, &port).end_port_lid, own);
+    desk.modifier = 0;
 
     let table = LinearForwardingTableRecord { lid: switch.lid, ..LinearForwardingTableRecord::default() };
     let by_block = ComponentMask::LINEAR_LID | ComponentMask::LINEAR_BLOCK_NUM;

@@ -201,7 +201,7 @@ fn subnet_administration_knows_paths() {
     let unknown = PathRecord { dlid: Lid(99), ..PathRecord::default() };
     assert_eq!(ask(ComponentMask::PATH_DLID, unknown, AttributeId::PATH_RECORD).0, Status::SA_NO_RECORDS);
     assert_eq!(ask(ComponentMask(0), unknown, AttributeId::PATH_RECORD).0, Status::SA_TOO_MANY_RECORDS);
-    assert_eq!(ask(ComponentMask(0), unknown, AttributeId::SERVICE_RECORD).0, Status::METHOD_ATTRIBUTE_NOT_SUPPORTED);
+    assert_eq!(ask(ComponentMask(0), unknown, AttributeId::TRACE_RECORD).0, Status::METHOD_ATTRIBUTE_NOT_SUPPORTED);
 }
 
 /// A receiver acknowledges by a packet with the method of the request.

@@ -17,6 +17,8 @@ pub(crate) struct Desk {
     pub(crate) world: World,
     pub(crate) memory: Memory,
     transaction: u64,
+    /// Attribute modifier of requests for records.
+    pub(crate) modifier: u32,
     /// All notices but arrivals, and all traps that arrived.
     pub(crate) seen: Vec<Notice>,
     pub(crate) traps: Vec<ManagementPacket>,
@@ -28,6 +30,7 @@ impl Desk {
             world: World::new(spec, 1),
             memory: Memory { blocks: Vec::new(), discard: false },
             transaction: 0,
+            modifier: 0,
             seen: Vec::new(),
             traps: Vec::new(),
         }

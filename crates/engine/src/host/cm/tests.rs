@@ -1,15 +1,15 @@
 use super::*;
 use fields::Fields;
-use softband_model::management::administration::{self, Administration, Inventory, Node, PathEnd, Paths};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortNumber, ServiceLevel};
-use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SMP_DATA_BYTES, SaMad};
+use softband_model::management::administration::Administration;
+use softband_types::{HcaId, Lid, PortNumber};
+use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SaMad};
 
 mod groups;
 mod many;
+mod pair;
 mod seek;
 
-/// Two hosts with an HCA each, and a third without.
-struct Pair;
+use pair::Pair;
 
 /// LID of the subnet manager.
 const MANAGER: Lid = Lid(1);
@@ -19,72 +19,6 @@ const CLIENT: u32 = 11;
 const TCP: u16 = 0x106;
 const UDP: u16 = 0x111;
 const RC: u8 = 2;
-
-impl Subnet for Pair {
-    fn host_of(&self, ip: u32) -> Option<usize> {
-        ip.checked_sub(BASE).map(|host| host as usize).filter(|host| *host < 3)
-    }
-    fn address_of(&self, host: usize) -> u32 {
-        BASE + host as u32
-    }
-    fn first_port(&self, host: usize) -> Option<LocalPort> {
-        self.local_port((HcaId(host as u32), PortNumber(1)))
-    }
-    fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
-        let lid = Lid(1 + hca.0 as u16);
-        let guid = Guid(0x10 + u64::from(hca.0));
-        let local = LocalPort {
-            host: hca.0 as usize,
-            hca,
-            port,
-            lid,
-            gid: Gid::new(Gid::DEFAULT_PREFIX, guid),
-            node_guid: guid,
-            pkey: PKey(0xFFFF),
-            sm_lid: MANAGER,
-        };
-        (hca.0 < 2).then_some(local)
-    }
-    fn may_listen(&self, host: usize) -> bool {
-        host == 0
-    }
-    fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
-        let (service_level, mtu, rate) = (ServiceLevel(0), MtuCode::B2048, RateCode::G100);
-        Some(Path { source: *from, dlid: to.lid, dgid: to.gid, service_level, mtu, rate, packet_life_time: 18 })
-    }
-}
-
-impl Inventory for Pair {
-    fn nodes(&self) -> Vec<Node> {
-        Vec::new()
-    }
-    fn attribute(&mut self, _: u32, _: PortNumber, _: AttributeId, _: u32) -> Option<[u8; SMP_DATA_BYTES]> {
-        None
-    }
-    fn neighbour(&self, _: u32, _: PortNumber) -> Option<(Lid, PortNumber)> {
-        None
-    }
-}
-
-impl Paths for Pair {
-    fn ends(&self) -> Vec<PathEnd> {
-        let port = |hca| self.local_port((HcaId(hca), PortNumber(1)));
-        (0..2).filter_map(port).map(|port| PathEnd { lid: port.lid, gid: port.gid }).collect()
-    }
-    fn with_gid(&self, gid: Gid) -> Option<PathEnd> {
-        self.ends().into_iter().find(|end| end.gid == gid)
-    }
-    fn with_lid(&self, lid: Lid) -> Option<PathEnd> {
-        self.ends().into_iter().find(|end| end.lid == lid)
-    }
-    fn path(&self, _: PathEnd, _: PathEnd) -> Option<administration::Path> {
-        let (mtu, rate) = self.least()?;
-        Some(administration::Path { mtu, rate, service_level: ServiceLevel(0) })
-    }
-    fn least(&self) -> Option<(Mtu, LinkRate)> {
-        Some((Mtu::B2048, LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Edr }))
-    }
-}
 
 /// A fabric whose packets arrive at once, unless it loses them.
 struct Desk {
@@ -134,7 +68,7 @@ impl Desk {
         assert_eq!((packet.dlid, packet.destination.0), (MANAGER, 1));
         let record = McMemberRecord::parse(&SaMad::view(&packet.mad[..]).data()).unwrap();
         self.asked.push((packet.mad[3], record.join_state.0));
-        for answer in self.administration.answer(packet.clone(), &mut Pair).iter().filter(|_| !self.lossy) {
+        for answer in self.administration.answer(packet.clone(), &mut Pair, self.now).iter().filter(|_| !self.lossy) {
             assert!(self.table.arrive(from, answer, &Pair, self.now));
         }
     }

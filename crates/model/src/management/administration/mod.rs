@@ -1,17 +1,21 @@
 //! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16), multicast groups
-//! (IBTA 15.2.5.17), and records of nodes, ports and tables.
+//! (IBTA 15.2.5.17), services (IBTA 15.2.5.14), and records of nodes, ports and tables.
 //!
 //! It answers all other requests with the status that the attribute is not supported.
 
 mod groups;
 mod paths;
 mod records;
+mod services;
 
 pub use paths::{Path, PathEnd, Paths};
 pub use records::{Inventory, Node};
 
 use super::ManagementPacket;
 use groups::Groups;
+use records::Query;
+use services::Services;
+use softband_sim::SimTime;
 use softband_types::{Gid, Lid, Qpn};
 use softband_wire::mad::{
     AttributeId, ClassPortInfo, Header, Layout, ManagementClass, McMemberRecord, Method, RmppFlags, RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES,
@@ -37,6 +41,7 @@ pub const MANAGER_KEY: u64 = 1;
 #[derive(Default)]
 pub struct Administration {
     groups: Groups,
+    services: Services,
     tables: BTreeMap<(Lid, u64), Table>,
 }
 
@@ -128,8 +133,8 @@ impl Administration {
         is_of_class && (!header.method().is_response() || is_about_segments(packet))
     }
 
-    /// Takes in a packet, and returns the packets that answer it.
-    pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory) -> Vec<ManagementPacket> {
+    /// Takes in a packet at `now`, and returns the packets that answer it.
+    pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Vec<ManagementPacket> {
         let header = Header::view(&packet.mad[..]);
         if is_about_segments(&packet) {
             return self.go_on(&packet);
@@ -138,7 +143,7 @@ impl Administration {
         let (status, contents) = if header.base_version() != Header::BASE_VERSION || header.class_version() != CLASS_VERSION {
             (Status::BAD_VERSION, None)
         } else {
-            match self.contents(&packet, subnet) {
+            match self.contents(&packet, subnet, now) {
                 Ok(contents) => (Status::SUCCESS, Some(contents)),
                 Err(status) => (status, None),
             }
@@ -192,7 +197,7 @@ impl Administration {
         numbers.map(|number| table.segment(number)).collect()
     }
 
-    fn contents(&mut self, packet: &ManagementPacket, subnet: &mut dyn Inventory) -> Result<Contents, Status> {
+    fn contents(&mut self, packet: &ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Result<Contents, Status> {
         let (header, request) = (Header::view(&packet.mad[..]), SaMad::view(&packet.mad[..]));
         let is_table = header.method() == Method::GET_TABLE;
         let mask = request.component_mask();
@@ -216,7 +221,18 @@ impl Administration {
             (Method::DELETE, AttributeId::MC_MEMBER_RECORD) => {
                 self.groups.leave(&parsed::<McMemberRecord>(&request.data())?, mask).map(|record| Contents::of(&record))
             }
-            (Method::GET | Method::GET_TABLE, attribute) => records::query(attribute, &request.data(), mask, subnet, is_table),
+            (Method::GET | Method::GET_TABLE, AttributeId::SERVICE_RECORD) => {
+                let found = self.services.matching(&parsed(&request.data())?, mask, request.sm_key() == MANAGER_KEY, now);
+                Contents::of_query(&found, is_table)
+            }
+            (Method::SET, AttributeId::SERVICE_RECORD) => self.services.set(&parsed(&request.data())?, mask, now).map(|record| Contents::of(&record)),
+            (Method::DELETE, AttributeId::SERVICE_RECORD) => {
+                self.services.delete(&parsed(&request.data())?, mask, now).map(|record| Contents::of(&record))
+            }
+            (Method::GET | Method::GET_TABLE, attribute) => {
+                let (modifier, data) = (header.attribute_modifier(), request.data());
+                records::query(&Query { attribute, modifier, data: &data, mask, is_table }, subnet)
+            }
             _ => Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED),
         }
     }

@@ -16,8 +16,8 @@ const MULTICAST_BLOCKS: u16 = 128;
 const MULTICAST_PORTS: u8 = 16;
 /// Blocks of an arbitration table.
 const ARBITRATION_BLOCKS: std::ops::RangeInclusive<u8> = 1..=4;
-/// Option of a request for ports: each capability of the request suffices (IBTA 15.2.5.3).
-const CAPABILITIES_SUFFICE: u8 = 0x80;
+/// Modifier of a request for ports that have at least the named capabilities (IBTA 15.2.5.3).
+const AT_LEAST_CAPABILITIES: u32 = 1 << 31;
 
 /// A node of a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,20 +67,25 @@ impl<R> Found<R> {
     }
 }
 
+/// A query for records: the attribute and its modifier, the wanted record, and its components.
+pub(super) struct Query<'a> {
+    pub(super) attribute: AttributeId,
+    pub(super) modifier: u32,
+    pub(super) data: &'a [u8],
+    pub(super) mask: ComponentMask,
+    /// Whether the answer has room for several records.
+    pub(super) is_table: bool,
+}
+
 /// Returns the answer to a query for records of the inventory.
 ///
 /// # Errors
 /// `METHOD_ATTRIBUTE_NOT_SUPPORTED` for another record, and as [`Contents::of_query`].
-pub(super) fn query(
-    attribute: AttributeId,
-    data: &[u8],
-    mask: ComponentMask,
-    subnet: &mut dyn Inventory,
-    is_table: bool,
-) -> Result<Contents, Status> {
-    match attribute {
+pub(super) fn query(of: &Query<'_>, subnet: &mut dyn Inventory) -> Result<Contents, Status> {
+    let (data, mask, is_table) = (of.data, of.mask, of.is_table);
+    match of.attribute {
         AttributeId::NODE_RECORD => Contents::of_query(&nodes(&parsed(data)?, mask, subnet)?, is_table),
-        AttributeId::PORT_INFO_RECORD => Contents::of_query(&ports(&parsed(data)?, mask, subnet)?, is_table),
+        AttributeId::PORT_INFO_RECORD => Contents::of_query(&ports(&parsed(data)?, mask, of.modifier, subnet)?, is_table),
         AttributeId::SWITCH_INFO_RECORD => Contents::of_query(&switches(&parsed(data)?, mask, subnet)?, is_table),
         AttributeId::LINEAR_FORWARDING_TABLE_RECORD => Contents::of_query(&linear_tables(&parsed(data)?, mask, subnet)?, is_table),
         AttributeId::MULTICAST_FORWARDING_TABLE_RECORD => Contents::of_query(&multicast_tables(&parsed(data)?, mask, subnet)?, is_table),
@@ -155,15 +160,14 @@ fn ports_of(end: End) -> impl Iterator<Item = PortNumber> {
     range.map(PortNumber)
 }
 
-fn ports(wanted: &PortInfoRecord, mask: ComponentMask, subnet: &mut dyn Inventory) -> Result<Vec<PortInfoRecord>, Status> {
+fn ports(wanted: &PortInfoRecord, mask: ComponentMask, modifier: u32, subnet: &mut dyn Inventory) -> Result<Vec<PortInfoRecord>, Status> {
     let mut found = Found(Vec::new());
     for end in ends(subnet, named(mask, ComponentMask::PORT_END_PORT_LID, wanted.end_port_lid)) {
         for port_num in ports_of(end).filter(|port| named(mask, ComponentMask::PORT_PORT_NUM, wanted.port_num).is_none_or(|wanted| wanted == *port)) {
             let Some(port_info) = read::<softband_wire::mad::PortInfo>(subnet, end, AttributeId::PORT_INFO, port_num.0.into()) else { continue };
             let of = &wanted.port_info;
-            let suffice = mask.contains(ComponentMask::PORT_OPTIONS) && wanted.options & CAPABILITIES_SUFFICE != 0;
             let own = port_info.capability_mask;
-            let capabilities = if suffice { own.contains(of.capability_mask) } else { own == of.capability_mask };
+            let capabilities = if modifier & AT_LEAST_CAPABILITIES != 0 { own.contains(of.capability_mask) } else { own == of.capability_mask };
             let is_wanted = agrees(
                 mask,
                 &[
