@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,21 @@ def test_perftest_measures_a_group(softband: Softband, pace: str) -> None:
     command = "ib_send_bw -c UD -g -n 100"
     outcome = run(softband, pace, command, f"{command} a").assert_ok()
     assert len(table(outcome.program("b-0"))) == 1
+
+
+@pytest.mark.skipif(not shutil.which("saquery"), reason="no infiniband-diags")
+@pytest.mark.parametrize("pace", PACES)
+def test_saquery_shows_groups_and_nodes(softband: Softband, pace: str) -> None:
+    """A member that is killed leaves its group."""
+    ask = "saquery -g; saquery -m --smkey 1; saquery --list; saquery -s"
+    command = f"mckey -m 239.0.0.1 -C 1 >/dev/null & member=$!; sleep 1; {ask}; kill -9 $member; sleep 1; saquery -g 2>&1; true"
+    outcome = softband.run("qdr-through-switch", ("a", command), ("b", "sleep 3"), options=("--pace", pace, "--timeout", "60")).assert_ok()
+    text = outcome.program("a-0")
+    assert text.count("MCMemberRecord group dump") == 1 and text.count("MCMemberRecord member dump") == 1
+    assert "Mlid....................0xC000" in text and "NodeDescription.........a mlx4_0" in text
+    assert '1  "a mlx4_0"' in text and '2  "b mlx4_0"' in text
+    assert text.count("IsSM") == 1
+    assert "SA_ERR_NO_RECORDS" in text
 
 
 def test_the_class_states_the_version(softband: Softband) -> None:
