@@ -140,13 +140,14 @@ def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
-def test_opensm_routes_a_group_that_programs_join(softband: Softband, tmp_path: Path, pace: str) -> None:
+@pytest.mark.parametrize(("space", "signature"), [("0x111", "4001"), ("0x2", "401b")])
+def test_opensm_routes_a_group_that_programs_join(softband: Softband, tmp_path: Path, space: str, signature: str, pace: str) -> None:
+    """OpenSM compares a group of IPoIB with the broadcast group that it creates itself."""
     fabric, log = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log"
-    receiver = START.format(log=log) + "sleep 1; mckey -m 239.0.0.1 -C 5; saquery -g" + STOP
-    outcome = softband.run(
-        fabric, ("a", receiver), ("b", "sleep 4; mckey -m 239.0.0.1 -C 5 -s"), options=("--pace", pace, "--timeout", "60")
-    ).assert_ok()
-    joined = re.compile("joined dgid: ff12:4001:ffff::f00:1 mlid (0xc00[0-9a-f]) sl 0")
+    member = f"mckey -m 239.0.0.1 -C 5 -p {space}"
+    receiver = START.format(log=log) + f"sleep 1; {member}" + STOP
+    outcome = softband.run(fabric, ("a", receiver), ("b", f"sleep 4; {member} -s"), options=("--pace", pace, "--timeout", "60")).assert_ok()
+    joined = re.compile(f"joined dgid: ff12:{signature}:ffff::f00:1 mlid (0xc00[0-9a-f]) sl 0")
     lids = {found[1] for host in ("a", "b") if (found := joined.search(outcome.program(f"{host}-0")))}
     assert len(lids) == 1, "both got the LID that OpenSM chose"
     assert all("return status 0" in outcome.program(f"{host}-0") for host in ("a", "b"))

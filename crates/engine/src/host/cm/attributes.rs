@@ -1,6 +1,5 @@
 //! INIT_QP_ATTR: the attributes by which a program changes the state of its queue pair.
 
-use super::datagram::DEFAULT_QKEY;
 use super::events::address_vector;
 use super::fields::Structure;
 use super::identifier::{Id, QP_RC, QP_XRC_RECEIVE, QP_XRC_SEND};
@@ -53,10 +52,7 @@ impl Id {
         let link = self.link.as_ref().filter(|_| !self.is_datagram());
         let bits = match (link, state) {
             (None, _) if self.is_datagram() => {
-                if self.qkey == 0 {
-                    self.qkey = DEFAULT_QKEY;
-                }
-                attributes.u8(133, port.port.0).u32(20, self.qkey);
+                attributes.u8(133, port.port.0).u32(20, self.own_qkey());
                 of_port | mask::QKEY
             }
             (None, _) => {

@@ -14,9 +14,6 @@ use softband_sim::SimTime;
 use softband_types::{QKey, Qpn};
 use softband_wire::mad::{AttributeId, SidrRep, SidrReq, SidrStatus};
 
-/// Q_Key of services without their own (`RDMA_UDP_QKEY`).
-pub(super) const DEFAULT_QKEY: u32 = 0x0123_4567;
-
 impl CmTable {
     pub(super) fn ask_for_service(&mut self, number: u32, given: &Given, now: SimTime) -> Result<(), i32> {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
@@ -59,10 +56,7 @@ impl CmTable {
     /// Answers a request with the queue pair of the program.
     pub(super) fn offer_service(&mut self, number: u32, given: Option<&Given>) -> Result<(), i32> {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
-        if id.qkey == 0 {
-            id.qkey = DEFAULT_QKEY;
-        }
-        let (qpn, qkey) = (given.map_or(0, |given| given.qpn), id.qkey);
+        let (qpn, qkey) = (given.map_or(0, |given| given.qpn), id.own_qkey());
         let data = given.map_or(&[][..], |given| &given.private_data);
         self.answer_service(number, (SidrStatus::VALID_QPN, Qpn(qpn), QKey(qkey)), data)
     }

@@ -2,7 +2,6 @@
 
 use super::CmTable;
 use super::address::Address;
-use super::datagram::DEFAULT_QKEY;
 use super::events::{Event, Kind, Parameters};
 use super::identifier::{SPACE_IPOIB, SPACE_UDP, Stage};
 use super::memberships::{Memberships, Wish};
@@ -15,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Values of IPoIB's broadcast group as OpenSM creates it. The kernel takes those of the group that
 /// its IPoIB interface has joined.
-const BROADCAST_QKEY: u32 = 0x0B1B;
 const BROADCAST_MTU: MtuCode = MtuCode::B2048;
 const BROADCAST_RATE: RateCode = RateCode::G10;
 const SCOPE_LINK_LOCAL: u8 = 2;
@@ -96,13 +94,10 @@ impl CmTable {
         if id.multicasts.len() >= GROUPS_MAX {
             return Err(libc::ENOMEM);
         }
-        if id.qkey == 0 {
-            id.qkey = if id.space == SPACE_IPOIB { BROADCAST_QKEY } else { DEFAULT_QKEY };
-        }
         let record = McMemberRecord {
             mgid: mgid_of(&to, id.space, port.pkey),
             port_gid: port.gid,
-            q_key: QKey(id.qkey),
+            q_key: QKey(id.own_qkey()),
             p_key: port.pkey,
             mtu_selector: Selector::EXACTLY,
             mtu: BROADCAST_MTU,

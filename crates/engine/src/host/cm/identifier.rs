@@ -13,6 +13,10 @@ pub(super) const SPACE_IPOIB: u16 = 0x0002;
 pub(super) const SPACE_TCP: u16 = 0x0106;
 pub(super) const SPACE_UDP: u16 = 0x0111;
 pub(super) const SPACE_IB: u16 = 0x013F;
+/// Q_Key of services without their own (`RDMA_UDP_QKEY`).
+pub(super) const DEFAULT_QKEY: u32 = 0x0123_4567;
+/// Q_Key of IPoIB's broadcast group as OpenSM creates it.
+pub(super) const IPOIB_QKEY: u32 = 0x0B1B;
 /// Types of queue pairs (`enum ibv_qp_type`).
 pub(super) const QP_RC: u8 = 2;
 pub(super) const QP_UC: u8 = 3;
@@ -75,6 +79,15 @@ impl Id {
 
     pub(super) fn service_id(&self, of: &Address) -> u64 {
         u64::from(self.space) << 16 | u64::from(of.port)
+    }
+
+    /// Returns the Q_Key of its datagrams. Without one so far, the identifier gets that of its port
+    /// space (`cma_set_default_qkey` of the kernel).
+    pub(super) fn own_qkey(&mut self) -> u32 {
+        if self.qkey == 0 {
+            self.qkey = if self.space == SPACE_IPOIB { IPOIB_QKEY } else { DEFAULT_QKEY };
+        }
+        self.qkey
     }
 
     /// Returns its place in the table of ports.

@@ -128,3 +128,17 @@ fn only_bound_datagram_identifiers_join() {
     desk.act(CLIENT, &send_only).unwrap();
     assert!(desk.event(CLIENT).is_some_and(|(.., kind, status)| (kind, status) == (13, -libc::EINVAL)), "no group exists");
 }
+
+#[test]
+fn the_space_of_ipoib_has_its_own_groups() {
+    let mut desk = Desk::new();
+    let id = desk.create(CLIENT, 200, identifier::SPACE_IPOIB);
+    desk.act(CLIENT, &Command::Bind { id, to: Address::v4(BASE + 1, 0) }).unwrap();
+    // A program makes its queue pair first.
+    let attributes = desk.act(CLIENT, &Command::InitQpAttributes { id, state: 1 }).unwrap();
+    desk.join(CLIENT, id, 7).unwrap();
+    let bytes = desk.event_bytes(CLIENT).unwrap();
+    assert_eq!((Fields(&attributes).u32(20), Fields(&bytes).u32(24), &bytes[30..32]), (0x0B1B, 0x0B1B, &[0x40, 0x1B][..]));
+    // The MTU of IPoIB's broadcast group, and its rate.
+    assert_eq!(Fields(&bytes).u8(56), RateCode::G10.0);
+}
