@@ -37,6 +37,7 @@ TEST_SECONDS = 600
 ALONE = {
     "test_busy_machine",
     "test_campaigns",
+    "test_faults",
     "test_kernel_descriptors",
     "test_liveness",
     "test_security",
