@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 
 /// Longest wait of a request for its listener.
 const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
-/// Most requests that wait at a time. Each has 256 bytes.
-const SEEKERS_MAX: usize = 4_096;
+/// Most requests of a sender that wait at a time. Each has 256 bytes.
+const SEEKERS_MAX: usize = 1_024;
 
 /// Service of a request: its ID, and whether its addresses are those of IP version 6.
 pub(super) type Service = (u64, bool);
@@ -49,11 +49,11 @@ impl Seekers {
 impl CmTable {
     /// Lets a request wait for a listener. Refuses it if no program of the host can become one.
     pub(super) fn seek(&mut self, local: &LocalPort, packet: &ManagementPacket, service: Service, subnet: &dyn Subnet, now: SimTime) {
-        let is_repeated = |seeker: &Seeker| seeker.packet.slid == packet.slid && seeker.packet.mad == packet.mad;
-        if self.seekers.0.iter().any(is_repeated) {
+        let of_sender = || self.seekers.0.iter().filter(|seeker| seeker.packet.slid == packet.slid);
+        if of_sender().any(|seeker| seeker.packet.mad == packet.mad) {
             return;
         }
-        if !subnet.may_listen(local.host) || self.seekers.0.len() >= SEEKERS_MAX {
+        if !subnet.may_listen(local.host) || of_sender().count() >= SEEKERS_MAX {
             return self.refuse_unheard(local, packet);
         }
         self.seekers.0.push_back(Seeker { local: *local, packet: Box::new(packet.clone()), service, until: now + SEEK_LIMIT });

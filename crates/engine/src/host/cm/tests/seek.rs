@@ -55,3 +55,16 @@ fn a_request_waits_for_its_listener() {
     desk.listen(UDP);
     assert!(desk.event(SERVER).is_some_and(|(.., kind, _)| kind == 4));
 }
+
+#[test]
+fn a_sender_with_too_many_requests_is_refused() {
+    let mut desk = Desk::new();
+    for uid in 0..1_024 {
+        let id = desk.routed(1_000 + uid, TCP);
+        desk.connect(id);
+        assert_eq!(desk.event(CLIENT), None);
+    }
+    let id = desk.routed(5_000, TCP);
+    desk.connect(id);
+    assert_eq!(desk.event(CLIENT), Some((5_000, id, 8, 8)));
+}
