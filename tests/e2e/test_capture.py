@@ -200,6 +200,9 @@ def test_a_command_captures_a_fabric_that_stays(fabrics: Fabrics, tmp_path: Path
     assert path.read_bytes() == taken
     wrong = fabrics.command("capture", str(tmp_path / "third"), "--at", "nohost")
     assert (wrong.returncode, "`nohost` does not name a port" in wrong.stderr) == (2, True)
+    device = fabrics.command("capture", "/dev/null")
+    assert (device.returncode, "into regular files only" in device.stderr) == (2, True), "a pipe would hold up the engine"
+    assert path.stat().st_mode & 0o777 == 0o600, "a capture holds all that programs send"
 
 
 def test_a_capture_ends_with_its_fabric(fabrics: Fabrics, tmp_path: Path) -> None:

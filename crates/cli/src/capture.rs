@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub(crate) struct CaptureArguments {
@@ -55,7 +56,7 @@ impl CaptureArguments {
         let ports = (!self.capture_at.is_empty()).then(|| ports_of_all(spec, &self.capture_at)).transpose()?;
         let link_layer = link_layer(spec, ports.as_deref())?;
         let refuse = |error| anyhow!("cannot write the capture {}: {error}\n  help: name another file with --capture", path.display());
-        let file = File::create(path).map_err(refuse)?;
+        let file = private_file(path).map_err(refuse)?;
         let mut file = Pcap::begin(BufWriter::with_capacity(1 << 20, file), path, link_layer).map_err(refuse)?;
         if pace == Pace::Wall {
             file.flush_each();
@@ -129,4 +130,10 @@ fn link_layer(spec: &FabricSpec, ports: Option<&[PortRef]>) -> anyhow::Result<Li
         bail!("a pcap file holds one link layer, and these ports have InfiniBand and Ethernet\n  help: select ports of one with --capture-at");
     }
     Ok(first)
+}
+
+/// Creates or empties a file. Only its owner can read a new one, because it holds all that programs
+/// send.
+fn private_file(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }

@@ -77,7 +77,7 @@ mod tests {
         for bytes in [&b""[..], b"1", b"123456789", &[0xFF; 300]] {
             assert_eq!(variant(bytes), slow(bytes));
         }
-        // A packet with its own check value leaves the same remainder, whatever it contains.
+        // All packets leave the same remainder behind their own check value.
         let whole = |bytes: &[u8]| variant(&[bytes, &variant(bytes)].concat());
         assert_eq!(whole(b"a packet"), whole(b"another packet"));
     }

@@ -1,12 +1,11 @@
 //! `softband capture`: the packets of a fabric that stays.
 
 use super::pcap::Pcap;
-use super::{link_layer, ports_of_all};
+use super::{link_layer, ports_of_all, private_file};
 use crate::{output, record, signals};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use softband_engine::{CaptureOpener, Engine, Remote};
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,7 +33,7 @@ pub(crate) fn run(arguments: &LiveArguments) -> anyhow::Result<i32> {
     let connect = || Remote::connect(&record.engine);
     let Some(remote) = connect()? else { bail!("the fabric '{}' has just ended", arguments.name) };
     let path = arguments.file.display();
-    let file = File::create(&arguments.file).map_err(|error| anyhow!("cannot write the capture {path}: {error}\n  help: name another file"))?;
+    let file = private_file(&arguments.file).map_err(|error| anyhow!("cannot write the capture {path}: {error}\n  help: name another file"))?;
     remote.capture(&file, &arguments.at)?;
     output::say(format_args!(
         "capturing management packets of the fabric '{}' to {path}; programs move their data without packets; Ctrl-C ends the capture\n",

@@ -28,7 +28,7 @@ impl Engine {
         self.world.capture(ports, sink);
     }
 
-    /// Ends the capture, if there is one.
+    /// Ends the capture, if any.
     pub fn end_capture(&mut self) {
         self.captures.owner = None;
         self.world.end_capture();
@@ -67,7 +67,12 @@ impl Engine {
         let descriptor: u32 = words.next().and_then(|word| word.parse().ok()).ok_or("the command names no descriptor")?;
         let opener = self.captures.opener.as_ref().ok_or("a run takes no captures: use its option --capture")?;
         // The file is open in the caller, so the caller has checked names and rights.
-        let file = File::options().write(true).open(format!("/proc/{pid}/fd/{descriptor}"));
+        let path = format!("/proc/{pid}/fd/{descriptor}");
+        // A pipe without a reader would hold up the engine, and with it all programs.
+        if !std::fs::metadata(&path).is_ok_and(|file| file.is_file()) {
+            return Err("a fabric that is up captures into regular files only: name another file".to_owned());
+        }
+        let file = File::options().write(true).open(path);
         let file = file.map_err(|error| format!("the engine cannot write the file: {error}"))?;
         let (ports, sink) = opener(self.world.spec(), file, &words.collect::<Vec<_>>())?;
         self.world.capture(ports.as_deref(), sink);

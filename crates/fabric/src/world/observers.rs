@@ -47,7 +47,7 @@ impl World {
         self.links.capture(ports, sink);
     }
 
-    /// Ends the capture, if there is one, with the packets that are still on cables.
+    /// Ends the capture, if any, with the packets that are still on cables.
     pub fn end_capture(&mut self) {
         self.links.end_capture();
     }
