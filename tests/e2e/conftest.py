@@ -305,6 +305,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "events",
         "extended_poll",
         "held_up",
+        "native_calls",
         "no_reads",
         "no_spins",
         "pinned_memory",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import Softband
+from conftest import FABRICS, Softband, line_of
 
 # Long enough for the engine to suspect a spin.
 ROUNDS = 3_000_000
+# About a second of system calls.
+CALLS = 3_000_000
+# The engine's signal to a thread that keeps its turn (`SPIN_SIGNAL`).
+SPIN_SIGNAL = 62
 # Two reads of the clock. Nothing else costs time.
 CLOCKS_NS_MAX = 100
 
@@ -50,7 +56,37 @@ def test_a_computation_on_registered_memory_is_no_spin(softband: Softband, c_pro
             hog.wait()
 
 
-def test_an_interpreter_that_computes_on_shared_memory_is_no_spin(softband: Softband) -> None:
+def test_an_interpreter_that_computes_on_shared_memory_is_no_spin(
+    softband: Softband,
+) -> None:
     script = softband.folder / "interpreted.py"
     script.write_text(INTERPRETED)
     assert nanoseconds(softband, f"{sys.executable} {script}") <= CLOCKS_NS_MAX
+
+
+def test_a_signal_of_the_engine_before_a_system_call_costs_no_simulated_time(
+    softband: Softband, c_programs: Path
+) -> None:
+    words = [
+        str(softband.binary),
+        "run",
+        str(FABRICS / "two-hosts.toml"),
+        "--on",
+        "a",
+        f"{c_programs / 'native_calls'} {CALLS}",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
+        assert line_of(run) == "begins\n"
+        program = int(Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()[0])
+        sent = 0
+        try:
+            while run.poll() is None:
+                os.kill(program, SPIN_SIGNAL)
+                sent += 1
+                time.sleep(20e-6)
+        except ProcessLookupError:
+            pass
+        assert run.stdout is not None
+        assert int(run.stdout.read().split()[-1]) <= CLOCKS_NS_MAX
+    assert run.returncode == 0
+    assert sent > 100

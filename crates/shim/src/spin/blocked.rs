@@ -20,7 +20,8 @@ const UNKNOWN_STEP_MIN_PS: u64 = 1_000_000;
 const UNKNOWN_STEP_MAX_PS: u64 = 10_000_000_000;
 
 /// Returns whether the kernel will enter the call again when the handler returns. The call was
-/// asleep, so the instruction pointer is back on its instruction; after a finished call it is not.
+/// asleep, so the instruction pointer is back on its instruction; after a finished call it is not. A
+/// thread that has not yet begun the call is there, too.
 pub fn is_blocked(machine: &ucontext_t) -> bool {
     let instruction = registers::instruction(machine);
     // SAFETY: the processor has just executed from this page, and both bytes lie within it.
@@ -40,6 +41,19 @@ thread_local! {
     /// Last position of an unknown call, and the time at which it was first seen, in picoseconds.
     /// The position is its stack pointer and the later [`softband_client::progress`].
     static UNKNOWN: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
+    /// Position of the unknown call at the last signal, and the thread's sleeps so far.
+    static LAST_LOOK: Cell<(usize, u64, i64)> = const { Cell::new((0, 0, 0)) };
+}
+
+/// Returns whether the thread has slept in an unknown call since the last signal. A signal may also
+/// meet a thread that is about to make a call that never waits.
+fn has_slept(machine: &ucontext_t) -> bool {
+    let mut usage = libc::rusage::zeroed();
+    // SAFETY: the kernel writes the usage there.
+    unsafe { kernel!(libc::SYS_getrusage, libc::RUSAGE_THREAD, &raw mut usage) };
+    let (stack, progress, sleeps) = (registers::stack(machine), softband_client::progress(), usage.ru_nvcsw);
+    let last = LAST_LOOK.replace((stack, progress, sleeps));
+    (last.0, last.1) == (stack, progress) && last.2 != sleeps
 }
 
 /// Waits for a step of simulated time. An unknown call may end by itself, so the handler leaves it
@@ -99,7 +113,7 @@ fn has_child_ended(pid: libc::pid_t) -> bool {
     real::waitid(kind, id, Out::of(&mut info), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) != 0 || child_of(&info) != 0
 }
 
-/// Waits until the call would not block. For an unknown call, waits for one step per signal.
+/// Waits until the call would not block. For an unknown call, waits for one step per signal from the second on.
 pub fn wait(machine: &ucontext_t) {
     let what = awaits(argument(machine, libc::REG_RAX), machine);
     let patience = Patience::new();
@@ -111,7 +125,10 @@ pub fn wait(machine: &ucontext_t) {
             return;
         }
         if what == Awaits::Unknown {
-            return wait_a_step(machine);
+            if has_slept(machine) {
+                wait_a_step(machine);
+            }
+            return;
         }
         if patience.step(u64::MAX).is_err() {
             return;

@@ -118,7 +118,7 @@ pub fn on_trap(machine: &mut libc::ucontext_t) -> bool {
 /// Handles the engine's signal: this thread has had the token for long.
 pub fn on_signal(machine: &mut libc::ucontext_t) {
     let instruction = registers::instruction(machine);
-    if !active() || is_own(instruction) || probe::is_running() || steps::is_running() {
+    if !active() || is_own(instruction) || watch::is_changing() || probe::is_running() || steps::is_running() {
         return;
     }
     if blocked::is_blocked(machine) {
@@ -132,7 +132,8 @@ pub fn on_signal(machine: &mut libc::ucontext_t) {
         }
         return;
     }
-    if probe::rests() {
+    // This library makes the call, perhaps to change the rights of watched memory.
+    if is_kernel_call(instruction) || probe::rests() {
         return;
     }
     let progress = client::progress();

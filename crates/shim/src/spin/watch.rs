@@ -29,6 +29,8 @@ const TURNS_WATCHED: u32 = 64;
 const STACK_BELOW: usize = 1 << 20;
 const STACK_ABOVE: usize = 8 << 20;
 
+/// Set during a change of access rights.
+static CHANGING: AtomicBool = AtomicBool::new(false);
 static ARMED: AtomicBool = AtomicBool::new(false);
 static FAULTS: AtomicU32 = AtomicU32::new(0);
 /// Turns since the last proven spin; `u32::MAX` before the first spin.
@@ -66,9 +68,17 @@ unsafe impl Sync for Shared {}
 static HISTORY: Shared = Shared(UnsafeCell::new(History { hot: Machine::new(), suspect: Machine::new(), known: Known::new() }));
 
 fn protect(start: usize, end: usize, rights: libc::c_int) -> bool {
+    CHANGING.store(true, Ordering::Release);
     // SAFETY: the range is registered memory of the program. The program has these rights itself,
     // because peers may write the memory.
-    unsafe { kernel!(libc::SYS_mprotect, start, end - start, rights) == 0 }
+    let done = unsafe { kernel!(libc::SYS_mprotect, start, end - start, rights) == 0 };
+    CHANGING.store(false, Ordering::Release);
+    done
+}
+
+/// Returns whether access rights are about to change. A signal must neither begin nor end a watch then.
+pub fn is_changing() -> bool {
+    CHANGING.load(Ordering::Acquire)
 }
 
 /// Gives access rights back: those that the guard of shared memory has set, or all.
