@@ -80,11 +80,23 @@ def test_ranks_on_hosts_of_their_own(softband: Softband, mpi_programs: Path, lib
 
 @pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path, library: str) -> None:
-    command = ("mpirun", "-n", "2", *LIMIT, str(mpi_programs / f"ring-{library}"))
-    first, second = (softband.command(*command) for _ in range(2))
+    def run(number: int) -> tuple[subprocess.CompletedProcess[str], bytes]:
+        file = softband.folder / f"{number}.pcap"
+        words = ("-n", "2", "--counters", "--capture", str(file), *LIMIT, str(mpi_programs / f"ring-{library}"))
+        return softband.command("mpirun", *words), file.read_bytes()
+
+    (first, packets), (second, others) = (run(number) for number in range(2))
     assert first.returncode == 0, first.stderr
     assert first.stdout.count("] time 0.0") == 2
-    assert (first.stdout, first.stderr) == (second.stdout, second.stderr)
+    assert "port_xmit_data" in first.stderr
+    assert len(packets) > 1000
+    assert (first.stdout, first.stderr, packets) == (second.stdout, second.stderr, others)
+
+
+def test_counters_at_wall_pace_are_refused(softband: Softband) -> None:
+    done = softband.command("mpirun", "-n", "2", "--pace", "wall", "--counters", "true")
+    assert done.returncode != 0
+    assert "--counters has no effect with --pace wall" in done.stderr
 
 
 @pytest.mark.parametrize("library", STACKS, indirect=True)

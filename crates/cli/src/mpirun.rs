@@ -8,10 +8,11 @@ pub(crate) mod server;
 mod stacks;
 mod watch;
 
+use crate::capture::CaptureArguments;
 use crate::output::{Copy, Stream};
 use crate::run::PaceName;
 use crate::scratch::Scratch;
-use crate::{home, programs, signals};
+use crate::{counter_table, home, programs, signals};
 use anyhow::{Context, bail};
 use clap::Args;
 use place::Wish;
@@ -56,6 +57,11 @@ pub(crate) struct MpirunArguments {
     compute: crate::recording::compute::ComputeArguments,
     #[command(flatten)]
     record: record::RecordArguments,
+    #[command(flatten)]
+    capture: CaptureArguments,
+    /// Print all counters of ports, HCAs, queue pairs and threads on standard error at the end, in simulated time
+    #[arg(long)]
+    counters: bool,
     /// Print the MPI library, the host of each rank and the variables that the library gets
     #[arg(short, long)]
     verbose: bool,
@@ -66,24 +72,26 @@ pub(crate) struct MpirunArguments {
 }
 
 /// A job that is ready to start.
-struct Plan {
+struct Plan<'a> {
+    arguments: &'a MpirunArguments,
     loaded: LoadedFabric,
     /// Host of each rank.
     hosts: Vec<usize>,
     mpi: Found,
     program: Vec<String>,
-    processors: Option<u32>,
-    is_verbose: bool,
 }
 
 pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
+    if arguments.counters {
+        crate::run::check_pace_of_counters(arguments.pace)?;
+    }
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let plan = plan(arguments)?;
     let mut compute = arguments.compute.clone();
     compute.mpicc = plan.mpi.stack.compiler(&compute.mpicc, plan.mpi.compiler.as_deref());
     let prepared = compute.prepare(arguments.pace == PaceName::Virtual)?;
-    let play = |environment: &[(String, String)]| plan.play(arguments.pace, limits, environment, &interrupt);
+    let play = |environment: &[(String, String)]| plan.play(limits, environment, &interrupt);
     let status = match &arguments.record.record {
         Some(file) => arguments.record.record(file, &compute.mpicc, arguments.pace == PaceName::Virtual, play)?,
         None => play(prepared.environment())?,
@@ -94,7 +102,7 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     Ok(status)
 }
 
-fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
+fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan<'_>> {
     let (fabric, program) = split_words(&arguments.words)?;
     if let Some((why, _)) = programs::why_not_to_run(&program[0]) {
         bail!("{why}");
@@ -114,7 +122,7 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan> {
     };
     let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
     let hosts = wish.place(&names)?;
-    let plan = Plan { loaded, hosts, mpi, program, processors: arguments.processors, is_verbose: arguments.verbose };
+    let plan = Plan { arguments, loaded, hosts, mpi, program };
     if arguments.verbose {
         plan.describe(arguments.pace.into());
     }
@@ -144,9 +152,11 @@ fn is_fabric(word: &str) -> bool {
     word.ends_with(".toml") || programs::why_not_to_run(word).is_some() && home::fabric_path(Path::new(word)).is_ok()
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Runs the job with these variables in each rank. Returns its exit status.
-    fn play(&self, pace: PaceName, limits: Limits, environment: &[(String, String)], interrupt: &Interrupt) -> anyhow::Result<i32> {
+    fn play(&self, limits: Limits, environment: &[(String, String)], interrupt: &Interrupt) -> anyhow::Result<i32> {
+        let (arguments, pace) = (self.arguments, self.arguments.pace);
+        let capture = arguments.capture.prepare(&self.loaded.spec, pace.into())?;
         let libraries = home::libraries()?;
         let watch = Watch::new(self.hosts.len(), interrupt.clone());
         let scratch = Scratch::make("mpirun")?;
@@ -154,16 +164,23 @@ impl Plan {
         // The first program is the server.
         programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
         let epoch_seconds = self.loaded.start_date.unix_seconds();
-        let options = Options { by_preload: true, processors: self.processors, pace: pace.into(), epoch_seconds, limits };
+        let options = Options { by_preload: true, processors: arguments.processors, pace: pace.into(), epoch_seconds, limits };
         let mut engine = Engine::new(&self.loaded.spec, self.loaded.seed, &libraries, options, interrupt.clone())?;
         let at_end = watch.clone();
         engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
+        if let Some(capture) = capture {
+            capture.start(&mut engine, options.pace, epoch_seconds);
+        }
         let report = engine.run(programs);
+        engine.end_capture();
         drop(scratch);
-        if self.is_verbose && report.announced_computations > 0 {
+        if arguments.verbose && report.announced_computations > 0 {
             eprintln!("softband: ranks computed {} recorded stretches beside the engine", report.announced_computations);
         }
         let status = self.conclude(report, &watch);
+        if arguments.counters {
+            eprint!("{}", counter_table::text(&crate::run::evidence(&self.loaded, &engine, pace)));
+        }
         if status == 0 {
             // The watch has ended the server by the interrupt.
             interrupt.lower();

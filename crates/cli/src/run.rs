@@ -103,15 +103,23 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
         );
     }
     if is_given("counters") {
-        bail!(
-            "--counters has no effect with --pace wall, where programs carry most transfers out without the model\n  help: leave it out, or \
-             leave out --pace wall for a run in simulated time"
-        );
+        check_pace_of_counters(arguments.pace)?;
     }
     if is_given("seed") {
         bail!(
             "--seed has no effect with --pace wall, where no two runs are the same\n  help: leave it out, or leave out --pace wall for a run in \
              simulated time, which the seed repeats"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses `--counters` at wall pace.
+pub(crate) fn check_pace_of_counters(pace: PaceName) -> anyhow::Result<()> {
+    if pace == PaceName::Wall {
+        bail!(
+            "--counters has no effect with --pace wall, where programs carry most transfers out without the model\n  help: leave it out, or \
+             leave out --pace wall for a run in simulated time"
         );
     }
     Ok(())
@@ -238,7 +246,7 @@ fn clear_former_run(out: &Path) -> std::io::Result<()> {
 
 /// Returns the counters at the end of a run. At wall pace, most transfers bypass the model, so
 /// there is no transfer time.
-fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence {
+pub(crate) fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence {
     let world = engine.world();
     Evidence {
         ports: world.counters(),
