@@ -32,6 +32,11 @@ def test_rping_pings(softband: Softband, pace: str) -> None:
     assert outcome.program("a-0").count("server ping data: rdma-ping-") == 5
 
 
+def test_a_program_connects_to_its_own_host_without_a_switch(softband: Softband) -> None:
+    command = "rping -s -C 2 & rping -c -v -C 2 -a a; wait"
+    assert softband.run("two-hosts", ("a", command)).assert_ok().program("a-0").count("ping data: rdma-ping-") == 2
+
+
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("program", ["ucmatose", "udaddy"])
 def test_connections_and_datagrams_carry_data(softband: Softband, program: str, pace: str) -> None:
