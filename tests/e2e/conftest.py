@@ -296,6 +296,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "atomics",
         "call_filter",
         "cancelled",
+        "cm_deaths",
         "company",
         "completion_room",
         "crash_peer",
@@ -355,7 +356,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
     parts["umad"] = [PROGRAMS / "umad.c", PROGRAMS / "umad_library.c"]
     for name, sources in parts.items():
-        libraries = [{"umad": "-libumad", "rdma_cm": "-lrdmacm", "rdma_group": "-lrdmacm"}.get(name, "-libverbs"), "-libverbs", "-lpthread"]
+        own = {"umad": "-libumad", "cm_deaths": "-lrdmacm", "rdma_cm": "-lrdmacm", "rdma_group": "-lrdmacm"}
+        libraries = [own.get(name, "-libverbs"), "-libverbs", "-lpthread"]
         command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), *libraries]
         subprocess.run(command, check=True, timeout=120)
     return folder

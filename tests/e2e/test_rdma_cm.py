@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ def run(softband: Softband, pace: str, server: str, client: str) -> Outcome:
     return softband.run("two-hosts", ("a", server), ("b", client), options=("--pace", pace, "--timeout", "60"))
 
 
+def until_done(server: str, done: Path) -> str:
+    """Returns the command of a server that goes on until a file is there."""
+    return f"{server} & server=$!; while [ ! -e {done} ]; do sleep 0.02; done; kill $server"
+
+
 def events(outcome: Outcome, name: str) -> list[str]:
     return [line.removeprefix("RDMA_CM_EVENT_") for line in outcome.program(name).splitlines()]
 
@@ -24,6 +30,11 @@ def test_rping_pings(softband: Softband, pace: str) -> None:
     outcome = run(softband, pace, "rping -s -v -C 5", "rping -c -v -C 5 -a a").assert_ok()
     assert outcome.program("b-0").count("ping data: rdma-ping-") == 5
     assert outcome.program("a-0").count("server ping data: rdma-ping-") == 5
+
+
+def test_a_program_connects_to_its_own_host_without_a_switch(softband: Softband) -> None:
+    command = "rping -s -C 2 & rping -c -v -C 2 -a a; wait"
+    assert softband.run("two-hosts", ("a", command)).assert_ok().program("a-0").count("ping data: rdma-ping-") == 2
 
 
 @pytest.mark.parametrize("pace", PACES)
@@ -191,3 +202,150 @@ def test_the_class_states_the_version(softband: Softband) -> None:
     outcome = softband.run("two-hosts", ("a", "sh -c 'cat /sys/class/misc/rdma_cm/abi_version; ls /dev/infiniband'")).assert_ok()
     assert outcome.program("a-0").splitlines()[0] == "4"
     assert "rdma_cm" in outcome.program("a-0")
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_connections_are_made_between_gids(softband: Softband, pace: str) -> None:
+    """Addresses of AF_IB, and a group that a program names by its GID."""
+    gid, group = "fe80::2:c902:0:5", "ff12:401b:ffff::1:2"
+    outcome = softband.run(
+        "qdr-through-switch",
+        ("a", f"ucmatose -f gid -P ib -b {gid}"),
+        ("b", f"ucmatose -f gid -P ib -s {gid}"),
+        ("a", f"ucmatose -f gid -b {gid} -p 7500"),
+        ("b", f"ucmatose -f gid -s {gid} -p 7500"),
+        ("a", f"mckey -M {group} -b a -C 5"),
+        ("b", f"sleep 1; mckey -M {group} -b b -C 5 -s"),
+        options=("--pace", pace, "--timeout", "60"),
+    ).assert_ok()
+    assert all("return status 0" in outcome.program(f"{host}-{index}") for host in ("a", "b") for index in range(3))
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_programs_connect_over_roce(softband: Softband, pace: str) -> None:
+    """All at once: by the names of hosts, by an interface's address, datagrams, rsockets and a group."""
+    pairs = [
+        ("rping -s -v -C 3", "rping -c -v -C 3 -a a"),
+        ("rping -s -v -C 3 -a 10.77.0.1 -p 7501", "rping -c -v -C 3 -a 10.77.0.1 -p 7501"),
+        ("ucmatose -p 7502", "ucmatose -p 7502 -s a"),
+        ("udaddy", "udaddy -s a"),
+        ("ib_send_bw -R -n 100", "ib_send_bw -R -n 100 a"),
+        ("ib_send_bw -R -c UD -n 100 -p 7504", "ib_send_bw -R -c UD -n 100 -p 7504 a"),
+        ("rstream -S 4096 -C 5 -I 5 -p 7505", "sleep 1; rstream -S 4096 -C 5 -I 5 -p 7505 -s a"),
+        ("mckey -m 239.0.0.1 -C 5 -S 64", "sleep 1; mckey -m 239.0.0.1 -C 5 -S 64 -s"),
+    ]
+    commands = [command for server, client in pairs for command in (("a", server), ("b", client))]
+    outcome = softband.run("roce-100g", *commands, options=("--pace", pace, "--timeout", "60")).assert_ok()
+    texts = [outcome.program(f"b-{index}") for index in range(len(pairs))]
+    assert all(text.count("ping data: rdma-ping-") == 3 for text in texts[:2])
+    assert all("return status 0" in text for text in (*texts[2:4], texts[7]))
+    assert all(len(table(text)) == 1 for text in texts[4:6]) and "custom" in texts[6]
+
+
+def test_a_capture_shows_the_requests_of_roce(softband: Softband) -> None:
+    if not shutil.which("tshark"):
+        pytest.skip("no tshark")
+    capture = softband.folder / "roce.pcap"
+    softband.run("roce-100g", ("a", "rping -s -C 1"), ("b", "rping -c -C 1 -a a"), options=("--capture", str(capture))).assert_ok()
+    fields = ["-Y", "infiniband.mad.mgmtclass == 7", "-T", "fields", "-e", "ip.src", "-e", "ip.dst", "-e", "udp.dstport", "-e", "infiniband.mad.attributeid"]
+    files = sorted(softband.folder.glob("roce*.pcap*"))
+    done = [subprocess.run(["tshark", "-r", str(file), *fields], capture_output=True, text=True, check=True, timeout=60) for file in files]
+    requests = [line.split() for each in done for line in each.stdout.splitlines()]
+    assert ["10.77.0.2", "10.77.0.1", "4791", "0x0010"] in requests and ["10.77.0.1", "10.77.0.2", "4791", "0x0013"] in requests
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("kind", ["x", "r"])
+def test_an_extended_connection_finds_its_shared_queue(softband: Softband, kind: str, pace: str) -> None:
+    """XRC with the port space IB (x), and reliable connections with the data inline (r)."""
+    options = ("--pace", pace, "--timeout", "60")
+    outcome = softband.run("modern-pair", ("a", f"rdma_xserver -c {kind}"), ("b", f"rdma_xclient -c {kind} -s a"), options=options).assert_ok()
+    assert "rdma_xserver: end 0" in outcome.program("a-0") and "rdma_xclient: end 0" in outcome.program("b-0")
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_rsockets_of_datagrams_answer(softband: Softband, pace: str) -> None:
+    """A server without `-b` listens at localhost, and each goes on until it is stopped."""
+    begin = "0.005" if pace == "virtual" else "0.5"
+    done = softband.folder / "done"
+    client = f"sleep {begin}; udpong -s a -C 50 -S 64; touch {done}"
+    outcome = softband.run("modern-pair", ("a", until_done("udpong -T b -b a", done)), ("b", client), options=("--pace", pace, "--timeout", "60"))
+    assert outcome.program("b-0").splitlines()[-1].split()[:4] == ["custom", "64", "50", "3.1k"]
+
+
+# The events of the side that lives on, by the case that names the state of the other.
+AFTER_DEATH = {
+    "server-bind": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-address": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-route": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-req-sent": ["CONNECT_REQUEST 0", "accept 22"],
+    "client-rep-received": ["CONNECT_REQUEST 0", "REJECTED 28"],
+    "client-established": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-dreq-sent": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-dreq-received": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0"],
+    "client-timewait": ["CONNECT_REQUEST 0", "ESTABLISHED 0", "DISCONNECTED 0", "TIMEWAIT_EXIT 0"],
+    "client-sidr-req-sent": ["CONNECT_REQUEST 0", "accept 0"],
+}
+AFTER_DEATH_OF_SERVER = {
+    "server-bind": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "client-address": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "client-route": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "server-listen": ["REJECTED 28"],
+    "server-req-received": ["REJECTED 28"],
+    "server-rep-sent": ["CONNECT_RESPONSE 0", "REJECTED 28"],
+    "server-established": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "server-dreq-sent": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "server-dreq-received": ["CONNECT_RESPONSE 0", "DISCONNECTED 0"],
+    "server-timewait": ["CONNECT_RESPONSE 0", "DISCONNECTED 0", "TIMEWAIT_EXIT 0"],
+    "server-sidr-req-received": ["UNREACHABLE 2"],
+}
+
+
+@pytest.mark.parametrize("pace", PACES)
+def test_a_peer_that_dies_in_any_state_of_a_handshake_is_noticed(softband: Softband, c_programs: Path, pace: str) -> None:
+    """18 pairs at once. The connection of rping beside them goes on."""
+    program = c_programs / "cm_deaths"
+    commands = [("a", str(program)), ("b", f"{program} a"), ("a", "rping -s -C 20 -p 9999"), ("b", "rping -c -v -C 20 -a a -p 9999")]
+    outcome = softband.run("two-hosts", *commands, options=("--pace", pace, "--timeout", "60")).assert_ok()
+    seen: list[dict[str, list[str]]] = []
+    for name in ("a-0", "b-0"):
+        events: dict[str, list[str]] = {}
+        for line in outcome.program(name).splitlines():
+            case, event = line.split(": ")
+            if not event.endswith("_RESOLVED 0"):
+                events.setdefault(case, []).append(event)
+        seen.append(events)
+    assert seen == [AFTER_DEATH, AFTER_DEATH_OF_SERVER]
+    assert outcome.program("b-1").count("ping data: rdma-ping-") == 20
+
+
+@pytest.mark.skipif(not shutil.which("fio"), reason="no fio")
+def test_fio_writes_to_a_peer_s_memory(softband: Softband) -> None:
+    job = "--ioengine=rdma --port=7500 --bs=4k --size=256k --iodepth=4 --thread"
+    outcome = run(softband, "wall", f"fio --name=s {job} --rw=read", f"fio --name=c {job} --rw=write --hostname=a --verb=write").assert_ok()
+    assert "issued rwts: total=0,64,0,0" in outcome.program("b-0")
+
+
+UCX_EXAMPLES = Path("/usr/share/doc/libucx-dev/examples")
+
+
+@pytest.fixture(scope="module")
+def ucx_example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("ucx") / "ucp_client_server"
+    command = ["cc", "-O1", "-w", f"-I{UCX_EXAMPLES}", "-o", str(program), str(UCX_EXAMPLES / "ucp_client_server.c"), "-lucp", "-lucs"]
+    subprocess.run(command, check=True, timeout=60)
+    return program
+
+
+@pytest.mark.skipif(not UCX_EXAMPLES.is_dir(), reason="no examples of UCX")
+@pytest.mark.parametrize("pace", PACES)
+def test_ucx_connects_by_the_connection_manager(softband: Softband, ucx_example: Path, pace: str) -> None:
+    """UCX's own example. Its server goes on until it is stopped."""
+    settings = "UCX_SOCKADDR_TLS_PRIORITY=rdmacm UCX_TLS=rc,ud"
+    # Another transport would need `tcp` in UCX_TLS.
+    done = softband.folder / "done"
+    server = until_done(f"env {settings} {ucx_example} -c tag", done)
+    client = f"env UCX_LOG_LEVEL=debug {settings} {ucx_example} -c tag -a 198.18.0.1; touch {done}"
+    outcome = softband.run("modern-pair", ("a", server), ("b", client), options=("--pace", pace, "--timeout", "60"))
+    assert "created an endpoint on rdmacm" in outcome.program("b-0")
+    assert "Client: iteration #1" in outcome.program("b-0")

@@ -31,6 +31,8 @@ pub use control::admission::random_word;
 pub use control::remote::{Pass, Remote};
 pub use diagnosis::work::ThreadWork;
 #[doc(hidden)]
+pub use engine::cm_harness;
+#[doc(hidden)]
 pub use engine::harness;
 #[doc(hidden)]
 pub use engine::wall_harness;

@@ -121,10 +121,14 @@ pub(crate) unsafe fn inner<'a>(abi_qp: *mut ibv_qp) -> Result<&'a QpInner, Errno
     Ok(unsafe { &(*qp).inner })
 }
 
+/// Bytes of a scatter/gather entry in a work queue. Inline data may take the room of the entries, so
+/// drivers (mlx4, mlx5, rxe) offer at least that much.
+const SGE_BYTES: u32 = 16;
+
 /// Creation data of a queue pair beside its plain attributes.
 struct Base {
     context: *mut ibv_context,
-    /// NULL for the receiving side of an XRC connection.
+    /// The PD that the program sees. The receiving side of an XRC connection needs none.
     pd: *mut ibv_pd,
     xrcd: u32,
     create_flags: u32,
@@ -160,7 +164,11 @@ unsafe fn create(base: &Base, init: *mut ibv_qp_init_attr) -> Result<*mut ibv_qp
         // Sizes of an absent queue do not count (manual page of ibv_create_qp).
         (fields.max_recv_wr, fields.max_recv_sge) = (0, 0);
     }
-    if !sends {
+    if sends {
+        // SAFETY: the caller promises an open context.
+        let most = unsafe { device_of(base.context) }?.max_inline;
+        fields.max_inline = fields.max_inline.max(most.min(fields.max_send_sge.saturating_mul(SGE_BYTES)));
+    } else {
         (fields.max_send_wr, fields.max_send_sge, fields.max_inline) = (0, 0, 0);
     }
     let made = call::<op::CreateQp>(&fields)?;
@@ -205,8 +213,8 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
         inner: QpInner {
             hca: ours.hca,
             qpn: made.qpn,
-            // SAFETY: `create` has checked that it is NULL or a PD of ours.
-            pd: unsafe { base.pd.as_ref() }.map_or(0, |pd| pd.handle),
+            // SAFETY: `create` has checked that it is a PD of ours, unless the queue pair sends nothing.
+            pd: unsafe { base.pd.as_ref() }.filter(|_| sends).map_or(0, |pd| pd.handle),
             qp_type: wanted.qp_type,
             cap,
             is_extended: base.is_extended,
@@ -278,7 +286,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         // SAFETY: the caller names objects of ours; the plain attributes are the head of the extended ones.
         unsafe {
             let xrcd = if is_target { xrc::handle(wanted.xrcd.cast())? } else { 0 };
-            let pd = if is_target { null_mut() } else { wanted.pd };
+            let pd = if wanted.comp_mask & IBV_QP_INIT_ATTR_PD != 0 { wanted.pd } else { null_mut() };
             create(&Base { context, pd, xrcd, create_flags, is_extended }, init.cast())
         }
     })

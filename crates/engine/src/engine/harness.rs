@@ -7,7 +7,7 @@ use crate::scheduler::agenda::Event;
 use softband_ipc::layout::{PAYLOAD_BYTES, POSTED_BYTES};
 use softband_model::management::{MAD_BYTES, ManagementPacket};
 use softband_spec::FabricSpec;
-use softband_types::{Lid, PKey, ProcessId, QKey, Qpn, ServiceLevel};
+use softband_types::{HcaId, Lid, PKey, PortNumber, ProcessId, QKey, Qpn, ServiceLevel};
 use std::sync::atomic::Ordering;
 
 /// An attached process on host 0 that sends the caller's messages, valid or not.
@@ -47,12 +47,25 @@ impl Harness {
         self.0.processes[0].shared().slot(0).status.load(Ordering::Relaxed)
     }
 
-    /// Lets a MAD arrive at the first port of the process's host. `mad` is its beginning.
+    /// Lets a MAD arrive at the first port of the process's host, for its files. `mad` is its beginning.
     pub fn arrive(&mut self, mad: &[u8]) {
+        if let Some((port, packet)) = self.packet(mad) {
+            self.0.verbs().mad_arrived(port, &packet);
+        }
+    }
+
+    /// Lets a MAD arrive at the same port, for the connection manager.
+    pub fn arrive_at_manager(&mut self, mad: &[u8]) {
+        if let Some((port, packet)) = self.packet(mad) {
+            self.0.verbs().cm_arrived(port, &packet);
+        }
+    }
+
+    fn packet(&self, mad: &[u8]) -> Option<((HcaId, PortNumber), ManagementPacket)> {
         let mut whole = Box::new([0; MAD_BYTES]);
         let len = mad.len().min(MAD_BYTES);
         whole[..len].copy_from_slice(&mad[..len]);
-        let Some(port) = management_ports(&self.0.world, 0).first().copied() else { return };
+        let port = management_ports(&self.0.world, 0).first().copied()?;
         let packet = ManagementPacket {
             slid: Lid(2),
             dlid: Lid(1),
@@ -63,7 +76,7 @@ impl Harness {
             pkey: PKey::DEFAULT_FULL,
             mad: whole,
         };
-        self.0.verbs().mad_arrived(port, &packet);
+        Some((port, packet))
     }
 
     /// Returns the reply to the last call.

@@ -6,10 +6,11 @@ mod ahead;
 mod attach;
 mod calls;
 mod captures;
+#[doc(hidden)]
+pub mod cm_harness;
 mod commands;
 mod events;
 mod faults;
-#[doc(hidden)]
 pub mod harness;
 mod lifecycle;
 mod main_loop;

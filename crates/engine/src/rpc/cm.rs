@@ -13,11 +13,13 @@ use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::AddressVector;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber};
+use softband_types::{Gid, Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber, ServiceLevel};
 use softband_wire::mad::{MtuCode, RateCode};
 
 /// Longest time of a packet, as path records of OpenSM state it by default: 1.07 s.
 const PACKET_LIFE_TIME: u8 = 18;
+/// Longest time of a frame, as the kernel assumes it (`CMA_IBOE_PACKET_LIFETIME`): 0.27 s.
+const PACKET_LIFE_TIME_ON_ETHERNET: u8 = 16;
 
 impl Verbs<'_> {
     pub(crate) fn cm_open(&mut self, caller: Caller, (): &()) -> Result<calls::Object, i32> {
@@ -119,31 +121,45 @@ struct Fabric<'a> {
 impl Fabric<'_> {
     fn facts(&self, host: usize, (hca, port): Port) -> Option<LocalPort> {
         let snapshot = self.world.port(hca, port)?;
-        let gid = snapshot.gids.iter().flatten().next().copied()?;
+        // On Ethernet the interface's IPv4 address follows the link-local one.
+        let (gid_index, gid) = (0..).zip(snapshot.gids).filter_map(|(index, gid)| Some((index, gid?))).last()?;
         let pkey = self.world.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
-        Some(LocalPort { host, hca, port, lid: snapshot.lid, gid, node_guid: self.world.node_guid(hca), pkey, sm_lid: snapshot.sm_lid })
+        let interface = if snapshot.link_layer == LinkLayer::Ethernet { Some(u32::from_be_bytes(gid.ipv4()?)) } else { None };
+        let (lid, sm_lid, node_guid) = (snapshot.lid, snapshot.sm_lid, self.world.node_guid(hca));
+        Some(LocalPort { host, hca, port, lid, gid, gid_index, interface, node_guid, pkey, sm_lid })
+    }
+
+    /// Returns the host with an interface on Ethernet that has this address.
+    fn host_of_interface(&self, ip: u32) -> Option<usize> {
+        let hosts = self.world.spec().hosts.iter().enumerate();
+        let mut with_ethernet = hosts.filter(|(_, host)| host.hcas.iter().any(|hca| hca.link_layer == LinkLayer::Ethernet));
+        with_ethernet.find(|(host, _)| self.ports(*host).iter().any(|port| port.interface == Some(ip))).map(|(host, _)| host)
     }
 }
 
 impl Subnet for Fabric<'_> {
     fn host_of(&self, ip: u32) -> Option<usize> {
-        let host = ip.checked_sub(network::address(0))? as usize;
-        (host < self.world.spec().hosts.len()).then_some(host)
+        let own = ip.checked_sub(network::address(0)).map(|host| host as usize);
+        own.filter(|host| *host < self.world.spec().hosts.len()).or_else(|| self.host_of_interface(ip))
     }
 
     fn address_of(&self, host: usize) -> u32 {
         network::address(host)
     }
 
-    fn first_port(&self, host: usize) -> Option<LocalPort> {
-        let hcas = self.world.spec().hosts.get(host)?.hcas.iter().enumerate();
-        let of_infiniband = hcas.filter(|(_, hca)| hca.link_layer == LinkLayer::Infiniband);
-        let mut ports = of_infiniband.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (index, PortNumber(port))));
-        let (index, port) = ports.find(|(index, port)| {
-            // A port without a cable knows no subnet manager.
-            self.world.port(self.world.hca_id(host, *index), *port).is_some_and(|port| port.sm_lid != Lid::NONE)
-        })?;
-        self.facts(host, (self.world.hca_id(host, index), port))
+    fn ports(&self, host: usize) -> Vec<LocalPort> {
+        let hcas = self.world.spec().hosts.get(host).into_iter().flat_map(|host| host.hcas.iter().enumerate());
+        let numbers = hcas.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (index, PortNumber(port))));
+        let ports = numbers.filter_map(|(index, port)| self.facts(host, (self.world.hca_id(host, index), port)));
+        // A port of InfiniBand without a cable knows no subnet manager, and one of Ethernet has no addresses.
+        let mut ports: Vec<_> = ports.filter(|port| port.interface.is_some() || port.sm_lid != Lid::NONE).collect();
+        ports.sort_by_key(|port| port.interface.is_some());
+        ports
+    }
+
+    fn port_with_gid(&self, gid: Gid) -> Option<LocalPort> {
+        let all = (0..self.world.spec().hosts.len()).flat_map(|host| self.ports(host));
+        all.into_iter().find(|port| port.gid == gid && port.interface.is_none())
     }
 
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
@@ -159,8 +175,12 @@ impl Subnet for Fabric<'_> {
         let state = |port: &LocalPort| self.world.port(port.hca, port.port).filter(|port| port.active);
         let (source, destination) = (state(from)?, state(to)?);
         let mtu = self.world.path_mtu((from.hca, from.port), (to.hca, to.port))?;
+        let is_ethernet = from.interface.is_some();
+        if is_ethernet != to.interface.is_some() {
+            return None;
+        }
         let vector = AddressVector { dlid: to.lid, port: from.port, ..AddressVector::default() };
-        let service_level = self.world.resolve(from.hca, &vector).ok()?.service_level;
+        let service_level = if is_ethernet { ServiceLevel(0) } else { self.world.resolve(from.hca, &vector).ok()?.service_level };
         let rate = [source.rate, destination.rate].into_iter().min_by_key(|rate| tenths(*rate))?;
         Some(Path {
             source: *from,
@@ -169,7 +189,8 @@ impl Subnet for Fabric<'_> {
             service_level,
             mtu: MtuCode(code_of(mtu)),
             rate: rate_code(rate),
-            packet_life_time: PACKET_LIFE_TIME,
+            packet_life_time: if is_ethernet { PACKET_LIFE_TIME_ON_ETHERNET } else { PACKET_LIFE_TIME },
+            traffic_class: 0,
         })
     }
 }

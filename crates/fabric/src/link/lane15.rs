@@ -102,9 +102,11 @@ impl Links {
 }
 
 impl Hop<'_> {
-    /// Sends a packet between QPs 1 by a port, like any datagram.
+    /// Sends a packet between QPs 1 by a port, like any datagram. On Ethernet it goes from address to
+    /// address.
     pub(crate) fn send_general(&mut self, port: u32, lane: VirtualLane, packet: &ManagementPacket, at: SimTime) {
-        let packet = self.links.packet_pool.place(packet.as_datagram());
+        let grh = self.subnet.route_of_management(port, packet.dlid);
+        let packet = self.links.packet_pool.place(Packet { grh, ..packet.as_datagram() });
         let bytes = packet.bytes(self.links.framing(port));
         let packet = self.links.add(Transit::new(packet, bytes, port, lane));
         self.send(packet, at);

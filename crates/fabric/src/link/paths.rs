@@ -12,6 +12,10 @@ impl Links {
     pub(crate) fn path_mtu(&self, from: u32, (to, dlid): (u32, Lid)) -> Option<Mtu> {
         let mut at = from;
         let mut least = self.ports[at as usize].cabling?.mtu;
+        // A message to its own port crosses no link.
+        if from == to {
+            return Some(least);
+        }
         // No route passes a switch twice.
         for _ in 0..=self.switches.len() {
             let cabling = self.ports[at as usize].cabling?;

@@ -7,12 +7,16 @@
 use super::{KnownPort, Subnet};
 use crate::numbering::Owner;
 use softband_model::packet::{LinkAddresses, Packet};
-use softband_model::verbs::api::{AddressVector, VerbsError};
+use softband_model::verbs::api::{AddressVector, GlobalRoute, VerbsError};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, VirtualLane};
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
 /// address.
 const NETWORK: [u8; 2] = [10, 77];
+/// Place of the IPv4 address in the GID table of an Ethernet port.
+const IPV4_INDEX: u8 = 1;
+/// Hop limit of the packets that hosts send by default (RFC 1340).
+const HOP_LIMIT: u8 = 64;
 /// First LID of the multicast groups on Ethernet.
 const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
@@ -60,6 +64,13 @@ impl Subnet {
             LinkLayer::Ethernet => packet.grh.map_or(0, |route| usize::from(route.sgid_index)),
         };
         self.gids(port).get(index).copied().flatten().unwrap_or_default()
+    }
+
+    /// Returns the route of a management packet that leaves by a port for the port with this LID. On
+    /// Ethernet the packet goes between the IPv4 addresses of both.
+    pub(crate) fn route_of_management(&self, port: u32, dlid: Lid) -> Option<GlobalRoute> {
+        let is_ethernet = self.ports[port as usize].framing.link_layer() == LinkLayer::Ethernet;
+        is_ethernet.then(|| GlobalRoute { dgid: ipv4(dlid), sgid_index: IPV4_INDEX, hop_limit: HOP_LIMIT, ..GlobalRoute::default() })
     }
 
     /// Returns the values of a packet's headers that follow from its lane and from the addresses of

@@ -1,5 +1,8 @@
 //! Addresses of connection identifiers: IP address and port, as a `sockaddr` of the program has them.
 
+use super::identifier::{SPACE_IB, SPACE_TCP, SPACE_UDP};
+use softband_types::{Gid, PKey};
+
 /// `AF_INET` and `AF_INET6`.
 const V4: u16 = 2;
 const V6: u16 = 10;
@@ -19,17 +22,56 @@ pub(crate) struct Address {
     /// IPv4 in the last four bytes.
     ip: [u8; 16],
     pub(super) port: u16,
+    /// Further fields of an address of `AF_IB`.
+    ib: IbFields,
+}
+
+/// Fields of `struct sockaddr_ib` apart from the GID, which stands in place of an IP address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct IbFields {
+    pkey: u16,
+    flow_information: u32,
+    service_id: u64,
+    service_mask: u64,
+    scope: u64,
+}
+
+impl IbFields {
+    fn parse(bytes: &[u8; IB_BYTES]) -> Self {
+        let word = |at: usize| u64::from_be_bytes(std::array::from_fn(|index| bytes[at + index]));
+        Self {
+            pkey: u16::from_be_bytes([bytes[2], bytes[3]]),
+            flow_information: word(0) as u32,
+            service_id: word(24),
+            service_mask: word(32),
+            scope: word(40),
+        }
+    }
+
+    fn emit(&self, bytes: &mut [u8]) {
+        bytes[2..4].copy_from_slice(&self.pkey.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.flow_information.to_be_bytes());
+        for (at, word) in [(24, self.service_id), (32, self.service_mask), (40, self.scope)] {
+            bytes[at..at + 8].copy_from_slice(&word.to_be_bytes());
+        }
+    }
 }
 
 impl Address {
     pub(crate) fn v4(ip: u32, port: u16) -> Self {
         let mut bytes = [0; 16];
         bytes[12..].copy_from_slice(&ip.to_be_bytes());
-        Self { family: V4, ip: bytes, port }
+        Self { family: V4, ip: bytes, port, ib: IbFields::default() }
     }
 
     pub(super) fn v6(ip: [u8; 16], port: u16) -> Self {
-        Self { family: V6, ip, port }
+        Self { family: V6, ip, port, ib: IbFields::default() }
+    }
+
+    /// Returns the address of a GID with this service.
+    pub(super) fn ib(gid: Gid, pkey: PKey, service_id: u64) -> Self {
+        let ib = IbFields { pkey: pkey.0, service_id, service_mask: u64::MAX, ..IbFields::default() };
+        Self { family: IB, ip: gid.0, port: service_id as u16, ib }
     }
 
     /// Reads a `sockaddr`. Returns `None` for a family without a connection manager, as the kernel's
@@ -40,7 +82,11 @@ impl Address {
         match family {
             V4 => Some(Self::v4(u32::from_be_bytes(bytes.get(4..)?.first_chunk().copied()?), port)),
             V6 => Some(Self::v6(bytes.get(8..)?.first_chunk().copied()?, port)),
-            IB => Some(Self { family: IB, ip: bytes.get(8..)?.first_chunk().copied()?, port: 0 }),
+            IB => {
+                let ib = IbFields::parse(bytes.first_chunk()?);
+                let port = (ib.service_id & ib.service_mask) as u16;
+                Some(Self { family: IB, ip: bytes.get(8..)?.first_chunk().copied()?, port, ib })
+            }
             _ => None,
         }
     }
@@ -57,13 +103,17 @@ impl Address {
 
     /// Writes the `sockaddr` to the front of `bytes`.
     pub(super) fn emit(&self, bytes: &mut [u8]) {
-        if self.family == 0 || bytes.len() < V6_BYTES {
+        if self.family == 0 || bytes.len() < self.size().max(V6_BYTES) {
             return;
         }
         bytes[..2].copy_from_slice(&self.family.to_ne_bytes());
         bytes[2..4].copy_from_slice(&self.port.to_be_bytes());
         match self.family {
             V4 => bytes[4..8].copy_from_slice(&self.ip[12..]),
+            IB => {
+                self.ib.emit(bytes);
+                bytes[8..24].copy_from_slice(&self.ip);
+            }
             _ => bytes[8..24].copy_from_slice(&self.ip),
         }
     }
@@ -84,9 +134,9 @@ impl Address {
         self.family == other.family
     }
 
-    /// Returns the address without an IP address, with the same family.
+    /// Returns the address without an IP address, with the same family. A GID keeps its partition.
     pub(super) fn any_of_family(&self) -> Self {
-        Self { family: self.family, ..Self::default() }
+        Self { family: self.family, ib: IbFields { pkey: self.ib.pkey, ..IbFields::default() }, ..Self::default() }
     }
 
     /// Returns whether the address names no network of its own: none, or the loopback address. The
@@ -110,6 +160,36 @@ impl Address {
         (self.family == V4 || self.family == V6 && self.ip[..12] == MAPPED).then_some(last)
     }
 
+    /// Returns the GID of an address of `AF_IB`.
+    pub(super) fn gid(&self) -> Option<Gid> {
+        self.is_ib().then_some(Gid(self.ip))
+    }
+
+    /// Returns the partition key of an address of `AF_IB`.
+    pub(super) fn pkey(&self) -> PKey {
+        PKey(self.ib.pkey)
+    }
+
+    /// Returns the service ID of an address of `AF_IB`.
+    pub(super) fn own_service_id(&self) -> Option<u64> {
+        self.is_ib().then_some(self.ib.service_id)
+    }
+
+    /// Returns the port space that a service ID of `AF_IB` names for an identifier of `space`
+    /// (`cma_select_ib_ps` of the kernel).
+    pub(super) fn port_space(&self, space: u16) -> Option<u16> {
+        const ABOVE_PORT: u64 = !0xFFFF;
+        let mask = self.ib.service_mask & ABOVE_PORT;
+        let named = |of: &u16| self.ib.service_id & mask == (u64::from(*of) << 16) & mask;
+        let permitted = |of: &u16| space == *of || space == SPACE_IB && *of != SPACE_IB;
+        [SPACE_IB, SPACE_TCP, SPACE_UDP].into_iter().filter(permitted).find(named)
+    }
+
+    /// Returns the same address with this GID.
+    pub(super) fn with_gid(&self, gid: Gid) -> Self {
+        Self { ip: gid.0, ..*self }
+    }
+
     /// Returns the same family with the IPv4 address, and with the port.
     pub(super) fn with_ipv4(&self, ip: u32) -> Self {
         if self.family == V6 {
@@ -121,7 +201,13 @@ impl Address {
         Self::v4(ip, self.port)
     }
 
-    pub(super) fn with_port(&self, port: u16) -> Self {
+    /// Returns the same address with a port. `space` is its port space, for the service ID of `AF_IB`.
+    pub(super) fn with_port(&self, space: u16, port: u16) -> Self {
+        if self.is_ib() {
+            let service_id = u64::from(space) << 16 | u64::from(port);
+            let ib = IbFields { service_id, service_mask: u64::MAX, ..self.ib };
+            return Self { port, ib, ..*self };
+        }
         Self { port, ..*self }
     }
 
@@ -134,14 +220,22 @@ impl Address {
 /// addresses (IBTA annex A11).
 pub(super) const HEADER_BYTES: usize = 36;
 
-/// Returns the header of a request between two addresses.
-pub(super) fn header(source: &Address, destination: &Address) -> [u8; HEADER_BYTES] {
-    let mut bytes = [0; HEADER_BYTES];
+/// Returns the header of a request between two addresses. Requests between GIDs have none.
+pub(super) fn header(source: &Address, destination: &Address) -> Vec<u8> {
+    if source.is_ib() {
+        return Vec::new();
+    }
+    let mut bytes = vec![0; HEADER_BYTES];
     bytes[1] = if source.is_v6() { 6 } else { 4 } << 4;
     bytes[2..4].copy_from_slice(&source.port.to_be_bytes());
     bytes[4..20].copy_from_slice(&source.ip);
     bytes[20..].copy_from_slice(&destination.ip);
     bytes
+}
+
+/// Returns whether the header of a request states IP version 6.
+pub(super) fn is_v6(bytes: &[u8]) -> bool {
+    bytes.get(1).is_some_and(|version| version >> 4 == 6)
 }
 
 /// Reads the header of a request to `port`. Returns its source and its destination.
@@ -153,7 +247,8 @@ pub(super) fn read_header(bytes: &[u8], port: u16) -> Option<(Address, Address)>
         6 => V6,
         _ => return None,
     };
-    Some((Address { family, ip: source, port: from }, Address { family, ip: destination, port }))
+    let address = |ip, port| Address { family, ip, port, ib: IbFields::default() };
+    Some((address(source, from), address(destination, port)))
 }
 
 #[cfg(test)]
@@ -169,6 +264,29 @@ mod tests {
         assert_eq!(Address::parse(&bytes), Some(address));
         assert_eq!(Address::parse(&[1, 0, 0, 0]), None);
         assert_eq!(Address::parse(&[2, 0]), None);
+    }
+
+    #[test]
+    fn an_address_of_a_gid_has_all_its_fields() {
+        let mut bytes = [0; STORAGE_BYTES];
+        bytes[..IB_BYTES].copy_from_slice(&std::array::from_fn::<u8, IB_BYTES, _>(|index| index as u8));
+        bytes[..2].copy_from_slice(&IB.to_ne_bytes());
+        let address = Address::parse(&bytes).unwrap();
+        let mut again = [0; STORAGE_BYTES];
+        address.emit(&mut again);
+        assert_eq!((again, address.pkey()), (bytes, PKey(0x0203)));
+        assert_eq!(Address::parse(&bytes[..IB_BYTES - 1]), None);
+    }
+
+    #[test]
+    fn a_service_id_names_a_port_space() {
+        let of = |service_id, space| Address::ib(Gid::default(), PKey(0xFFFF), service_id).port_space(space);
+        assert_eq!(of(0x0106_1D2F, SPACE_TCP), Some(SPACE_TCP));
+        assert_eq!(of(0x0106_1D2F, SPACE_IB), Some(SPACE_TCP));
+        assert_eq!(of(0x013F_0000, SPACE_IB), Some(SPACE_IB));
+        assert_eq!((of(0x0106_0001, SPACE_UDP), of(0x9999_0001, SPACE_IB), of(1 << 40, SPACE_TCP)), (None, None, None));
+        let unnamed = Address::parse(&[IB.to_ne_bytes().as_slice(), &[0; IB_BYTES]].concat()).unwrap();
+        assert_eq!([SPACE_IB, SPACE_TCP, SPACE_UDP].map(|space| unnamed.port_space(space)), [Some(SPACE_IB), Some(SPACE_TCP), Some(SPACE_UDP)]);
     }
 
     #[test]

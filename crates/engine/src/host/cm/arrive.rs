@@ -1,7 +1,7 @@
 //! Messages of peers.
 
 use super::CmTable;
-use super::address::{HEADER_BYTES, read_header};
+use super::address::{self, Address, HEADER_BYTES};
 use super::events::{Event, Kind, Parameters};
 use super::identifier::{QP_RC, QP_UC, QP_XRC_RECEIVE, Stage};
 use super::ids::Peer;
@@ -9,11 +9,19 @@ use super::link::{SERVICE_TIMEOUT, State, ack_timeout, millis_of_code};
 use super::path::{self, LocalPort, Path, Port, Subnet};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
-use softband_types::Guid;
+use softband_types::{Gid, Guid};
 use softband_wire::mad::{
     AttributeId, CmMad, CmMessage, CmServiceType, Drep, Dreq, Header, Layout, ManagementClass, Method, Mra, MtuCode, RateCode, Rej, RejectReason,
     Rep, Req, Rtu, SidrRep, SidrReq,
 };
+
+/// The addresses of a request, and the bytes that they take of its private data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) own: Address,
+    pub(super) peer: Address,
+    pub(super) header_bytes: usize,
+}
 
 /// Most code of a time in a message, of five bits.
 const CODE_MAX: u8 = 30;
@@ -77,8 +85,8 @@ impl CmTable {
             return None;
         }
         let accepts = |number: &u32| {
-            let listens = |id: &super::Id| id.stage == Stage::Listen && (id.source.is_v6() == is_v6 || id.source.is_v6() && !id.only_own_family);
-            self.ids.get(number).is_some_and(listens)
+            let has_family = |id: &super::Id| id.source.is_ib() || id.source.is_v6() == is_v6 || id.source.is_v6() && !id.only_own_family;
+            self.ids.get(number).is_some_and(|id| id.stage == Stage::Listen && has_family(id))
         };
         self.ports.users(local.host, space, port).find(accepts)
     }
@@ -92,26 +100,27 @@ impl CmTable {
             let rejection = Rej { remote_comm_id: request.local_comm_id, message_rejected: CmMessage::REQ, reason, ..Rej::default() };
             table.outgoing.push(path::packet(&way, AttributeId::CM_REJ, u64::from(request.local_comm_id) << 32, &rejection));
         };
-        let port = request.service_id as u16;
-        let addresses = read_header(&request.private_data, port);
-        let service = (request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
+        let service = (request.service_id, address::is_v6(&request.private_data));
         let Some(listener) = self.listener(local, service.0, service.1) else { return self.seek(local, packet, service, subnet, now) };
-        let Some(qp_type) = qp_type_of(request).filter(|_| addresses.is_some()) else { return refuse(self, RejectReason::CONSUMER_REJECT) };
+        let path = &request.primary_path;
+        let ends = self.ends_of_request(listener, service.0, (path.local_gid, path.remote_gid), &request.private_data);
+        let Some((qp_type, ends)) = qp_type_of(request).zip(ends) else { return refuse(self, RejectReason::CONSUMER_REJECT) };
         let Some((channel, space)) = self.ids.get_mut(&listener).filter(|id| id.backlog > 0).map(|id| (id.channel, id.space)) else {
             return; // the peer repeats its request
         };
         let Ok(number) = self.add(channel, (0, space, qp_type)) else { return };
         let path = Path {
-            dlid: request.primary_path.local_lid,
-            dgid: request.primary_path.local_gid,
-            service_level: request.primary_path.sl,
+            dlid: if local.is_ethernet() { packet.slid } else { path.local_lid },
+            dgid: path.local_gid,
+            service_level: path.sl,
             mtu: request.path_mtu,
-            rate: request.primary_path.packet_rate,
-            packet_life_time: request.primary_path.local_ack_timeout.saturating_sub(1).min(CODE_MAX),
+            rate: path.packet_rate,
+            packet_life_time: path.local_ack_timeout.saturating_sub(1).min(CODE_MAX),
+            traffic_class: path.traffic_class,
             ..way
         };
-        if let (Some(id), Some((source, destination))) = (self.ids.get_mut(&number), addresses) {
-            (id.stage, id.source, id.destination) = (Stage::Connect, destination, source);
+        if let Some(id) = self.ids.get_mut(&number) {
+            (id.stage, id.source, id.destination) = (Stage::Connect, ends.own, ends.peer);
             (id.port, id.path) = (Some(*local), Some(path));
         }
         if let Ok(link) = self.new_link(number, path) {
@@ -124,7 +133,19 @@ impl CmTable {
             link.retries_max = request.max_cm_retries;
         }
         self.ids.set_peer(number, Peer::Connection(local.host, request.local_ca_guid, request.local_comm_id));
-        self.announce(listener, number, qp_parameters(request), now);
+        self.announce(listener, number, qp_parameters(request, ends.header_bytes), now);
+    }
+
+    /// Returns the addresses at the ends of a request: from its header, or for a listener at a GID from
+    /// its path (`cma_save_net_info` of the kernel). `None` if a header is missing or wrong.
+    pub(super) fn ends_of_request(&self, listener: u32, service_id: u64, (peer, own): (Gid, Gid), private_data: &[u8]) -> Option<Ends> {
+        let source = &self.ids.get(&listener)?.source;
+        if source.is_ib() {
+            let pkey = source.pkey();
+            return Some(Ends { own: Address::ib(own, pkey, service_id), peer: Address::ib(peer, pkey, 0), header_bytes: 0 });
+        }
+        let (peer, own) = address::read_header(private_data, service_id as u16)?;
+        Some(Ends { own, peer, header_bytes: HEADER_BYTES })
     }
 
     /// Announces a new identifier to the program that listens.
@@ -283,7 +304,7 @@ fn parsed<Message: Layout>(mad: &CmMad) -> Message {
 /// Returns the path back to the sender of a packet.
 pub(super) fn path_back(local: &LocalPort, packet: &ManagementPacket) -> Path {
     let (mtu, rate) = (MtuCode::default(), RateCode::default());
-    Path { source: *local, dlid: packet.slid, dgid: local.gid, service_level: packet.service_level, mtu, rate, packet_life_time: 0 }
+    Path { source: *local, dlid: packet.slid, dgid: local.gid, service_level: packet.service_level, mtu, rate, packet_life_time: 0, traffic_class: 0 }
 }
 
 fn qp_type_of(request: &Req) -> Option<u8> {
@@ -297,10 +318,10 @@ fn qp_type_of(request: &Req) -> Option<u8> {
 
 /// Returns a request's parameters as its receiver sees them. The sender's reads are the receiver's
 /// responses.
-fn qp_parameters(request: &Req) -> Parameters {
+fn qp_parameters(request: &Req, header_bytes: usize) -> Parameters {
     Parameters {
         qpn: request.local_qpn.0,
-        private_data: request.private_data[HEADER_BYTES..].to_vec(),
+        private_data: request.private_data[header_bytes..].to_vec(),
         srq: request.srq,
         responder_resources: request.initiator_depth,
         initiator_depth: request.responder_resources,

@@ -1,6 +1,6 @@
 //! The commands of `/dev/infiniband/rdma_cm` (`rdma/rdma_user_cm.h`), parsed.
 
-use super::address::{Address, STORAGE_BYTES};
+use super::address::{Address, STORAGE_BYTES, V6_BYTES};
 use super::fields::Fields;
 
 /// Most bytes of private data in a command.
@@ -132,13 +132,8 @@ impl Command {
         Ok(match number {
             0 => Self::Create { uid: body.u64(0), space: body.u16(16), qp_type: body.u8(18) },
             1 => Self::Destroy { id: body.u32(8) },
-            2 => Self::Bind { id: body.u32(36), to: Address::parse(body.from(8)).ok_or(libc::EINVAL)? },
-            3 => Self::ResolveAddress {
-                source: optional(body.from(0))?,
-                destination: Address::parse(body.from(28)).ok_or(libc::EINVAL)?,
-                id: body.u32(56),
-                millis: body.u32(60),
-            },
+            2 => Self::Bind { id: body.u32(36), to: short(body.from(8))? },
+            3 => Self::ResolveAddress { source: optional(body.from(0))?, destination: short(body.from(28))?, id: body.u32(56), millis: body.u32(60) },
             4 => Self::ResolveRoute { id: body.u32(0) },
             5 => Self::QueryRoute { id: body.u32(8) },
             6 => Self::Connect { id: body.u32(272), parameters: parameters(body, 0)?.ok_or(libc::EINVAL)? },
@@ -151,7 +146,7 @@ impl Command {
             14 => Self::SetOption { id: body.u32(8), level: body.u32(12), name: body.u32(16), value: body.bytes(24, body.u32(20) as usize) },
             15 => Self::Notify { id: body.u32(0), event: body.u32(4) },
             16 => {
-                let to = Address::parse(body.from(16)).ok_or(libc::EINVAL)?;
+                let to = short(body.from(16))?;
                 Self::Join { id: body.u32(44), uid: body.u64(8), to, send_only: false }
             }
             17 => Self::Leave { multicast: body.u32(8) },
@@ -175,7 +170,12 @@ fn optional(bytes: &[u8]) -> Result<Option<Address>, i32> {
     if Fields(bytes).u16(0) == 0 {
         return Ok(None);
     }
-    Address::parse(bytes).map(Some).ok_or(libc::EINVAL)
+    short(bytes).map(Some)
+}
+
+/// Reads an address from the room of a `sockaddr_in6`.
+fn short(bytes: &[u8]) -> Result<Address, i32> {
+    bytes.get(..V6_BYTES).and_then(Address::parse).ok_or(libc::EINVAL)
 }
 
 /// Reads an address with its size. A reserved field must be 0.

@@ -34,8 +34,7 @@ impl CmTable {
     fn request_connection(&mut self, number: u32, given: &Parameters, now: SimTime) -> Result<(), i32> {
         let id = self.ids.get(&number).ok_or(libc::ENOENT)?;
         let path = id.path.ok_or(libc::EINVAL)?;
-        let header = address::header(&id.source, &id.destination);
-        let private_data = private(&[&header, &given.private_data])?;
+        let private_data = private(&[address::header(&id.source, &id.destination).as_slice(), &given.private_data])?;
         let (service_id, qp_type) = (id.service_id(&id.destination), id.qp_type);
         let link = self.new_link(number, path)?;
         link.state = State::ReqSent;
@@ -249,14 +248,17 @@ fn rejection(link: &Link, reason: RejectReason) -> Rej {
 
 /// Returns a path as its sender's request states it.
 fn cm_path(path: &super::Path) -> CmPath {
+    let [local_lid, remote_lid] = path.lids();
     CmPath {
-        local_lid: path.source.lid,
-        remote_lid: path.dlid,
+        local_lid,
+        remote_lid,
         local_gid: path.source.gid,
         remote_gid: path.dgid,
         packet_rate: path.rate,
         sl: ServiceLevel(path.service_level.0),
-        subnet_local: true,
+        traffic_class: path.traffic_class,
+        hop_limit: path.hop_limit(),
+        subnet_local: path.hop_limit() <= 1,
         local_ack_timeout: super::link::ack_timeout(ACK_DELAY, path.packet_life_time),
         ..CmPath::default()
     }

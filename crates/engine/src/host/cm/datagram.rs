@@ -1,7 +1,7 @@
 //! Services of datagrams: identifiers ask for a queue pair (IBTA 12.11).
 
 use super::CmTable;
-use super::address::{HEADER_BYTES, header, read_header};
+use super::address::{self, header};
 use super::arrive::path_back;
 use super::commands::Parameters as Given;
 use super::events::{Kind, Parameters};
@@ -11,15 +11,14 @@ use super::link::{Link, State};
 use super::path::{LocalPort, Subnet, private};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
-use softband_types::{QKey, Qpn};
+use softband_types::{Gid, QKey, Qpn};
 use softband_wire::mad::{AttributeId, SidrRep, SidrReq, SidrStatus};
 
 impl CmTable {
     pub(super) fn ask_for_service(&mut self, number: u32, given: &Given, now: SimTime) -> Result<(), i32> {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
         let path = id.path.ok_or(libc::EINVAL)?;
-        let header = header(&id.source, &id.destination);
-        let private_data = private(&[&header, &given.private_data])?;
+        let private_data = private(&[header(&id.source, &id.destination).as_slice(), &given.private_data])?;
         let service_id = id.service_id(&id.destination);
         let link = self.new_link(number, path)?;
         (link.state, link.service_id) = (State::SidrReqSent, service_id);
@@ -35,21 +34,21 @@ impl CmTable {
             return; // the program has not answered it yet
         }
         let way = path_back(local, packet);
-        let addresses = read_header(&request.private_data, request.service_id as u16);
-        let service = (request.service_id, addresses.is_some_and(|(source, _)| source.is_v6()));
-        let (Some(listener), Some((source, destination))) = (self.listener(local, service.0, service.1), addresses) else {
-            return self.seek(local, packet, service, subnet, now);
-        };
+        let service = (request.service_id, address::is_v6(&request.private_data));
+        let Some(listener) = self.listener(local, service.0, service.1) else { return self.seek(local, packet, service, subnet, now) };
+        // A request for a service states no GID of its sender.
+        let ends = self.ends_of_request(listener, service.0, (Gid::default(), local.gid), &request.private_data);
+        let Some(ends) = ends else { return self.refuse_unheard(local, packet) };
         let Some((channel, space)) = self.ids.get(&listener).filter(|id| id.backlog > 0).map(|id| (id.channel, id.space)) else { return };
         let Ok(number) = self.add(channel, (0, space, QP_UD)) else { return };
         if let Some(id) = self.ids.get_mut(&number) {
-            (id.stage, id.source, id.destination, id.port) = (Stage::Connect, destination, source, Some(*local));
+            (id.stage, id.source, id.destination, id.port) = (Stage::Connect, ends.own, ends.peer, Some(*local));
         }
         if let Ok(link) = self.new_link(number, way) {
             (link.state, link.remote_comm_id, link.service_id) = (State::SidrReqReceived, request.request_id, request.service_id);
         }
         self.ids.set_peer(number, peer);
-        let parameters = Parameters { private_data: request.private_data[HEADER_BYTES..].to_vec(), ..Parameters::default() };
+        let parameters = Parameters { private_data: request.private_data[ends.header_bytes..].to_vec(), ..Parameters::default() };
         self.announce(listener, number, parameters, now);
     }
 

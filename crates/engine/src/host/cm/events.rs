@@ -1,9 +1,8 @@
 //! Events of channels, and their structure (`struct rdma_ucm_event_resp`).
 
 use super::fields::Structure;
-use super::path::Path;
+use super::path::{LocalPort, Path};
 use softband_sim::SimTime;
-use softband_types::PortNumber;
 use softband_wire::mad::McMemberRecord;
 
 /// Bytes of an event with all its fields.
@@ -44,7 +43,7 @@ pub(super) struct Parameters {
     /// Path to a datagram service.
     pub(super) path: Option<Path>,
     /// A multicast group, with the port that has joined it.
-    pub(super) group: Option<(PortNumber, McMemberRecord)>,
+    pub(super) group: Option<(LocalPort, McMemberRecord)>,
 }
 
 /// An event that waits in a channel.
@@ -77,7 +76,7 @@ impl Event {
                 address_vector(&mut structure, PARAMETERS_AT + 8, path);
             }
             if let Some((port, group)) = &given.group {
-                vector_of_group(&mut structure, PARAMETERS_AT + 8, *port, group);
+                vector_of_group(&mut structure, PARAMETERS_AT + 8, port, group);
             }
             structure.put(PARAMETERS_AT + 40, data).u8(PARAMETERS_AT + 40 + DATA_BYTES, data.len() as u8);
             return structure;
@@ -97,13 +96,23 @@ impl Event {
     }
 }
 
-/// Writes `struct ib_uverbs_ah_attr` of a path within the subnet.
+/// Writes `struct ib_uverbs_ah_attr` of a path within the subnet, or between addresses on Ethernet.
 pub(super) fn address_vector(structure: &mut Structure, at: usize, path: &Path) {
-    structure.u16(at + 24, path.dlid.0).u8(at + 26, path.service_level.0).u8(at + 28, path.rate.0).u8(at + 30, path.source.port.0);
+    let [_, dlid] = path.lids();
+    if path.source.is_ethernet() {
+        structure.put(at, &path.dgid.0).u8(at + 20, path.source.gid_index).u8(at + 21, path.hop_limit());
+        structure.u8(at + 22, path.traffic_class).u8(at + 29, 1);
+    }
+    structure.u16(at + 24, dlid.0).u8(at + 26, path.service_level.0).u8(at + 28, path.rate.0).u8(at + 30, path.source.port.0);
 }
 
 /// Writes `struct ib_uverbs_ah_attr` of a multicast group (`ib_init_ah_from_mcmember` of the kernel).
-fn vector_of_group(structure: &mut Structure, at: usize, port: PortNumber, group: &McMemberRecord) {
-    structure.put(at, &group.mgid.0).u32(at + 16, group.flow_label).u8(at + 21, group.hop_limit).u8(at + 22, group.tclass);
-    structure.u16(at + 24, group.mlid.0).u8(at + 26, group.sl.0).u8(at + 28, group.rate.0).u8(at + 29, 1).u8(at + 30, port.0);
+fn vector_of_group(structure: &mut Structure, at: usize, port: &LocalPort, group: &McMemberRecord) {
+    structure
+        .put(at, &group.mgid.0)
+        .u32(at + 16, group.flow_label)
+        .u8(at + 20, port.gid_index)
+        .u8(at + 21, group.hop_limit)
+        .u8(at + 22, group.tclass);
+    structure.u16(at + 24, group.mlid.0).u8(at + 26, group.sl.0).u8(at + 28, group.rate.0).u8(at + 29, 1).u8(at + 30, port.port.0);
 }

@@ -5,10 +5,10 @@ use super::address::Address;
 use super::events::{Event, Kind, Parameters};
 use super::identifier::{SPACE_IPOIB, SPACE_UDP, Stage};
 use super::memberships::{Memberships, Wish};
-use super::path::{Port, Subnet};
+use super::path::{HOP_LIMIT, LocalPort, Port, Subnet};
 use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
-use softband_types::{Gid, Lid, PKey, PortNumber, QKey};
+use softband_types::{Gid, Lid, PKey, QKey};
 use softband_wire::mad::{ComponentMask, JoinState, McMemberRecord, MtuCode, RateCode, Selector};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,6 +71,13 @@ impl Groups {
         }
     }
 
+    /// Adds a group of an identifier. Returns its number.
+    fn add(&mut self, id: u32, uid: u64) -> u32 {
+        let number = self.free.pop_first().unwrap_or(self.multicasts.len() as u32);
+        self.multicasts.insert(number, Multicast { id, uid, events_reported: 0 });
+        number
+    }
+
     fn remove(&mut self, number: u32, now: SimTime) -> Option<Multicast> {
         let multicast = self.multicasts.remove(&number)?;
         self.free.insert(number);
@@ -90,10 +97,13 @@ impl CmTable {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
         let is_bound = matches!(id.stage, Stage::Bound | Stage::AddressResolved);
         let port = id.port.filter(|_| is_bound && id.is_datagram()).ok_or(libc::EINVAL)?;
-        let port = subnet.local_port((port.hca, port.port)).filter(|port| port.sm_lid != Lid::NONE).ok_or(libc::EADDRNOTAVAIL)?;
         if id.multicasts.len() >= GROUPS_MAX {
             return Err(libc::ENOMEM);
         }
+        if port.is_ethernet() {
+            return self.join_on_ethernet(number, uid, &to, &port, now);
+        }
+        let port = subnet.local_port((port.hca, port.port)).filter(|port| port.sm_lid != Lid::NONE).ok_or(libc::EADDRNOTAVAIL)?;
         let record = McMemberRecord {
             mgid: mgid_of(&to, id.space, port.pkey),
             port_gid: port.gid,
@@ -108,12 +118,27 @@ impl CmTable {
             ..McMemberRecord::default()
         };
         let mask = if id.space == SPACE_IPOIB { COMPONENTS | COMPONENTS_OF_IPOIB } else { COMPONENTS };
-        let groups = &mut self.groups;
-        let multicast = groups.free.pop_first().unwrap_or(groups.multicasts.len() as u32);
-        groups.multicasts.insert(multicast, Multicast { id: number, uid, events_reported: 0 });
+        let multicast = self.groups.add(number, uid);
         id.multicasts.insert(multicast);
-        groups.memberships.join(multicast, port, Wish { record, mask }, now);
+        self.groups.memberships.join(multicast, port, Wish { record, mask }, now);
         self.settle_groups(now);
+        Ok(multicast)
+    }
+
+    /// Joins a group on Ethernet, where no subnet administration exists: the group is a matter of
+    /// addresses (`cma_iboe_join_multicast` of the kernel).
+    fn join_on_ethernet(&mut self, number: u32, uid: u64, to: &Address, port: &LocalPort, now: SimTime) -> Result<u32, i32> {
+        let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
+        if to.is_any() {
+            return Err(libc::EINVAL);
+        }
+        // RoCE v2 has groups of IPv4 only.
+        let mgid = Gid::of_ipv4(to.ipv4().ok_or(libc::EOPNOTSUPP)?.to_be_bytes());
+        let q_key = QKey(id.own_qkey());
+        let multicast = self.groups.add(number, uid);
+        id.multicasts.insert(multicast);
+        let record = McMemberRecord { mgid, port_gid: port.gid, q_key, p_key: port.pkey, hop_limit: HOP_LIMIT, ..McMemberRecord::default() };
+        self.report_join(multicast, Ok(record), now);
         Ok(multicast)
     }
 
@@ -165,10 +190,11 @@ impl CmTable {
         let Some((counted_by, uid)) = self.groups.multicasts.get(&number).map(|multicast| (multicast.id, multicast.uid)) else { return };
         let Some(id) = self.ids.get_mut(&counted_by).filter(|id| id.uid != 0) else { return };
         let joined = outcome.and_then(|record| if record.q_key == QKey(id.qkey) { Ok(record) } else { Err(libc::EINVAL) });
-        let port = id.port.map_or(PortNumber(0), |port| port.port);
+        let port = id.port;
         let (kind, status, parameters) = match joined {
             Ok(record) => {
-                let parameters = Parameters { qpn: GROUP_QPN, qkey: record.q_key.0, group: Some((port, record)), ..Parameters::default() };
+                let group = port.map(|port| (port, record));
+                let parameters = Parameters { qpn: GROUP_QPN, qkey: record.q_key.0, group, ..Parameters::default() };
                 (Kind::MulticastJoin, 0, parameters)
             }
             Err(errno) => (Kind::MulticastError, -errno, Parameters::default()),

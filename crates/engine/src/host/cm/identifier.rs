@@ -45,6 +45,8 @@ pub(super) struct Id {
     /// Number by which the program knows it. Events before it has one are lost.
     pub(super) uid: u64,
     pub(super) space: u16,
+    /// Space of the bound port. An address of `AF_IB` can name another than `space`.
+    pub(super) port_space: u16,
     pub(super) qp_type: u8,
     pub(super) stage: Stage,
     pub(super) source: Address,
@@ -66,6 +68,8 @@ pub(super) struct Id {
     pub(super) qkey: u32,
     pub(super) may_share_port: bool,
     pub(super) only_own_family: bool,
+    /// Type of service that the program chose: the traffic class of RoCE.
+    pub(super) type_of_service: u8,
     /// Local ACK timeout that the program chose.
     pub(super) ack_timeout: Option<u8>,
     /// Its multicast groups, by the number that the program knows.
@@ -78,7 +82,7 @@ impl Id {
     }
 
     pub(super) fn service_id(&self, of: &Address) -> u64 {
-        u64::from(self.space) << 16 | u64::from(of.port)
+        of.own_service_id().unwrap_or(u64::from(self.space) << 16 | u64::from(of.port))
     }
 
     /// Returns the Q_Key of its datagrams. Without one so far, the identifier gets that of its port
@@ -92,7 +96,7 @@ impl Id {
 
     /// Returns its place in the table of ports.
     pub(super) fn port_key(&self) -> (usize, u16, u16) {
-        (self.host, self.space, self.source.port)
+        (self.host, self.port_space, self.source.port)
     }
 
     /// Moves on from a stage.

@@ -228,6 +228,7 @@ impl CmTable {
             host,
             uid,
             space,
+            port_space: space,
             qp_type,
             stage: Stage::Idle,
             source: Address::default(),
@@ -244,6 +245,7 @@ impl CmTable {
             qkey: 0,
             may_share_port: false,
             only_own_family: false,
+            type_of_service: 0,
             ack_timeout: None,
             multicasts: BTreeSet::new(),
         };

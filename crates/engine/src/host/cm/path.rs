@@ -9,6 +9,8 @@ pub(crate) type Port = (HcaId, PortNumber);
 
 /// Q_Key of QP 1 (IBTA 3.5.3).
 pub(super) const GENERAL_QKEY: QKey = QKey(0x8001_0000);
+/// Hop limit of IP packets (`IPV6_DEFAULT_HOPLIMIT` of the kernel).
+pub(super) const HOP_LIMIT: u8 = 64;
 /// Version of the class of communication management (IBTA 12.6.2).
 const CLASS_VERSION: u8 = 2;
 
@@ -18,12 +20,24 @@ pub(crate) struct LocalPort {
     pub(crate) host: usize,
     pub(crate) hca: HcaId,
     pub(crate) port: PortNumber,
+    /// On Ethernet, the number by which the fabric knows the port. Programs never see it.
     pub(crate) lid: Lid,
     pub(crate) gid: Gid,
+    /// Index of `gid` in the port's table.
+    pub(crate) gid_index: u8,
+    /// IPv4 address of the port's interface, on Ethernet only.
+    pub(crate) interface: Option<u32>,
     pub(crate) node_guid: Guid,
     pub(crate) pkey: PKey,
     /// LID of the subnet manager that has configured the port.
     pub(crate) sm_lid: Lid,
+}
+
+impl LocalPort {
+    /// Returns whether packets of the port find their way by IP addresses (RoCE v2, IBTA annex A17).
+    pub(super) fn is_ethernet(&self) -> bool {
+        self.interface.is_some()
+    }
 }
 
 /// A path from a port to another, as a path record states it.
@@ -37,16 +51,32 @@ pub(crate) struct Path {
     pub(crate) rate: RateCode,
     /// Longest time of a packet: code n is 4.096 us x 2^n.
     pub(crate) packet_life_time: u8,
+    /// Traffic class of the IP header, on Ethernet only.
+    pub(crate) traffic_class: u8,
+}
+
+impl Path {
+    /// Returns the hop limit of the path's packets. 0 stands for a path without a global route.
+    pub(super) fn hop_limit(&self) -> u8 {
+        if self.source.is_ethernet() { HOP_LIMIT } else { 0 }
+    }
+
+    /// Returns the LIDs of the source and of the destination. A path on Ethernet has none.
+    pub(super) fn lids(&self) -> [Lid; 2] {
+        if self.source.is_ethernet() { [Lid::NONE; 2] } else { [self.source.lid, self.dlid] }
+    }
 }
 
 /// The subnet, as far as identifiers need it.
 pub(crate) trait Subnet {
-    /// Returns the host of an address as host `from` sees it.
+    /// Returns the host of an address: its own, or that of an interface on Ethernet.
     fn host_of(&self, ip: u32) -> Option<usize>;
     /// Returns the address of a host.
     fn address_of(&self, host: usize) -> u32;
-    /// Returns the first InfiniBand port of a host with a link.
-    fn first_port(&self, host: usize) -> Option<LocalPort>;
+    /// Returns the ports of a host with a cable, those of InfiniBand first.
+    fn ports(&self, host: usize) -> Vec<LocalPort>;
+    /// Returns the InfiniBand port with this GID.
+    fn port_with_gid(&self, gid: Gid) -> Option<LocalPort>;
     /// Returns the facts about a port.
     fn local_port(&self, port: Port) -> Option<LocalPort>;
     /// Returns whether a program of the host may yet listen.

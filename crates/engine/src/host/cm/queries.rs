@@ -64,7 +64,12 @@ impl Id {
         let remote = self.path.map_or_else(|| gid_of(&self.peer), |path| path.dgid);
         let key = self.port.map_or(0, |port| port.pkey.0);
         for (size_at, at, gid, address) in [(12, 16, gid_of(&self.port), &self.source), (14, 144, remote, &self.destination)] {
-            structure.u16(size_at, IB_BYTES as u16).u16(at, IB).put(at + 2, &key.to_be_bytes()).put(at + 8, &gid.0);
+            structure.u16(size_at, IB_BYTES as u16);
+            if address.is_ib() {
+                address.emit(structure.from(at));
+                continue;
+            }
+            structure.u16(at, IB).put(at + 2, &key.to_be_bytes()).put(at + 8, &gid.0);
             structure.put(at + 24, &self.service_id(address).to_be_bytes());
         }
         structure
@@ -107,20 +112,25 @@ fn emit_short(address: &Address, bytes: &mut [u8]) {
 fn user_path(structure: &mut Structure, path: &Path) {
     const AT: usize = 8;
     structure.put(AT, &path.dgid.0).put(AT + 16, &path.source.gid.0);
-    structure.put(AT + 32, &path.dlid.0.to_be_bytes()).put(AT + 34, &path.source.lid.0.to_be_bytes());
+    let [slid, dlid] = path.lids();
+    structure.put(AT + 32, &dlid.0.to_be_bytes()).put(AT + 34, &slid.0.to_be_bytes());
     structure.u32(AT + 44, 1).u32(AT + 48, path.mtu.0.into()).put(AT + 52, &path.source.pkey.0.to_be_bytes());
     // Of the bytes from the hop limit on: the service level, and equality of MTU, rate and time.
     let exactly = Selector::EXACTLY.0;
+    structure.u8(AT + 54, path.hop_limit()).u8(AT + 55, path.traffic_class);
     structure.u8(AT + 57, path.service_level.0).u8(AT + 58, exactly).u8(AT + 59, exactly).u8(AT + 60, path.rate.0);
     structure.u8(AT + 61, exactly).u8(AT + 62, path.packet_life_time);
 }
 
 fn record(path: &Path) -> PathRecord {
+    let [slid, dlid] = path.lids();
     PathRecord {
         dgid: path.dgid,
         sgid: path.source.gid,
-        dlid: path.dlid,
-        slid: path.source.lid,
+        dlid,
+        slid,
+        hop_limit: path.hop_limit(),
+        tclass: path.traffic_class,
         reversible: true,
         p_key: path.source.pkey,
         sl: path.service_level,
@@ -150,6 +160,7 @@ impl CmTable {
             mtu: given.mtu,
             rate: given.rate,
             packet_life_time: given.packet_life_time.min(30),
+            traffic_class: given.tclass,
         });
         self.post(number, Kind::RouteResolved, 0, Parameters::default(), now);
         Ok(())

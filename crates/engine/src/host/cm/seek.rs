@@ -88,7 +88,7 @@ impl CmTable {
     }
 
     /// Tells the peer that nobody listens (IBTA 12.6.7.2, reason 8; IBTA 12.11.2, status 1).
-    fn refuse_unheard(&mut self, local: &LocalPort, packet: &ManagementPacket) {
+    pub(super) fn refuse_unheard(&mut self, local: &LocalPort, packet: &ManagementPacket) {
         let Ok(mad) = CmMad::parse(&packet.mad[..]) else { return };
         let (way, peer) = (super::arrive::path_back(local, packet), comm_id(packet));
         let transaction = u64::from(peer) << 32;

@@ -4,6 +4,8 @@ use softband_model::management::administration::Administration;
 use softband_types::{HcaId, Lid, PortNumber};
 use softband_wire::mad::{CmMad, ManagementClass, McMemberRecord, MtuCode, RateCode, Rej, RejectReason, Req, SaMad};
 
+mod ethernet;
+mod gids;
 mod groups;
 mod many;
 mod pair;

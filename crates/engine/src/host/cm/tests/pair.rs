@@ -15,8 +15,11 @@ impl Subnet for Pair {
     fn address_of(&self, host: usize) -> u32 {
         BASE + host as u32
     }
-    fn first_port(&self, host: usize) -> Option<LocalPort> {
-        self.local_port((HcaId(host as u32), PortNumber(1)))
+    fn ports(&self, host: usize) -> Vec<LocalPort> {
+        self.local_port((HcaId(host as u32), PortNumber(1))).into_iter().collect()
+    }
+    fn port_with_gid(&self, gid: Gid) -> Option<LocalPort> {
+        (0..2).flat_map(|host| self.ports(host)).find(|port| port.gid == gid)
     }
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
         let lid = Lid(1 + hca.0 as u16);
@@ -27,6 +30,8 @@ impl Subnet for Pair {
             port,
             lid,
             gid: Gid::new(Gid::DEFAULT_PREFIX, guid),
+            gid_index: 0,
+            interface: None,
             node_guid: guid,
             pkey: PKey(0xFFFF),
             sm_lid: MANAGER,
@@ -38,7 +43,7 @@ impl Subnet for Pair {
     }
     fn path(&self, from: &LocalPort, to: &LocalPort) -> Option<Path> {
         let (service_level, mtu, rate) = (ServiceLevel(0), MtuCode::B2048, RateCode::G100);
-        Some(Path { source: *from, dlid: to.lid, dgid: to.gid, service_level, mtu, rate, packet_life_time: 18 })
+        Some(Path { source: *from, dlid: to.lid, dgid: to.gid, service_level, mtu, rate, packet_life_time: 18, traffic_class: 0 })
     }
 }
 
