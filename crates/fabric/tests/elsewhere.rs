@@ -4,7 +4,6 @@ mod common;
 
 use common::*;
 use softband_fabric::CarriedElsewhere;
-use softband_model::verbs::api::*;
 use softband_types::*;
 
 const PORT: PortNumber = PortNumber(1);
