@@ -20,6 +20,8 @@ const MANAGER_PRIORITY: u8 = 0;
 /// Time from the request of a manager to disable or enable a port to the change of its link: the
 /// response leaves before. Assumed.
 const LINK_SWITCHING: SimDuration = SimDuration::from_nanos(20_000);
+/// Time that a link needs from Polling to LinkUp. Assumed.
+const LINK_TRAINING: SimDuration = SimDuration::from_nanos(1_000_000);
 
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
@@ -211,10 +213,17 @@ impl World {
             let Some(cable) = self.spec.cables.iter().position(is_of_end) else { continue };
             let ends = self.spec.cables[cable].ends.map(|of| self.numbering.port_of(of));
             let is_off = ends.into_iter().any(|end| self.agents.agent(self.links.node(end)).is_disabled(self.links.number(end)));
-            let kind = if is_off { FaultKind::LinkDown { cable } } else { FaultKind::LinkUp { cable } };
             let at = now + LINK_SWITCHING;
-            self.add_faults(&[FaultSpec { at, kind }]);
-            self.timeline.report(at, node, Notice::LinkSwitched);
+            let down = FaultSpec { at, kind: FaultKind::LinkDown { cable } };
+            let up = FaultSpec { at: at + LINK_TRAINING, kind: FaultKind::LinkUp { cable } };
+            match (is_off, self.faults.is_link_down(end)) {
+                (true, _) => self.add_faults(&[down]),
+                (false, true) => self.add_faults(&[up]),
+                (false, false) => self.add_faults(&[down, up]),
+            }
+            for at in [at, at + LINK_TRAINING] {
+                self.timeline.report(at, node, Notice::LinkSwitched);
+            }
         }
     }
 

@@ -112,7 +112,8 @@ fn programs_learn_of_the_changes_of_their_ports() {
 
 /// Lets the time of a change of links pass, then returns state and physical state of a port.
 fn states_of(desk: &mut Desk, path: &[u8], number: u32) -> (PortState, PhysicalState) {
-    for _ in 0..50 {
+    let until = desk.world.now() + nanos(1_100_000);
+    while desk.world.now() < until {
         desk.get::<PortInfo>(path, AttributeId::PORT_INFO, number);
     }
     let info: PortInfo = desk.get(path, AttributeId::PORT_INFO, number);
@@ -142,6 +143,10 @@ fn a_disabled_port_has_no_link_until_it_is_enabled() {
         both.into_iter().for_each(|(path, number)| set_port(&mut desk, path, number, |info| info.port_state = state));
     }
     assert_eq!(state_of(&desk.world, 1).0, Some(LinkState::Active));
+    // Polling resets a link that is up.
+    set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::POLLING);
+    assert_eq!(states_of(&mut desk, &[1], 2), (PortState::INIT, PhysicalState::LINK_UP));
+    assert_eq!(downs(&mut desk), 4);
     // A port cannot be disabled and become Active at once.
     let mut info: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 2);
     (info.port_state, info.port_physical_state) = (PortState::ACTIVE, PhysicalState::DISABLED);

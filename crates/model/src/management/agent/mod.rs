@@ -37,7 +37,7 @@ pub struct Agent {
     events: Vec<(PortNumber, PortEvent)>,
     /// Ports whose links start again.
     restarts: Vec<PortNumber>,
-    /// Ports that a manager has disabled or enabled.
+    /// Ports that a manager has disabled, enabled or reset.
     switched: Vec<PortNumber>,
     /// Number of traps so far: each has it as its transaction.
     traps: u64,

@@ -108,7 +108,7 @@ impl Agent {
         if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
             return Err(Status::INVALID_FIELD.into());
         }
-        let is_switched = self.switch_port(port, &info)?;
+        let is_switched = self.switch_port(port, &info, hardware)?;
         // The change of the link itself changes the state.
         let wanted = if is_switched { PortState::NO_CHANGE } else { info.port_state };
         let state = self.next_state(port, wanted, hardware)?;
@@ -140,8 +140,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Disables or enables a port by its physical state (IBTA 14.2.5.6). Returns whether it changed.
-    fn switch_port(&mut self, port: u8, info: &PortInfo) -> Result<bool, Refusal> {
+    /// Disables or enables a port by its physical state (IBTA 14.2.5.6). A link that is up begins
+    /// anew in Polling. Returns whether the link changes.
+    fn switch_port(&mut self, port: u8, info: &PortInfo, hardware: &dyn Hardware) -> Result<bool, Refusal> {
         let may_change = port > 0 && matches!(info.port_state, PortState::NO_CHANGE | PortState::DOWN);
         let is_disabled = match info.port_physical_state {
             PhysicalState::POLLING if may_change => false,
@@ -151,7 +152,7 @@ impl Agent {
             _ => return Ok(false),
         };
         let registers = &mut self.ports[usize::from(port)];
-        let changes = registers.is_disabled != is_disabled;
+        let changes = registers.is_disabled != is_disabled || !is_disabled && hardware.link(port).is_some();
         registers.is_disabled = is_disabled;
         if changes {
             self.switched.push(PortNumber(port));
@@ -164,7 +165,7 @@ impl Agent {
         self.ports.get(usize::from(port.0)).is_some_and(|registers| registers.is_disabled)
     }
 
-    /// Takes the ports that a manager has disabled or enabled since the last call.
+    /// Takes the ports that a manager has disabled, enabled or reset since the last call.
     pub fn take_switched(&mut self) -> Vec<PortNumber> {
         std::mem::take(&mut self.switched)
     }
