@@ -219,3 +219,15 @@ int main(void) {
     printf("%ld\\n", best);
 }
 """
+
+
+def test_port_counters_have_the_packets_that_posters_carry(softband: Softband) -> None:
+    """Both paces count the same packets and acknowledgements."""
+    server = "ib_send_bw -s 10000 -n 20 >&2; ib_read_bw -s 5000 -n 20 >&2"
+    client = "until ib_send_bw -s 10000 -n 20 a >&2; do sleep 0.1; done; until ib_read_bw -s 5000 -n 20 a >&2; do sleep 0.1; done"
+
+    def counters(*options: str) -> str:
+        return softband.run("modern-pair", ("a", server), ("b", f"{client}; perfquery -x"), options=options).assert_ok().program("b-0")
+
+    in_wall_pace = counters(*WALL)
+    assert "PortXmitPkts" in in_wall_pace and in_wall_pace == counters()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -20,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("catalog", &["types", "sim", "wire", "model", "spec"]),
     ("simulate", &["types", "sim", "model", "spec", "fabric", "catalog"]),
     ("abi", &[]),
+    ("metrics", &[]),
     ("pmi", &[]),
     ("libpmi", &["pmi"]),
     ("pmix", &["pmi"]),
@@ -29,11 +30,11 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("libibverbs", &["types", "wire", "abi", "client", "ipc", "shm-transport"]),
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
-    ("engine", &["types", "sim", "wire", "model", "spec", "fabric", "catalog", "ipc", "shm-transport"]),
-    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "pmi", "pmix"]),
+    ("engine", &["types", "sim", "wire", "model", "spec", "fabric", "catalog", "ipc", "shm-transport", "metrics"]),
+    ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "metrics", "pmi", "pmix"]),
 ];
 /// Crates that must not contain `unsafe`.
-const SAFE: [&str; 11] = ["types", "sim", "wire", "pmi", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];
+const SAFE: [&str; 12] = ["types", "sim", "wire", "metrics", "pmi", "model", "spec", "fabric", "workload", "parallel", "catalog", "simulate"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

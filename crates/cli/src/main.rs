@@ -20,6 +20,7 @@ mod generate;
 mod home;
 mod inside;
 mod limits;
+mod metrics;
 mod model;
 mod mpirun;
 mod output;

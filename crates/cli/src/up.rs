@@ -1,6 +1,7 @@
 //! `softband up`: a fabric that stays, for programs from any terminal.
 
 use crate::capture::CaptureArguments;
+use crate::metrics::MetricsArguments;
 use crate::record::{self, Claim, Record};
 use crate::{home, output, own_parts, signals};
 use anyhow::{Context, bail};
@@ -28,6 +29,8 @@ pub(crate) struct UpArguments {
     no_preload: bool,
     #[command(flatten)]
     capture: CaptureArguments,
+    #[command(flatten)]
+    metrics: MetricsArguments,
     /// This process is the one in the background
     #[arg(long, hide = true)]
     in_background: bool,
@@ -50,7 +53,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
     own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
-    command.args(arguments.capture.words()?);
+    command.args(arguments.capture.words()?).args(arguments.metrics.words());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
     let mut line = String::new();
     if let Some(out) = child.stdout.take() {
@@ -81,6 +84,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     }
     let interrupt = signals::interrupt_on_signals();
     let mut claim = Claim::take(&arguments.name)?;
+    let metrics = arguments.metrics.prepare()?;
     let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     allow_many_programs();
     let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0, limits: Limits::default() };
@@ -90,6 +94,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
         capture.start(&mut engine, options.pace, options.epoch_seconds);
     }
     crate::capture::live::offer(&mut engine);
+    let metrics = metrics.map(|server| crate::metrics::start(server, engine.name())).transpose()?;
     claim.publish(&Record {
         name: arguments.name.clone(),
         engine: engine.name().to_owned(),
@@ -109,6 +114,9 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
             hosts.join(", "),
             hosts[0]
         ))?;
+        if let Some(place) = metrics {
+            output::say(format_args!("metrics: {place}\n"))?;
+        }
     }
     let report = engine.stay();
     engine.end_capture();

@@ -40,6 +40,6 @@ pub use hosts::{host_address, host_name};
 pub use kernel_news::{ask_kernel, awaiting_kernel};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,
-    process_number, secret, shared_base, thread_pointer, thread_slot_number,
+    process_number, secret, shared_base, thread_pointer, thread_slot_number, traffic,
 };
 pub use single_threaded::is_single_threaded;

@@ -4,7 +4,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use softband_ipc::attach::{FileRequest, Hello, Welcome, Word};
-use softband_ipc::layout::{HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, pace};
+use softband_ipc::layout::{
+    HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, TRAFFIC_OFFSET, TRAFFIC_ROWS, ThreadSlot, TrafficRow, pace,
+};
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -47,6 +49,13 @@ pub fn shared_base() -> *mut u8 {
 pub fn header() -> &'static SharedHeader {
     // SAFETY: the mapping is never undone, the header is initialised before attach returns, and only its atomics change later.
     unsafe { &*shared_base().add(HEADER_OFFSET).cast::<SharedHeader>() }
+}
+
+/// Returns the counters of traffic that this process carries itself.
+#[inline]
+pub fn traffic() -> &'static [TrafficRow] {
+    // SAFETY: the mapping is never undone and has room for the rows, which consist of atomics.
+    unsafe { std::slice::from_raw_parts(shared_base().add(TRAFFIC_OFFSET).cast::<TrafficRow>(), TRAFFIC_ROWS) }
 }
 
 /// Returns the engine's number of this process.

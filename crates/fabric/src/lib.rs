@@ -121,11 +121,11 @@ mod slab;
 mod traffic;
 
 pub use hca::{HcaCounters, QPN_FIRST, QueuePairRepeats, QueuePairView};
-pub use link::{EthernetCounters, PacketSink, Parcel, PortCounters, Starved};
+pub use link::{CarriedElsewhere, EthernetCounters, PacketSink, Parcel, PortCounters, Starved};
 pub use pdes::lookahead;
 pub use pdes::partition::Partitioning;
 pub use softband_model::transport::Repeats;
-pub use world::World;
+pub use world::{NodeOfPort, PortStatistics, World};
 
 /// Runs the examples of the README file.
 #[cfg(doctest)]

@@ -75,6 +75,8 @@ pub enum Notice {
         /// Number that the caller gave to [`World::wake_at`](crate::World::wake_at).
         token: u32,
     },
+    /// A manager has switched a link off or on.
+    LinkSwitched,
     /// A host died with everything that runs on it.
     HostDied {
         /// Index of the host.

@@ -92,6 +92,8 @@ pod! {
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, pub only_v6: u32, }
     pub struct Count { pub count: u64, }
+    /// Counter of a port: the name of its HCA follows, then that of the counter.
+    pub struct CounterName { pub device_len: u32, pub port: u32, }
     pub struct TimerNew { pub reserved: u64, }
     pub struct TimerSet { pub object: u32, pub reserved: u32, pub at_ps: u64, pub interval_ps: u64, }
 

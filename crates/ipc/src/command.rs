@@ -27,6 +27,8 @@ pub mod kind {
     /// Capture packets: a descriptor of the caller, then the names of ports. Without words, end the
     /// caller's capture.
     pub const CAPTURE: u32 = 4;
+    /// Report the counters of all ports.
+    pub const METRICS: u32 = 5;
 }
 
 /// Engine to command line, with a descriptor of a file that contains JSON.

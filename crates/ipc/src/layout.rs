@@ -232,8 +232,29 @@ pub const SLOTS_OFFSET: usize = 4096;
 pub const HOSTS_OFFSET: usize = SLOTS_OFFSET + THREADS_MAX * size_of::<ThreadSlot>();
 /// Most entries of the list, with its end.
 pub const HOSTS_MAX: usize = 16 * 1024;
+/// Offset of the counters of traffic that the program carried itself, in wall pace.
+pub const TRAFFIC_OFFSET: usize = HOSTS_OFFSET + (HOSTS_MAX * size_of::<HostEntry>()).next_multiple_of(4096);
+/// Most pairs of a queue pair and a destination whose traffic a process counts at a time.
+pub const TRAFFIC_ROWS: usize = 16 * 1024;
 /// Offset of the first completion ring.
-pub const RINGS_OFFSET: usize = HOSTS_OFFSET + (HOSTS_MAX * size_of::<HostEntry>()).next_multiple_of(4096);
+pub const RINGS_OFFSET: usize = TRAFFIC_OFFSET + (TRAFFIC_ROWS * size_of::<TrafficRow>()).next_multiple_of(4096);
+
+/// Traffic of one way through the fabric that the program carried itself. All numbers only grow.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub struct TrafficRow {
+    /// Port and destination (`softband_shm_transport::traffic`). Never changes; 0 if the row was
+    /// never used.
+    pub way: AtomicU64,
+    /// Packets of requests, and their bytes from BTH to invariant CRC.
+    pub sent_bytes: AtomicU64,
+    pub sent_packets: AtomicU64,
+    /// The same of responses.
+    pub returned_bytes: AtomicU64,
+    pub returned_packets: AtomicU64,
+    /// PID of the process one of whose queue pairs writes this row; 0 for none.
+    pub writer: AtomicU32,
+}
 
 /// A host of the fabric. A program reads names without a call, because it may need them in
 /// constructors and after a fork.

@@ -5,6 +5,7 @@ use crate::queues::Parties;
 use crate::sync::{AtomicU32, Ordering};
 use crate::tables::{QpEntry, shared_queue_of};
 use crate::tables_guard::TablesGuard;
+use crate::traffic::Way;
 
 /// A connected queue pair, its peer, and the queue that the peer receives from.
 #[derive(Clone, Copy)]
@@ -20,6 +21,8 @@ pub struct Connection {
     pub parties: Parties,
     /// This connection is the only producer for the peer's completions.
     pub is_sole_producer: bool,
+    /// The way of packets to the peer, for counters.
+    pub way: Way,
     versions: [u32; 3],
     /// PID. A child of a fork may hold its parent's queue pairs, but does not own them.
     process: u32,
@@ -61,6 +64,7 @@ impl Connection {
         let is_sole_producer = of(&keeper.is_sole_producer) != 0;
         is_same.then(|| Self {
             is_sole_producer,
+            way: Way(of(&own.way)),
             own,
             peer,
             source,

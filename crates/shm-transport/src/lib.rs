@@ -34,3 +34,4 @@ pub mod sync;
 mod sync;
 pub mod tables;
 pub mod tables_guard;
+pub mod traffic;

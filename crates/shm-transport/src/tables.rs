@@ -79,9 +79,12 @@ pub struct QpEntry {
     /// Number of completed requests of those that went to the engine.
     pub done: AtomicU32,
     /// `rnr_retry` of its sends.
-    pub rnr_retry: AtomicU32,
+    pub rnr_retry: AtomicU16,
     /// Most reads and atomics under way. With 0 they fail, which the engine handles.
-    pub max_reads: AtomicU32,
+    pub max_reads: AtomicU16,
+    /// The way of its packets, for counters: a [`crate::traffic::Way`]. For datagrams without
+    /// destination.
+    pub way: AtomicU32,
     /// Index of the shared receive queue that it takes from, plus one; 0 for none.
     pub srq: AtomicU32,
     /// With a shared receive queue: time before which completions do not belong to this queue pair.

@@ -6,6 +6,7 @@ use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, Recv
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use softband_ipc::command::{Command, CommandReply, kind};
+use softband_metrics::ports::Port;
 use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
@@ -64,6 +65,17 @@ impl Remote {
                 bail!("the fabric has no host `{host}`\n  help: {}", softband_catalog::suggest(host, "hosts", &known))
             }
             other => Err(refusal(other)),
+        }
+    }
+
+    /// Returns the counters of all ports.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub fn ports(&self) -> anyhow::Result<Vec<Port>> {
+        match self.ask(kind::METRICS, "")? {
+            (0, text) => Ok(serde_json::from_value(text)?),
+            (other, _) => Err(refusal(other)),
         }
     }
 

@@ -45,6 +45,7 @@ impl Engine {
             kind::FAULT => self.fault(&command.argument),
             kind::CAPTURE => self.capture_for(&command.argument, pid),
             kind::STATUS => (0, 0, self.status()),
+            kind::METRICS => (0, 0, self.metrics()),
             kind::DOWN => {
                 self.scheduler.interrupt().raise();
                 (0, 0, Value::Null)

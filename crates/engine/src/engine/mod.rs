@@ -14,6 +14,7 @@ mod faults;
 pub mod harness;
 mod lifecycle;
 mod main_loop;
+mod metrics;
 mod notices;
 mod turns;
 mod wall;

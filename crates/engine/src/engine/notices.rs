@@ -42,6 +42,8 @@ impl Engine {
             }
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::HostDied { host } => self.host_died(host),
+            // Programs send past the engine only where no link is off.
+            Notice::LinkSwitched => self.publish_all(),
             Notice::PortEvent { hca, port, event } => {
                 self.port_changed(hca, port);
                 self.verbs().note_groups_changed();

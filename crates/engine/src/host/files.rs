@@ -3,7 +3,7 @@
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
 use crate::host::ports::abi_lid;
-use crate::host::{mad_files, net_files};
+use crate::host::{counter_files, mad_files, net_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -256,6 +256,9 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     // No network interface belongs to an InfiniBand port here.
     let interfaces = if is_ethernet { each(&|_| interface_name(port)) } else { Vec::new() };
     put(&folder.join("gid_attrs/ndevs"), &interfaces)?;
+    // A program that opens one gets its present value (`shim/fd/counter_files`).
+    let counters: Vec<_> = counter_files::names().map(|name| (name, "0".to_owned())).collect();
+    put(&folder.join("counters"), &counters)?;
     let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }
@@ -268,6 +271,18 @@ fn interface_name(port: &PortSnapshot) -> String {
 /// Formats a link's rate as the kernel does. A lane has its round speed in tenths of a gigabit a
 /// second. SDR has no name, and a lane of 10 GbE appears as QDR.
 fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
+    let (tenths, name) = tenths_of_gigabit(layer, rate);
+    let half = if tenths.is_multiple_of(10) { "" } else { ".5" };
+    format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
+}
+
+/// Returns the same rate as a number.
+pub(crate) fn bytes_per_second(layer: LinkLayer, rate: LinkRate) -> u64 {
+    tenths_of_gigabit(layer, rate).0 * (100_000_000 / 8)
+}
+
+/// Returns the rate of a link in tenths of a gigabit a second, and the name of its speed.
+fn tenths_of_gigabit(layer: LinkLayer, rate: LinkRate) -> (u64, &'static str) {
     let (tenths, name) = match rate.speed {
         LinkSpeed::Fdr10 if layer == LinkLayer::Ethernet => (100, " QDR"),
         LinkSpeed::Sdr => (25, ""),
@@ -280,9 +295,7 @@ fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {
         LinkSpeed::Ndr => (1_000, " NDR"),
         LinkSpeed::Xdr => (2_000, " XDR"),
     };
-    let tenths = tenths * rate.width.lanes();
-    let half = if tenths.is_multiple_of(10) { "" } else { ".5" };
-    format!("{}{half} Gb/sec ({}{name})", tenths / 10, rate.width)
+    (tenths * rate.width.lanes(), name)
 }
 
 /// Formats bytes in groups of two, as the kernel writes GUIDs and GIDs.

@@ -1,6 +1,7 @@
 //! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
 
 pub(crate) mod cm;
+pub(crate) mod counter_files;
 pub(crate) mod datagrams;
 pub(crate) mod files;
 mod mad_files;

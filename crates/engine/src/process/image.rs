@@ -5,7 +5,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags};
 use softband_ipc::layout::{
     HOSTS_MAX, HOSTS_OFFSET, HostEntry, MAGIC, MEMORY_FILE_BYTES, MEMORY_FILE_NAME, PAYLOAD_BYTES, POSTED_BYTES, QUEUES_OFFSET, RINGS_OFFSET,
-    SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, ThreadSlot, WALL_RING_BYTES,
+    SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, TRAFFIC_OFFSET, TRAFFIC_ROWS, ThreadSlot, TrafficRow, WALL_RING_BYTES,
 };
 use softband_ipc::ring::{CqRingHeader, Cqe, entry_offset, ring_bytes};
 use std::collections::BTreeMap;
@@ -174,6 +174,13 @@ impl Shared {
         // SAFETY: the engine wrote the header at creation. The program can change only atomics in a
         // meaningful way, and each value that it writes is only a number.
         unsafe { &*self.base.cast::<SharedHeader>() }
+    }
+
+    /// Returns the counters of traffic that the program carried itself.
+    pub(crate) fn traffic(&self) -> &[TrafficRow] {
+        // SAFETY: the rows lie within the mapping, and consist of atomics. Each value that the
+        // program writes is only a number.
+        unsafe { std::slice::from_raw_parts(self.base.add(TRAFFIC_OFFSET).cast::<TrafficRow>(), TRAFFIC_ROWS) }
     }
 
     pub(crate) fn slot(&self, number: u32) -> &ThreadSlot {

@@ -2,6 +2,7 @@
 
 use crate::completion::record::CqRecord;
 use crate::realtime::room::DataPlane;
+use crate::realtime::traffic::way_of;
 use rustix::fd::OwnedFd;
 use rustix::fs::SealFlags;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -396,8 +397,9 @@ impl DataPlane<'_> {
         set(&entry.dest_qpn, qp.dest_qpn.0);
         entry.pkey_index.store(qp.pkey_index, Ordering::SeqCst);
         entry.service_level.store(u16::from(qp.address_vector.service_level.0), Ordering::SeqCst);
-        set(&entry.rnr_retry, u32::from(qp.rnr_retry));
-        set(&entry.max_reads, u32::from(qp.max_rd_atomic));
+        entry.rnr_retry.store(u16::from(qp.rnr_retry), Ordering::SeqCst);
+        entry.max_reads.store(u16::from(qp.max_rd_atomic), Ordering::SeqCst);
+        set(&entry.way, way_of(self.world, hca, qp).0);
         set(&entry.file, owner.shared().memory_file_number());
         let queue = self.realtime.receive_queues.get(hca, qp.qpn);
         let shared = qp.init.srq.map_or(0, |srq| self.realtime.direct.shared_entry_of(srq));
@@ -455,6 +457,7 @@ impl DataPlane<'_> {
         }
         let own: Vec<(HcaId, Qpn)> = self.realtime.direct.entries.iter().filter(|(_, (_, owner))| *owner == process).map(|(name, _)| *name).collect();
         self.realtime.note_fallbacks_of_ended(self.processes, process);
+        self.end_direct_traffic_of(process);
         let mut around: Vec<_> = own.iter().flat_map(|(hca, qpn)| self.queues_around(*hca, *qpn)).collect();
         let sends_datagrams = |(hca, qpn): &Name| self.world.find_qp(*hca, *qpn).is_some_and(|(_, qp)| qp.init.qp_type == QpType::Ud);
         if own.iter().any(sends_datagrams) {

@@ -9,3 +9,4 @@ pub(crate) mod quiescence;
 pub(crate) mod receive_queues;
 pub(crate) mod room;
 pub(crate) mod shared_receive_queues;
+pub(crate) mod traffic;

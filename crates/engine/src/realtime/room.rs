@@ -7,6 +7,7 @@ use crate::process::processes::Processes;
 use crate::realtime::direct::DirectTables;
 use crate::realtime::quiescence::Quiescence;
 use crate::realtime::receive_queues::{QueueName, ReceiveQueue, ReceiveQueues};
+use crate::realtime::traffic::DirectTraffic;
 use crate::scheduler::room::Scheduler;
 use rustix::fd::OwnedFd;
 use softband_fabric::World;
@@ -22,6 +23,8 @@ pub(crate) struct Realtime {
     pub(super) receive_queues: ReceiveQueues,
     /// Channels with events that their programs have not got yet, and the number of events.
     pub(super) undelivered: BTreeMap<u32, u64>,
+    /// Packets of programs that the counters of ports already have.
+    pub(super) traffic: DirectTraffic,
 }
 
 /// The rooms that the data plane of wall pace works on. Programs, tickets and reports are not among
@@ -45,6 +48,7 @@ impl Realtime {
             quiescence: Quiescence::new(),
             receive_queues: ReceiveQueues::default(),
             undelivered: BTreeMap::new(),
+            traffic: DirectTraffic::default(),
         })
     }
 

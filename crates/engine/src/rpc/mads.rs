@@ -12,6 +12,7 @@ use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_model::management::ManagementPacket;
 use softband_sim::SimDuration;
 use softband_types::HcaId;
+use softband_wire::mad::{Header, Layout, ManagementClass};
 
 impl Verbs<'_> {
     pub(crate) fn mad_open(&mut self, caller: Caller, wanted: &MadOpen) -> Result<calls::Object, i32> {
@@ -133,7 +134,11 @@ impl Verbs<'_> {
     fn send_mads(&mut self) {
         // A harness makes calls between events of the World.
         let now = self.scheduler.now().max(self.world.now());
-        for ((hca, port), packet) in self.host.mads_mut().take_outgoing() {
+        let packets = self.host.mads_mut().take_outgoing();
+        if packets.iter().any(|(_, packet)| is_about_counters(packet)) {
+            self.plane().count_direct_traffic(); // before the answer
+        }
+        for ((hca, port), packet) in packets {
             self.world.send_management(hca, port, packet, now);
         }
         // In wall pace the main loop looks at the deadline.
@@ -143,6 +148,11 @@ impl Verbs<'_> {
             self.scheduler.push(at.max(now), u32::MAX, Event::MadsExpire);
         }
     }
+}
+
+/// Checks whether a packet goes to the performance management of a node.
+fn is_about_counters(packet: &ManagementPacket) -> bool {
+    Header::view(&packet.mad[..]).mgmt_class() == ManagementClass::PERFORMANCE
 }
 
 /// Returns the delay of a MAD on its way to a program. In wall pace a wakeup costs the host's own

@@ -3,6 +3,7 @@
 mod channels;
 mod cm;
 mod completion_queues;
+mod counters;
 mod datagrams;
 mod devices;
 pub(crate) mod host_calls;

@@ -39,6 +39,7 @@ impl Links {
             packet_lifetime: spec.subnet.lifetimes.packet_life_time,
             marking: spec.subnet.congestion_control.as_ref().map(|control| control.marking),
             capture: None,
+            elsewhere: Default::default(),
             names: names(spec),
         };
         let mut kinds = KindsOfLinks::new();

@@ -80,8 +80,9 @@ impl Links {
         // With windows, every partition reads at the same window end, independent of its last
         // event.
         let heard_until = timeline.heard_until();
-        let (tally, sent) = (port.tally_at(heard_until), port.sent);
+        let (tally, sent) = (port.tally_at(heard_until), sum(port.sent, self.elsewhere.sent_by(id)));
         let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
+        let received = sum(received, self.elsewhere.sent_by(cabling.peer));
         let lanes = usize::from(cabling.vls.data_lanes());
         Some(PortCounters {
             node: self.name_of_node(port.node).to_owned(),
@@ -94,7 +95,7 @@ impl Links {
             port_rcv_pkts: received.packets,
             unicast_xmit_pkts: sent.packets,
             unicast_rcv_pkts: received.packets,
-            xmit_busy_picos: busy_picos(cabling.rate, sent.bytes),
+            xmit_busy_picos: busy_picos(cabling.rate, port.sent.bytes),
             port_xmit_discards: tally.xmit_discards,
             port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
             port_pkt_rcv_fecn: tally.rcv_fecn,
@@ -116,6 +117,10 @@ impl Links {
     }
 }
 
+fn sum(one: Traffic, other: Traffic) -> Traffic {
+    Traffic { bytes: one.bytes + other.bytes, packets: one.packets + other.packets }
+}
+
 /// Returns the time for which `bytes` occupy a link, in picoseconds.
 fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
     let picos = u128::from(rate.picos_of_bytes(1_000_000)) * u128::from(bytes) / 1_000_000;
@@ -125,5 +130,5 @@ fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
 /// Returns the data words of a port's traffic, without the bytes that its link layer does not
 /// count.
 fn data_words(framing: Framing, passed: Traffic) -> u64 {
-    (passed.bytes - framing.uncounted_bytes(passed.packets)) / 4
+    passed.bytes.saturating_sub(framing.uncounted_bytes(passed.packets)) / 4
 }

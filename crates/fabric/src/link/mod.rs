@@ -8,6 +8,7 @@ mod configure;
 mod construct;
 mod counters;
 mod deadlock;
+mod elsewhere;
 mod ethernet;
 mod forwarding;
 mod lane15;
@@ -25,6 +26,7 @@ pub(crate) use capture::Leg;
 pub use capture::PacketSink;
 pub use counters::{EthernetCounters, PortCounters};
 pub use deadlock::Starved;
+pub use elsewhere::CarriedElsewhere;
 pub use parcel::Parcel;
 pub(crate) use port::Cabling;
 pub(crate) use transit::{Departing, Transit};
@@ -63,6 +65,7 @@ pub(crate) struct Links {
     marking: Option<MarkingSettings>,
     /// `None` while nobody captures packets.
     capture: Option<Box<capture::Capture>>,
+    elsewhere: elsewhere::Elsewhere,
     /// Names of the nodes in the fabric file's notation: `a/mthca0`, `sw`.
     names: Vec<String>,
 }

@@ -9,13 +9,19 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
-use softband_sim::SimTime;
-use softband_spec::SubnetManager;
+use softband_sim::{SimDuration, SimTime};
+use softband_spec::faults::{FaultKind, FaultSpec};
+use softband_spec::{CableSpec, SubnetManager};
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{DirectedSmp, Layout, SmInfo, SmState};
 
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
+/// Time from the request of a manager to disable or enable a port to the change of its link: the
+/// response leaves before. Assumed.
+const LINK_SWITCHING: SimDuration = SimDuration::from_nanos(20_000);
+/// Time that a link needs from Polling to LinkUp. Assumed.
+const LINK_TRAINING: SimDuration = SimDuration::from_nanos(1_000_000);
 
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
@@ -139,6 +145,7 @@ impl World {
         let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);
+        self.switch_links(port, node, now);
         // An agent answers in place, and turns the direction.
         let passes = !is_own && DirectedSmp::view(&packet.mad[..]).returning() == was_returning;
         let leg = if passes { Leg::Later } else { Leg::First };
@@ -193,6 +200,29 @@ impl World {
             let far_end = self.links.cabling(end).map(|cabling| cabling.peer);
             for end in [Some(end), far_end].into_iter().flatten() {
                 self.report_link_change(end, now);
+            }
+        }
+    }
+
+    /// Takes down the links whose ports a manager has disabled, and lets enabled ones come up. A link
+    /// needs both of its ports.
+    fn switch_links(&mut self, port: u32, node: u32, now: SimTime) {
+        for number in self.agents.agent_mut(node).take_switched() {
+            let Some(end) = self.links.sibling(port, number.0) else { continue };
+            let is_of_end = |cable: &CableSpec| cable.ends.iter().any(|of| self.numbering.port_of(*of) == end);
+            let Some(cable) = self.spec.cables.iter().position(is_of_end) else { continue };
+            let ends = self.spec.cables[cable].ends.map(|of| self.numbering.port_of(of));
+            let is_off = ends.into_iter().any(|end| self.agents.agent(self.links.node(end)).is_disabled(self.links.number(end)));
+            let at = now + LINK_SWITCHING;
+            let down = FaultSpec { at, kind: FaultKind::LinkDown { cable } };
+            let up = FaultSpec { at: at + LINK_TRAINING, kind: FaultKind::LinkUp { cable } };
+            match (is_off, self.faults.is_link_down(end)) {
+                (true, _) => self.add_faults(&[down]),
+                (false, true) => self.add_faults(&[up]),
+                (false, false) => self.add_faults(&[down, up]),
+            }
+            for at in [at, at + LINK_TRAINING] {
+                self.timeline.report(at, node, Notice::LinkSwitched);
             }
         }
     }

@@ -12,8 +12,11 @@ mod partitions;
 mod queue_pairs;
 mod receive_queues;
 mod resident;
+mod statistics;
 mod subnet;
 mod verbs;
+
+pub use statistics::{NodeOfPort, PortStatistics};
 
 use crate::faults::Faults;
 use crate::hca::Hcas;

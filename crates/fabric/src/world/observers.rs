@@ -2,16 +2,24 @@
 
 use super::World;
 use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
-use crate::link::{PacketSink, PortCounters};
+use crate::link::{CarriedElsewhere, PacketSink, PortCounters};
 use crate::numbering::Owner;
 use softband_spec::PortRef;
-use softband_types::{HcaId, Lid, ProcessId, Qpn};
+use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn};
 
 impl World {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
     /// fabric file.
     pub fn counters(&self) -> Vec<PortCounters> {
         self.links.counters(&self.timeline, &self.faults)
+    }
+
+    /// Counts packets from a port of an HCA to `dlid` that crossed the fabric outside the model, at
+    /// all ports of the way by its present routes. Ignores a port that does not exist.
+    pub fn count_elsewhere(&mut self, (hca, port): (HcaId, PortNumber), dlid: Lid, carried: &CarriedElsewhere) {
+        if let Some(port) = self.hcas.port_index(hca, port) {
+            self.links.count_elsewhere(port, (self.subnet.lid(port), dlid), carried);
+        }
     }
 
     /// Returns the counters of every HCA of this partition, in the order of the fabric file.

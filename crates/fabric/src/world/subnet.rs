@@ -81,7 +81,7 @@ impl World {
     }
 
     /// Returns the state of a port; `None` without a link.
-    fn link_state(&self, port: u32) -> Option<LinkState> {
+    pub(super) fn link_state(&self, port: u32) -> Option<LinkState> {
         let is_up = self.links.cabling(port).is_some() && !self.faults.is_link_down(port);
         is_up.then(|| self.agents.agent(self.links.node(port)).link_state(self.links.number(port)))
     }

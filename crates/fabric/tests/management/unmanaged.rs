@@ -109,3 +109,47 @@ fn programs_learn_of_the_changes_of_their_ports() {
     // LID_CHANGE, SM_CHANGE and PORT_ACTIVE of `ibv_event_type`.
     assert_eq!(events, [11, 13, 9]);
 }
+
+/// Lets the time of a change of links pass, then returns state and physical state of a port.
+fn states_of(desk: &mut Desk, path: &[u8], number: u32) -> (PortState, PhysicalState) {
+    let until = desk.world.now() + nanos(1_100_000);
+    while desk.world.now() < until {
+        desk.get::<PortInfo>(path, AttributeId::PORT_INFO, number);
+    }
+    let info: PortInfo = desk.get(path, AttributeId::PORT_INFO, number);
+    (info.port_state, info.port_physical_state)
+}
+
+#[test]
+fn a_disabled_port_has_no_link_until_it_is_enabled() {
+    let mut desk = Desk::new(&unmanaged());
+    configure(&mut desk, OperationalVlsCode::VL0_7);
+    set_port(&mut desk, &[1], 2, |info| (info.port_state, info.port_physical_state) = (PortState::DOWN, PhysicalState::DISABLED));
+    assert_eq!(states_of(&mut desk, &[1], 2), (PortState::DOWN, PhysicalState::DISABLED));
+    assert_eq!(state_of(&desk.world, 1).0, None, "the other end has no link");
+    assert_eq!(desk.ask(&[1, 2], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]), None);
+    // A second request, and one that only configures the port, change nothing.
+    set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::DISABLED);
+    set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::NO_CHANGE);
+    assert_eq!(states_of(&mut desk, &[1], 2), (PortState::DOWN, PhysicalState::DISABLED));
+    let downs = |desk: &mut Desk| desk.world.statistics().iter().map(|port| port.counters.link_downed_counter).sum::<u8>();
+    assert_eq!(downs(&mut desk), 2, "at both ends");
+    set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::POLLING);
+    assert_eq!(states_of(&mut desk, &[1], 2), (PortState::INIT, PhysicalState::LINK_UP));
+    assert_eq!(state_of(&desk.world, 1).0, Some(LinkState::Init));
+    assert_eq!(desk.traps.len(), 2, "the switch reports both changes");
+    let both: [(&[u8], u32); 2] = [(&[1], 2), (&[1, 2], 1)];
+    for state in [PortState::ARMED, PortState::ACTIVE] {
+        both.into_iter().for_each(|(path, number)| set_port(&mut desk, path, number, |info| info.port_state = state));
+    }
+    assert_eq!(state_of(&desk.world, 1).0, Some(LinkState::Active));
+    // Polling resets a link that is up.
+    set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::POLLING);
+    assert_eq!(states_of(&mut desk, &[1], 2), (PortState::INIT, PhysicalState::LINK_UP));
+    assert_eq!(downs(&mut desk), 4);
+    // A port cannot be disabled and become Active at once.
+    let mut info: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 2);
+    (info.port_state, info.port_physical_state) = (PortState::ACTIVE, PhysicalState::DISABLED);
+    let (_, answer) = desk.ask(&[1], Method::SET, AttributeId::PORT_INFO, 2, info.to_bytes()).unwrap();
+    assert_ne!(DirectedSmp::view(&answer).status(), 0);
+}

@@ -116,6 +116,9 @@ macro_rules! for_each_call {
             /// Takes a MAD, or a report that a request has no answer. EAGAIN while none waits.
             MadReceive = 65, mad_receive(MadReceive) -> WithTail<MadReceived, u8>, Free, Any;
 
+            /// Reads a counter of a port of the program's host. ENOENT without it.
+            ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
+
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;
             /// Carries out a command of a channel. EAGAIN while no event waits.

@@ -3,6 +3,7 @@
 //!
 //! The engine handles datagrams that would be lost or fail. For groups, see [`super::groups`].
 
+use super::counting::Lane;
 use super::global_route::{GRH_BYTES, header};
 use super::send::{places_of_request, remote_cqe};
 use super::waiting::{Outcome, PATIENCE, Step};
@@ -19,6 +20,7 @@ use softband_shm_transport::fallback::FallbackReason;
 use softband_shm_transport::memory_spans::{MemorySpans, write};
 use softband_shm_transport::queues::Parties;
 use softband_shm_transport::tables::{QpEntry, shared_queue_of};
+use softband_shm_transport::traffic::Way;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,6 +42,9 @@ struct Receiver {
     entry: u32,
     queues: Option<PeerQueues>,
     mkeys: MkeyCache,
+    /// Way of the sender's packets, and their counters.
+    way: Way,
+    lane: Lane,
     /// Datagrams until the next request to the engine, and below, the last such interval.
     until_asked: u32,
     between: u32,
@@ -79,6 +84,10 @@ pub(super) fn deliver(
     let done = attempt(false).and_then(|first| PATIENCE.try_again(first, attempt));
     receiver.is_starved = receiver.has_no_request;
     let Step { outcome, bytes } = done?;
+    // A datagram to a group counts once, for all members.
+    if groups.is_none() {
+        receiver.lane.count_datagram((at.0, receiver.way), record, bytes);
+    }
     if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {
         tell(kind::ESTABLISHED, record);
     }
@@ -108,6 +117,8 @@ impl Receivers {
             entry: 0,
             queues: None,
             mkeys: MkeyCache::default(),
+            way: Way(0),
+            lane: Lane::default(),
             until_asked: 0,
             between: 1,
             is_new: false,
@@ -169,6 +180,7 @@ fn step(
         return Err(FallbackReason::UnknownDestination);
     };
     let version = to.version.load(Ordering::SeqCst);
+    receiver.way = Way(own.way.load(Ordering::Relaxed));
     if !accepts(to, own, record) {
         let is_off = own.lid.load(Ordering::Relaxed) == 0;
         return Err(if is_off { FallbackReason::FaultPlan } else { FallbackReason::ReceiverRefuses });

@@ -4,6 +4,7 @@
 //! If the engine must deliver to any member, it delivers to all of them, and this code to none.
 
 use super::Direct;
+use super::counting::Lane;
 use super::datagram::{self, Receivers};
 use crate::post::Data;
 use crate::qp::QpInner;
@@ -12,7 +13,9 @@ use softband_client::direct::guard_tables;
 use softband_ipc::calls::{DatagramReceiver, Multicast, op};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, path, split_path};
 use softband_shm_transport::fallback::FallbackReason;
+use softband_shm_transport::traffic::Way;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// Most members of a group that this code serves. The engine serves larger groups.
 const MEMBERS_MAX: usize = 256;
@@ -49,7 +52,12 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
 
 /// Sends a datagram to a group. Returns its length in bytes, or the reason why the engine must
 /// handle it.
-pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
+pub(super) fn deliver(
+    at: (&QpInner, u32),
+    (receivers, groups, lane): (&mut Receivers, &mut Groups, &mut Lane),
+    record: &PostRecord,
+    data: &Data<'_>,
+) -> Direct<u64> {
     let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
     let (mut version, members) = groups.members(at.0, group).ok_or(FallbackReason::UnknownDestination)?;
@@ -76,6 +84,11 @@ pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers,
             }
             version = present; // another member has joined or left
         }
+    }
+    if let Some(guard) = guard_tables()
+        && let Some(own) = guard.queue_pair(at.1, at.0.qpn)
+    {
+        lane.count_datagram((at.0, Way(own.way.load(Ordering::Relaxed))), record, len_bytes);
     }
     Ok(len_bytes)
 }

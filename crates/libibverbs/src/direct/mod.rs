@@ -7,6 +7,7 @@
 //! queue pair. Completions keep the order of their creation.
 
 mod atomic;
+mod counting;
 mod datagram;
 mod global_route;
 mod groups;
@@ -66,6 +67,8 @@ pub(crate) struct Sending {
     receivers: datagram::Receivers,
     groups: groups::Groups,
     xrc: xrc::Queues,
+    /// Counters of messages to the peer, and of datagrams to groups.
+    lane: counting::Lane,
 }
 
 /// Translations of the last used local memory and of the peer's.
@@ -191,6 +194,9 @@ pub(crate) fn carry_out(qp: &QpInner, (sending, mut guard): (&mut Sending, Optio
         }
         _ => send::deliver(at, (sending, guard), record, data),
     }?;
+    if qp.qp_type != IBV_QPT_UD {
+        sending.count_message(qp, record.opcode, len_bytes);
+    }
     let count = qp.send.note_carried_out();
     let signalled = qp.signals_all || record.flags & send_flags::SIGNALED != 0;
     if signalled && !cq.push_own(completion(qp, cq, record, len_bytes, count)) {
@@ -209,7 +215,7 @@ fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRec
     match split_path(record.path).0 {
         0 => Err(FallbackReason::UnknownDestination), // the engine decides its fate
         1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
-        _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
+        _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups, &mut sending.lane), record, data),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
-use crate::fd::{connections, management, random_files};
+use crate::fd::{connections, counter_files, management, random_files};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -73,10 +73,11 @@ pub(super) fn led(path: Text<'_>) -> Led<'_> {
     Led { path, held: path.bytes().and_then(inside), file: None }
 }
 
-/// Returns the replacement of a path that the program opens. A file of random numbers starts with
-/// `blocks` blocks.
-fn led_to_open(path: Text<'_>, blocks: usize) -> Led<'_> {
-    let Some(file) = path.bytes().and_then(|path| random_files::instead_of(path, blocks)) else { return led(path) };
+/// Returns the replacement of a path, from `folder`, that the program opens. A file of random numbers
+/// starts with `blocks` blocks.
+fn led_to_open(folder: c_int, path: Text<'_>, blocks: usize) -> Led<'_> {
+    let file = path.bytes().and_then(|path| random_files::instead_of(path, blocks).or_else(|| counter_files::instead_of(folder, path)));
+    let Some(file) = file else { return led(path) };
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
 }
 
@@ -159,61 +160,61 @@ fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) 
 /// ABI); its relatives rely on that too.
 #[unsafe(no_mangle)]
 pub extern "C" fn open(path: Text, flags: c_int, mode: mode_t) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(libc::AT_FDCWD, path, 1);
     management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(libc::AT_FDCWD, path, 1);
     management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(folder, path, 1);
     management::opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat64(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(folder, path, 1);
     management::opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open_2(path: Text, flags: c_int) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(libc::AT_FDCWD, path, 1);
     management::opened(path, flags, real::__open_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open64_2(path: Text, flags: c_int) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(libc::AT_FDCWD, path, 1);
     management::opened(path, flags, real::__open64_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(folder, path, 1);
     management::opened(path, flags, real::__openat_2(folder, led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int {
-    let led = led_to_open(path, 1);
+    let led = led_to_open(folder, path, 1);
     management::opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen(path: Text, mode: Text) -> *mut FILE {
-    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
     opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), mode))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
-    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
     opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode))
 }
 
@@ -223,7 +224,7 @@ pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
 /// `stream` is an open stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn freopen(path: Text, mode: Text, stream: *mut FILE) -> *mut FILE {
-    let led = led_to_open(path, random_files::BLOCKS_OF_STREAM);
+    let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
     // Without a path the stream keeps its file.
     if !path.is_null() {
         // SAFETY: the caller's stream is open.

@@ -3,7 +3,7 @@
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
-use crate::fd::{kernel_news, management, random_files};
+use crate::fd::{counter_files, kernel_news, management, random_files};
 use crate::runtime::world::{active, errno, fail};
 use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::socket::datagram::{self, Sent};
@@ -129,6 +129,7 @@ pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssiz
     {
         return count;
     }
+    counter_files::refresh(fd);
     let read = || {
         before_kernel_writes(data, len);
         // SAFETY: the kernel writes at most `len` bytes to `data`.

@@ -3,6 +3,7 @@
 pub mod asynchronous;
 pub mod connections;
 pub mod copying;
+mod counter_files;
 pub mod descriptors;
 pub mod epoll;
 pub mod files;

@@ -32,10 +32,12 @@ pub fn instead_of(path: &[u8], blocks: usize) -> Option<OwnedFd> {
     if !(is_uuid || path == b"/dev/urandom" || path == b"/dev/random") || !active() {
         return None;
     }
+    IS_USED.store(true, Ordering::Relaxed);
     keeping_errno(|| if is_uuid { new_file("softband-uuid", &uuid(next(), next())) } else { new_file(NAME, &block_from(next(), blocks)) })
 }
 
-fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
+/// Makes a file in memory with these bytes.
+pub(super) fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
     if !is_allowed(bytes.len()) {
         return None;
     }
@@ -44,7 +46,6 @@ fn new_file(name: &str, bytes: &[u8]) -> Option<OwnedFd> {
     let count = unsafe { kernel!(libc::SYS_write, file.as_raw_fd(), bytes.as_ptr(), bytes.len()) };
     // SAFETY: F_DUPFD_CLOEXEC takes a number.
     let high = unsafe { kernel!(libc::SYS_fcntl, file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) as c_int };
-    IS_USED.store(true, Ordering::Relaxed);
     // SAFETY: nothing else owns the copy.
     let file = if high >= 0 { unsafe { OwnedFd::from_raw_fd(high) } } else { file };
     (count == bytes.len() as i64).then_some(file)

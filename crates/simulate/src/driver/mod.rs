@@ -225,6 +225,7 @@ impl Driver<'_> {
             | Notice::QpEvent { .. }
             | Notice::SrqEvent { .. }
             | Notice::PortEvent { .. }
+            | Notice::LinkSwitched
             | Notice::ManagementArrived { .. } => Ok(()),
         }
     }

@@ -37,6 +37,8 @@ pub struct Agent {
     events: Vec<(PortNumber, PortEvent)>,
     /// Ports whose links start again.
     restarts: Vec<PortNumber>,
+    /// Ports that a manager has disabled, enabled or reset.
+    switched: Vec<PortNumber>,
     /// Number of traps so far: each has it as its transaction.
     traps: u64,
 }
@@ -79,7 +81,17 @@ impl Agent {
     pub fn new(facts: NodeFacts, configured_by: Option<Lid>) -> Self {
         let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port, configured_by)).collect();
         let switch = SwitchRegisters::default();
-        Self { ports, switch, manager: None, is_configured: configured_by.is_some(), events: Vec::new(), restarts: Vec::new(), traps: 0, facts }
+        Self {
+            ports,
+            switch,
+            manager: None,
+            is_configured: configured_by.is_some(),
+            events: Vec::new(),
+            restarts: Vec::new(),
+            switched: Vec::new(),
+            traps: 0,
+            facts,
+        }
     }
 
     /// Checks whether a packet has a directed route.

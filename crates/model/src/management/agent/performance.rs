@@ -74,6 +74,11 @@ impl Agent {
         Ok(data)
     }
 
+    /// Returns the counters of a port, as both attributes state them.
+    pub fn statistics(&self, port: PortNumber, hardware: &dyn Hardware) -> (PortCounters, PortCountersExtended) {
+        (self.narrow(&[port.0], port, hardware), self.wide(&[port.0], port, hardware))
+    }
+
     /// Returns the ports that a request selects.
     fn selected(&self, port: PortNumber) -> Result<Vec<u8>, Refusal> {
         let first = if self.facts.is_switch() { 0 } else { 1 };

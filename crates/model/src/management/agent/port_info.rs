@@ -28,6 +28,7 @@ impl Agent {
         let has_lid = is_own || !self.facts.is_switch();
         let (state, physical) = match link {
             _ if is_own => (PortState::ACTIVE, PhysicalState::LINK_UP),
+            _ if registers.is_disabled => (PortState::DOWN, PhysicalState::DISABLED),
             None => (PortState::DOWN, PhysicalState::POLLING),
             Some(_) => (state_code(registers.state), PhysicalState::LINK_UP),
         };
@@ -107,8 +108,11 @@ impl Agent {
         if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
             return Err(Status::INVALID_FIELD.into());
         }
-        let state = self.next_state(port, info.port_state, hardware)?;
-        if info.port_state == PortState::DOWN && hardware.link(port).is_some() {
+        let is_switched = self.switch_port(port, &info, hardware)?;
+        // The change of the link itself changes the state.
+        let wanted = if is_switched { PortState::NO_CHANGE } else { info.port_state };
+        let state = self.next_state(port, wanted, hardware)?;
+        if wanted == PortState::DOWN && hardware.link(port).is_some() {
             self.restarts.push(PortNumber(port));
         }
         self.note_changes(port, state, &info, hardware);
@@ -134,6 +138,36 @@ impl Agent {
         (registers.head_of_queue_life, registers.vl_stall_count) = (info.hoq_life, info.vl_stall_count);
         (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
         Ok(())
+    }
+
+    /// Disables or enables a port by its physical state (IBTA 14.2.5.6). A link that is up begins
+    /// anew in Polling. Returns whether the link changes.
+    fn switch_port(&mut self, port: u8, info: &PortInfo, hardware: &dyn Hardware) -> Result<bool, Refusal> {
+        let may_change = port > 0 && matches!(info.port_state, PortState::NO_CHANGE | PortState::DOWN);
+        let is_disabled = match info.port_physical_state {
+            PhysicalState::POLLING if may_change => false,
+            PhysicalState::DISABLED if may_change => true,
+            PhysicalState::DISABLED => return Err(Status::INVALID_FIELD.into()),
+            // Managers write back the state that they have read.
+            _ => return Ok(false),
+        };
+        let registers = &mut self.ports[usize::from(port)];
+        let changes = registers.is_disabled != is_disabled || !is_disabled && hardware.link(port).is_some();
+        registers.is_disabled = is_disabled;
+        if changes {
+            self.switched.push(PortNumber(port));
+        }
+        Ok(changes)
+    }
+
+    /// Checks whether a manager has disabled a port.
+    pub fn is_disabled(&self, port: PortNumber) -> bool {
+        self.ports.get(usize::from(port.0)).is_some_and(|registers| registers.is_disabled)
+    }
+
+    /// Takes the ports that a manager has disabled, enabled or reset since the last call.
+    pub fn take_switched(&mut self) -> Vec<PortNumber> {
+        std::mem::take(&mut self.switched)
     }
 
     /// Notes the changes that programs of an HCA's host may want to know.

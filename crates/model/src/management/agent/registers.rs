@@ -20,6 +20,8 @@ pub enum LinkState {
 /// Registers of a port (PortInfo, IBTA 14.2.5.6).
 pub(super) struct PortRegisters {
     pub(super) state: LinkState,
+    /// A manager has disabled the port: its link stays down.
+    pub(super) is_disabled: bool,
     pub(super) m_key: u64,
     pub(super) m_key_protection: MKeyProtection,
     pub(super) m_key_lease_seconds: u16,
@@ -46,6 +48,7 @@ impl PortRegisters {
         let index = usize::from(port).checked_sub(1);
         Self {
             state: if configured_by.is_some() { LinkState::Active } else { LinkState::Init },
+            is_disabled: false,
             m_key: 0,
             m_key_protection: MKeyProtection::READ_ALL,
             m_key_lease_seconds: 0,

@@ -1,0 +1,65 @@
+//! The counters of all ports, for exporters of metrics.
+
+use crate::engine::Engine;
+use crate::host::files::bytes_per_second;
+use serde_json::Value;
+use softband_fabric::{NodeOfPort, PortStatistics};
+use softband_metrics::ports::{Counters, Node, Port};
+use softband_model::management::agent::LinkState;
+
+impl Engine {
+    /// Returns the list of all ports.
+    pub(super) fn metrics(&mut self) -> Value {
+        self.plane().count_direct_traffic();
+        let ports: Vec<Port> = self.world.statistics().iter().map(|port| self.described(port)).collect();
+        serde_json::to_value(ports).unwrap_or_default()
+    }
+
+    fn described(&self, port: &PortStatistics) -> Port {
+        let node = match port.node {
+            NodeOfPort::Hca(hca) => {
+                let (host, index) = self.world.place_of(hca);
+                let spec = &self.world.spec().hosts[host];
+                Node::Hca { host: spec.name.clone(), device: spec.hcas[index].device.clone() }
+            }
+            NodeOfPort::Switch(switch) => {
+                let name = self.world.spec().switches[switch].name.clone();
+                Node::Switch { name, guid: port.node_guid.0, lid: port.lid.0 }
+            }
+        };
+        let state = match port.state {
+            None => 1,
+            Some(LinkState::Init) => 2,
+            Some(LinkState::Armed) => 3,
+            Some(LinkState::Active) => 4,
+        };
+        Port {
+            node,
+            port: port.port.0,
+            state,
+            physical_state: if port.state.is_some() { 5 } else { 2 },
+            bytes_per_second: port.rate.map_or(0, |rate| bytes_per_second(port.link_layer, rate)),
+            counters: counters(port),
+        }
+    }
+}
+
+fn counters(PortStatistics { counters: narrow, extended: wide, .. }: &PortStatistics) -> Counters {
+    Counters {
+        port_xmit_data: wide.port_xmit_data,
+        port_rcv_data: wide.port_rcv_data,
+        port_xmit_packets: wide.port_xmit_pkts,
+        port_rcv_packets: wide.port_rcv_pkts,
+        unicast_xmit_packets: wide.port_unicast_xmit_pkts,
+        unicast_rcv_packets: wide.port_unicast_rcv_pkts,
+        multicast_xmit_packets: wide.port_multicast_xmit_pkts,
+        multicast_rcv_packets: wide.port_multicast_rcv_pkts,
+        port_xmit_wait: narrow.port_xmit_wait.into(),
+        port_xmit_discards: narrow.port_xmit_discards.into(),
+        port_rcv_errors: narrow.port_rcv_errors.into(),
+        symbol_error: narrow.symbol_error_counter.into(),
+        link_error_recovery: narrow.link_error_recovery_counter.into(),
+        link_downed: narrow.link_downed_counter.into(),
+        vl15_dropped: narrow.vl15_dropped.into(),
+    }
+}

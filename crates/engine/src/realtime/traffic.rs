@@ -1,0 +1,74 @@
+//! Port counters of the packets that programs carried themselves
+//! ([`softband_shm_transport::traffic`]). The engine looks at the numbers of all programs only when
+//! somebody asks for counters, and when a program ends.
+
+use crate::realtime::room::DataPlane;
+use softband_fabric::{CarriedElsewhere, World};
+use softband_model::verbs::api::QpSnapshot;
+use softband_shm_transport::traffic::{Exchange, Readings, RouteHeader, Way};
+use softband_types::{Gid, HcaId, Lid, LinkLayer, PortNumber, ProcessId, QpType};
+use std::collections::BTreeMap;
+
+/// The last numbers of each process.
+#[derive(Default)]
+pub(super) struct DirectTraffic {
+    readings: BTreeMap<ProcessId, Readings>,
+}
+
+impl DataPlane<'_> {
+    /// Adds the packets that programs have carried since the last call to the counters of ports.
+    pub(crate) fn count_direct_traffic(&mut self) {
+        let attached: Vec<ProcessId> = self.processes.living().filter(|process| process.is_attached()).map(|process| process.number()).collect();
+        attached.into_iter().for_each(|process| self.count_direct_traffic_of(process));
+    }
+
+    /// Adds the last packets of a process that ends.
+    pub(super) fn end_direct_traffic_of(&mut self, process: ProcessId) {
+        self.count_direct_traffic_of(process);
+        self.realtime.traffic.readings.remove(&process);
+    }
+
+    fn count_direct_traffic_of(&mut self, process: ProcessId) {
+        if !self.scheduler.is_wall() {
+            return;
+        }
+        let owner = &self.processes[process.0 as usize];
+        let readings = self.realtime.traffic.readings.entry(process).or_default();
+        for (hca, way, growth) in readings.growth(owner.shared().traffic()) {
+            // A program speaks only for HCAs of its own host.
+            let port = (HcaId(hca), PortNumber(way.port()));
+            if self.world.port(port.0, port.1).is_some() && self.world.place_of(port.0).0 == owner.host() {
+                self.world.count_elsewhere(port, Lid(way.lid()), &carried(way, growth));
+            }
+        }
+    }
+}
+
+fn carried(way: Way, growth: Exchange) -> CarriedElsewhere {
+    CarriedElsewhere {
+        sent_packets: growth.sent.packets,
+        sent_bytes: growth.sent.bytes,
+        returned_packets: growth.returned.packets,
+        returned_bytes: growth.returned.bytes,
+        destination: match way.header() {
+            RouteHeader::None => None,
+            RouteHeader::Global => Some(Gid::default()),
+            RouteHeader::Ipv4 => Some(Gid::of_ipv4([0; 4])),
+        },
+    }
+}
+
+/// Returns the way of a queue pair's packets. Datagrams name their destinations themselves.
+pub(super) fn way_of(world: &World, hca: HcaId, qp: &QpSnapshot) -> Way {
+    let is_ethernet = world.link_layer(hca) == LinkLayer::Ethernet;
+    let (lid, grh) = match qp.init.qp_type {
+        QpType::Ud => (Lid::NONE, None),
+        _ => (qp.address_vector.dlid, qp.address_vector.grh),
+    };
+    let header = match grh {
+        Some(route) if is_ethernet && route.dgid.ipv4().is_some() => RouteHeader::Ipv4,
+        Some(_) => RouteHeader::Global,
+        None => RouteHeader::None,
+    };
+    Way::new(qp.port.0, lid.0, qp.path_mtu.bytes(), header)
+}

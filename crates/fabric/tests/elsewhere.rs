@@ -1,0 +1,95 @@
+//! Traffic that crossed the fabric outside the model counts at each port of its way, as if its
+//! packets had passed there.
+mod common;
+
+use common::*;
+use softband_fabric::CarriedElsewhere;
+use softband_types::*;
+
+const PORT: PortNumber = PortNumber(1);
+
+/// Returns data and packets of each port: sent, then received.
+fn counts(lab: &Lab) -> Vec<[u64; 4]> {
+    let of = |port: &softband_fabric::PortCounters| [port.port_xmit_data, port.port_xmit_pkts, port.port_rcv_data, port.port_rcv_pkts];
+    lab.world.counters().iter().map(of).collect()
+}
+
+fn three_hosts() -> Lab {
+    Lab::new(&through_switch(LinkSpeed::Ddr, &[1, 1, 1], 4, host_part(600, 300)))
+}
+
+fn lid(lab: &Lab, host: usize) -> Lid {
+    lab.world.port(lab.programs[host].hca, PORT).unwrap().lid
+}
+
+#[test]
+fn a_message_counts_as_its_packets_do() {
+    let mut modelled = three_hosts();
+    let (qpn, _) = modelled.connect(0, 2, QpType::Rc);
+    let request = modelled.request(0, 1, modelled.write_to(2, 0), 0, 5_001);
+    modelled.send(0, qpn, request);
+    modelled.run();
+    let packets = modelled.world.counters()[0].port_xmit_pkts;
+    let mut carried = three_hosts();
+    let traffic = CarriedElsewhere {
+        sent_packets: packets,
+        // BTH and invariant CRC of each packet, RETH of the first, and padded payload.
+        sent_bytes: packets * 16 + 16 + 5_004,
+        returned_packets: 1,
+        // BTH, AETH and invariant CRC of the acknowledgement.
+        returned_bytes: 20,
+        destination: None,
+    };
+    let (hca, to) = (carried.programs[0].hca, lid(&carried, 2));
+    carried.world.count_elsewhere((hca, PORT), to, &traffic);
+    assert_eq!(counts(&carried), counts(&modelled));
+    assert!(packets >= 2 && counts(&carried).iter().filter(|count| count[1] > 0).count() == 4);
+    // Both add up in one World.
+    let to = lid(&modelled, 2);
+    modelled.world.count_elsewhere((hca, PORT), to, &traffic);
+    let twice: Vec<_> = counts(&carried).iter().map(|count| count.map(|number| 2 * number)).collect();
+    assert_eq!(counts(&modelled), twice);
+}
+
+#[test]
+fn a_message_to_a_group_counts_once_for_its_sender_and_once_for_each_member() {
+    let mut lab = three_hosts();
+    let mlid = Lid(0xC005);
+    let mut mgid = Gid::default();
+    (mgid.0[0], mgid.0[1], mgid.0[15]) = (0xFF, 0x12, 7);
+    for host in [1, 2] {
+        let qpn = lab.create(host, QpType::Ud);
+        let program = lab.programs[host];
+        lab.world.attach_multicast(program.process, program.hca, qpn, mgid, mlid).unwrap();
+    }
+    let traffic = CarriedElsewhere { sent_packets: 3, sent_bytes: 300, destination: Some(mgid), ..Default::default() };
+    let hca = lab.programs[0].hca;
+    lab.world.count_elsewhere((hca, PORT), mlid, &traffic);
+    // LRH and GRH add 48 bytes to each packet.
+    let words = (300 + 3 * 48) / 4;
+    let hosts = [[words, 3, 0, 0], [0, 0, words, 3], [0, 0, words, 3]];
+    let switch = [[0, 0, words, 3], [words, 3, 0, 0], [words, 3, 0, 0]];
+    assert_eq!(counts(&lab), [hosts, switch].concat());
+}
+
+#[test]
+fn claims_of_a_liar_neither_overflow_nor_leave_the_fabric() {
+    let mut lab = three_hosts();
+    let claim = CarriedElsewhere {
+        sent_packets: u64::MAX,
+        sent_bytes: u64::MAX,
+        returned_packets: u64::MAX,
+        returned_bytes: 0,
+        destination: Some(Gid::default()),
+    };
+    let hca = lab.programs[0].hca;
+    for to in [lid(&lab, 1), lid(&lab, 0), Lid(77), Lid(0), Lid(0xC001), Lid(0xFFFF)] {
+        (0..3).for_each(|_| lab.world.count_elsewhere((hca, PORT), to, &claim));
+    }
+    lab.world.count_elsewhere((HcaId(99), PORT), lid(&lab, 1), &claim);
+    lab.world.count_elsewhere((hca, PortNumber(9)), lid(&lab, 1), &claim);
+    let largest = counts(&lab).into_iter().flatten().max().unwrap();
+    assert!(largest <= 1 << 60, "{largest}");
+    let statistics = lab.world.statistics();
+    assert!(statistics.iter().any(|port| port.counters.port_xmit_data == u32::MAX), "narrow counters stop at their end");
+}
