@@ -94,6 +94,43 @@ def test_a_second_manager_stands_by_and_takes_over(softband: Softband, tmp_path:
     assert "SMINFO_STANDBY" in standby and "SMINFO_MASTER" in master
 
 
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_joins_begin_again_after_a_restart_of_opensm(softband: Softband, c_programs: Path, tmp_path: Path, pace: str) -> None:
+    """The new OpenSM knows no members. It asks ports to register again, and the member joins again."""
+    fabric, program = unmanaged(tmp_path, "qdr-through-switch"), c_programs / "rdma_group"
+    times = (2, 1, 3) if pace == "virtual" else (1, 0.2, 1.5)
+    first, second = (START.format(log=tmp_path / name) for name in ("first", "second"))
+    server = f"{first}sleep {times[0]}{STOP}; sleep {times[1]}; {second}sleep {times[2]}; {program} send 239.0.0.7 3; sleep 1{STOP}"
+    member = f"sh -c 'sleep 1.5; exec {program} again 239.0.0.7 3'"
+    outcome = softband.run(fabric, ("a", server), ("b", member), options=("--pace", pace, "--timeout", "60")).assert_ok()
+    address, end, *rest = outcome.program("b-0").splitlines()
+    assert address.startswith("ff12:4001:ffff::f00:7 c00") and end == "RDMA_CM_EVENT_MULTICAST_ERROR -102"
+    assert rest == ["message 0", "message 1", "message 2", "left"]
+
+
+def test_opensm_logs_wrong_keys(softband: Softband, tmp_path: Path) -> None:
+    """An SMP with a wrong M_Key leads to trap 256. OpenSM has set the key of all ports."""
+    fabric, log = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log"
+    config = tmp_path / "opensm.conf"
+    keys = f"opensm -c {config} >/dev/null; sed -i 's/^m_key .*/m_key 0x7/; s/^m_key_protection_level .*/m_key_protection_level 2/' {config}; "
+    start = f"opensm -F {config} -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; "
+    ask = "smpquery -t 100 portinfo 2 1 2>&1; smpquery -t 100 --m_key 7 portinfo 2 1 | grep Violations; sleep 1"
+    outcome = softband.run(fabric, ("a", keys + start + ask + STOP), ("b", "sleep 4")).assert_ok()
+    text = outcome.program("a-0")
+    assert "query failed" in text or "iberror" in text or "timed out" in text.lower(), text
+    assert re.search(r"MkeyViolations:\.*[1-9]", text), text
+    assert "num:256" in log.read_text()
+
+
+def test_switches_refuse_what_vendors_ask(softband: Softband) -> None:
+    """Tools of vendors get an answer at once, and not the end of their patience."""
+    tools = "vendstat -N 3 2>&1; ibsysstat 3 2>&1; date +%S; smpquery nodeinfo 3 | grep -i id; ibnetdiscover | grep -B2 switchguid"
+    text = softband.run("qdr-through-switch", ("a", tools)).assert_ok().program("a-0")
+    assert re.search(r"^00$", text, re.MULTILINE), text
+    assert "DevId:...........................0xbd36" in text and "VendorId:........................0x0002c9" in text
+    assert "vendid=0x2c9\ndevid=0xbd36" in text
+
+
 TOOLS = {
     "ibstatus": "4X QDR",
     "sminfo": "SMINFO_MASTER",

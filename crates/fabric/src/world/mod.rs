@@ -13,6 +13,7 @@ mod queue_pairs;
 mod receive_queues;
 mod resident;
 mod subnet;
+mod traps;
 mod verbs;
 
 use crate::faults::Faults;
@@ -42,7 +43,7 @@ pub struct World {
 }
 
 impl World {
-    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
+    /// Builds the fabric, trains its links and runs the built-in subnet manager: LIDs, forwarding
     /// tables, lanes and MTUs. With another manager it builds the hardware only. `seed` selects lost
     /// packets and bit errors.
     ///

@@ -7,6 +7,8 @@ use softband_wire::mad::{AttributeId, Layout, NodeDescription, NodeInfo, NodeTyp
 
 /// Entries of a P_Key table.
 pub(super) const PKEYS: u16 = 128;
+/// Entries of the P_Key table of a switch's port. Assumed: no maker publishes a number.
+pub(super) const ENFORCED_PKEYS: u16 = 32;
 /// Unicast LIDs of a linear forwarding table.
 pub(super) const LINEAR_ENTRIES: u16 = 0xC000;
 /// Multicast LIDs of a multicast forwarding table.
@@ -113,6 +115,9 @@ impl Agent {
             linear_fdb_top: self.switch.linear_fdb_top.0,
             life_time_value: self.switch.life_time_value,
             port_state_change: self.switch.port_state_change,
+            partition_enforcement_cap: ENFORCED_PKEYS,
+            inbound_enforcement_cap: true,
+            outbound_enforcement_cap: true,
             ..SwitchInfo::default()
         }
     }
