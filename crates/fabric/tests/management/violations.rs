@@ -90,6 +90,16 @@ fn protection_decides_over_reads_and_the_key() {
 }
 
 #[test]
+fn the_answer_to_a_new_key_shows_it() {
+    let mut desk = Desk::new(&unmanaged());
+    configure(&mut desk, OperationalVlsCode::VL0);
+    let mut info: PortInfo = desk.get(OTHER.0, AttributeId::PORT_INFO, OTHER.1);
+    (info.m_key, info.m_key_protect_bits, info.port_state) = (KEY, MKeyProtection(2), PortState::NO_CHANGE);
+    let (_, answer) = desk.ask(OTHER.0, Method::SET, AttributeId::PORT_INFO, OTHER.1, info.to_bytes()).expect("an answer");
+    assert_eq!(PortInfo::view(&answer[SMP_DATA_OFFSET..]).m_key(), KEY, "managers take the key of later requests from it");
+}
+
+#[test]
 fn protection_ends_with_the_lease_unless_the_key_comes() {
     let mut desk = guarded(MKeyProtection(2), 3);
     wrong_set(&mut desk, SimDuration::from_micros(2_000_000));

@@ -284,7 +284,7 @@ impl Agent {
         let header = Header::view(mad);
         let (attribute, modifier, is_set) = (header.attribute_id(), header.attribute_modifier(), header.method() == Method::SET);
         let smp = Smp::view(mad);
-        let request = subnet::Request { attribute, modifier, port: port.0, m_key: smp.m_key(), data: smp.data() };
+        let request = subnet::Request { attribute, modifier, port: port.0, m_key: smp.m_key(), is_set, data: smp.data() };
         let data = if is_set { self.set_attribute(&request, hardware)? } else { self.get_attribute(&request, hardware)? };
         Smp::view_mut(mad).data(data);
         Ok(())

@@ -32,6 +32,8 @@ impl Agent {
             Some(_) => (state_code(registers.state), PhysicalState::LINK_UP),
         };
         let key = &self.ports[self.key_port(PortNumber(port))];
+        // A requester without the key cannot read it. The one who has just set it can.
+        let shows_key = key.m_key_protection == MKeyProtection::READ_ALL || request.m_key == key.m_key || request.is_set;
         let mut info = PortInfo {
             m_key_violations: key.m_key_violations,
             p_key_violations: registers.p_key_violations,
@@ -40,8 +42,7 @@ impl Agent {
             q_key_violations: registers.q_key_violations,
             m_key_lease_period: key.m_key_lease_seconds,
             m_key_protect_bits: key.m_key_protection,
-            // A requester without the key cannot read it.
-            m_key: if key.m_key_protection == MKeyProtection::READ_ALL || request.m_key == key.m_key { key.m_key } else { 0 },
+            m_key: if shows_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },

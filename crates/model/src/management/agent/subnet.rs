@@ -23,6 +23,8 @@ pub(super) struct Request {
     /// Number of the port by which the request came.
     pub(super) port: u8,
     pub(super) m_key: u64,
+    /// The answer is for a requester that has changed the attribute.
+    pub(super) is_set: bool,
     pub(super) data: Data,
 }
 
@@ -49,7 +51,7 @@ impl Agent {
     /// Returns an attribute as the response to a request at a port states it. `None` if the agent
     /// refuses the request.
     pub fn attribute(&self, port: PortNumber, attribute: AttributeId, modifier: u32, hardware: &dyn Hardware) -> Option<[u8; SMP_DATA_BYTES]> {
-        let request = Request { attribute, modifier, port: port.0, m_key: 0, data: [0; SMP_DATA_BYTES] };
+        let request = Request { attribute, modifier, port: port.0, m_key: 0, is_set: false, data: [0; SMP_DATA_BYTES] };
         self.get_attribute(&request, hardware).ok()
     }
 
