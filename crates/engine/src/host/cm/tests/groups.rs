@@ -119,7 +119,7 @@ fn a_new_manager_ends_memberships_and_programs_join_again() {
     let other = desk.join(CLIENT, other, 8).unwrap();
     assert_eq!([desk.event(SERVER), desk.event(SERVER), desk.event(CLIENT)].map(|event| event.map(|event| event.2)), [Some(12); 3]);
     desk.administration = Administration::default();
-    let port = desk.table.ids[&ids[0]].port.map(|port| (port.hca, port.port)).unwrap();
+    let port = desk.table.ids.get(&ids[0]).and_then(|id| id.port).map(|port| (port.hca, port.port)).unwrap();
     desk.table.groups_lost(port, desk.now);
     desk.deliver();
     assert_eq!(desk.event(SERVER), Some((7, first, 13, -libc::ENETRESET)));
