@@ -1,7 +1,8 @@
 // Members of a multicast group by librdmacm. Each program prints the address of the group.
 //
-// rdma_group receive | send | send-only GROUP COUNT
+// rdma_group receive | again | send | send-only GROUP COUNT
 //     receive joins, prints COUNT messages, and leaves; send joins, and sends COUNT messages.
+//     again joins, waits for the end of its membership, joins again, and receives.
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
@@ -101,6 +102,21 @@ static void send_all(struct rdma_ud_param *to, int count)
 	ibv_destroy_ah(address);
 }
 
+// Waits until the membership ends, leaves, and joins again, as the manual page of
+// rdma_get_cm_event asks for.
+static struct rdma_cm_event *join_again(struct rdma_cm_event *joined, struct rdma_cm_join_mc_attr_ex *how)
+{
+	struct rdma_cm_event *event;
+
+	rdma_ack_cm_event(joined);
+	event = await(RDMA_CM_EVENT_MULTICAST_ERROR);
+	printf("%s %d\n", rdma_event_str(event->event), event->status);
+	rdma_ack_cm_event(event);
+	if (rdma_leave_multicast(id, how->addr) || rdma_join_multicast_ex(id, how, id))
+		fail("rdma_join_multicast_ex");
+	return await(RDMA_CM_EVENT_MULTICAST_JOIN);
+}
+
 int main(int argc, char **argv)
 {
 	struct sockaddr_in group = {.sin_family = AF_INET};
@@ -112,7 +128,7 @@ int main(int argc, char **argv)
 	if (argc < 4 || inet_pton(AF_INET, argv[2], &group.sin_addr) != 1)
 		return 2;
 	count = atoi(argv[3]);
-	is_receiver = strcmp(argv[1], "receive") == 0;
+	is_receiver = strcmp(argv[1], "receive") == 0 || strcmp(argv[1], "again") == 0;
 	channel = rdma_create_event_channel();
 	if (!channel || rdma_create_id(channel, &id, NULL, RDMA_PS_UDP))
 		fail("rdma_create_id");
@@ -124,6 +140,8 @@ int main(int argc, char **argv)
 	event = await(RDMA_CM_EVENT_MULTICAST_JOIN);
 	inet_ntop(AF_INET6, &event->param.ud.ah_attr.grh.dgid, name, sizeof name);
 	printf("%s %x %x %x\n", name, event->param.ud.ah_attr.dlid, event->param.ud.qp_num, event->param.ud.qkey);
+	if (strcmp(argv[1], "again") == 0)
+		event = join_again(event, &how);
 	if (event->param.ud.private_data != id)
 		fail("context");
 	if (is_receiver)

@@ -1,4 +1,4 @@
-//! Nodes answer the small subnet manager with anything. Each sweep ends.
+//! Nodes answer the built-in subnet manager with anything. Each sweep ends.
 
 #![no_main]
 

@@ -94,6 +94,80 @@ def test_a_second_manager_stands_by_and_takes_over(softband: Softband, tmp_path:
     assert "SMINFO_STANDBY" in standby and "SMINFO_MASTER" in master
 
 
+def test_joins_begin_again_after_a_restart_of_opensm(softband: Softband, c_programs: Path, tmp_path: Path) -> None:
+    """The new OpenSM knows no members. It asks ports to register again, and the member joins again."""
+    fabric, program = unmanaged(tmp_path, "qdr-through-switch"), c_programs / "rdma_group"
+    first, second = (START.format(log=tmp_path / name) for name in ("first", "second"))
+    server = f"{first}sleep 2{STOP}; sleep 1; {second}sleep 3; {program} send 239.0.0.7 3; sleep 1{STOP}"
+    member = f"sh -c 'sleep 1.5; exec {program} again 239.0.0.7 3'"
+    outcome = softband.run(fabric, ("a", server), ("b", member), options=("--timeout", "60")).assert_ok()
+    address, end, *rest = outcome.program("b-0").splitlines()
+    assert address.startswith("ff12:4001:ffff::f00:7 c00") and end == "RDMA_CM_EVENT_MULTICAST_ERROR -102"
+    assert rest == ["message 0", "message 1", "message 2", "left"]
+
+
+def test_opensm_logs_wrong_keys(softband: Softband, tmp_path: Path) -> None:
+    """An SMP with a wrong M_Key leads to trap 256. OpenSM has set the key of all ports."""
+    fabric, log = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log"
+    config = tmp_path / "opensm.conf"
+    keys = f"opensm -c {config} >/dev/null; sed -i 's/^m_key .*/m_key 0x7/; s/^m_key_protection_level .*/m_key_protection_level 2/' {config}; "
+    start = f"opensm -F {config} -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; "
+    ask = "smpquery -t 100 portinfo 2 1 2>&1; smpquery -t 100 --m_key 7 portinfo 2 1 | grep Violations; sleep 1"
+    outcome = softband.run(fabric, ("a", keys + start + ask + STOP), ("b", "sleep 4")).assert_ok()
+    text = outcome.program("a-0")
+    assert "query failed" in text or "iberror" in text or "timed out" in text.lower(), text
+    assert re.search(r"MkeyViolations:\.*[1-9]", text), text
+    assert "SUBNET UP" in log.read_text() and "ERRORS DURING" not in log.read_text()
+    assert "num:256" in log.read_text()
+
+
+def test_switches_refuse_what_vendors_ask(softband: Softband) -> None:
+    """Tools of vendors get an answer at once, and not the end of their patience."""
+    tools = "vendstat -N 3 2>&1; ibsysstat 3 2>&1; date +%S; smpquery nodeinfo 3 | grep -i id; ibnetdiscover | grep -B3 switchguid"
+    text = softband.run("qdr-through-switch", ("a", tools)).assert_ok().program("a-0")
+    assert re.search(r"^00$", text, re.MULTILINE), text
+    assert "DevId:...........................0xbd36" in text and "VendorId:........................0x0002c9" in text
+    assert "vendid=0x2c9\ndevid=0xbd36" in text
+
+
+def torus(softband: Softband, folder: Path) -> tuple[Path, Path]:
+    """Writes a torus of 3 by 3 switches that waits for OpenSM, and the seed of its coordinates."""
+    parts = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0", "--switch", "infiniscale-iv"]
+    cables = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]
+    form = ["torus", "--dimensions", "3,3", "--hosts-per-switch", "1"]
+    fabric, seed = folder / "torus.toml", folder / "torus-2QoS.conf"
+    text = softband.command("fabric", "generate", *form, *parts, *cables).stdout
+    fabric.write_text(f'[subnet]\nmanager = "opensm"\n\n{text}')
+    topology = softband.command("fabric", "export", "--format", "ibnetdiscover", str(fabric)).stdout
+    guids = {name: guid for guid, name in re.findall(r'^Switch\s+\d+ "S-(\w+)"\s+# "(\S+)"', topology, re.MULTILINE)}
+    # Names of switches have their coordinates.
+    origin, right, below = (f"0x{guids[name]}" for name in ("s-0-0", "s-1-0", "s-0-1"))
+    seed.write_text(f"torus 3 3 1\nxp_link {origin} {right}\nyp_link {origin} {below}\n")
+    return fabric, seed
+
+
+def test_opensm_s_torus_engine_routes_with_two_levels_of_service(softband: Softband, tmp_path: Path) -> None:
+    (fabric, seed), log = torus(softband, tmp_path), tmp_path / "opensm.log"
+    start = f"opensm -R torus-2QoS -Q --torus_config {seed} -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; "
+    ask = "smpquery sl2vl -D 0,1 2>&1 | tail -1; ib_send_bw -s 65536 -n 20 | grep -c ^.65536; ib_send_bw -S 8 -s 65536 -n 20 | grep -c ^.65536"
+    client = "sleep 2; ib_send_bw -s 65536 -n 20 h0; sleep 1; ib_send_bw -S 8 -s 65536 -n 20 h0"
+    outcome = softband.run(fabric, ("h0", start + ask + STOP), ("h8", client)).assert_ok()
+    text = log.read_text()
+    assert "torus-2QoS tables configured on all switches" in text, text
+    assert outcome.program("h0-0").split()[-2:] == ["1", "1"]
+
+
+def test_opensm_s_consoles_answer(softband: Softband, tmp_path: Path) -> None:
+    fabric = unmanaged(tmp_path, "qdr-through-switch")
+    words = "sleep 2; echo status; sleep 1; echo portstatus; sleep 1; echo quit; sleep 1"
+    local = f"({words}) | timeout 8 opensm --console local -f {tmp_path / 'local'}"
+    ask = "exec 3<>/dev/tcp/127.0.0.1/10000; (echo status; echo portstatus) >&3; timeout 1 cat <&3"
+    loopback = f"opensm --console loopback -f {tmp_path / 'loopback'} >/dev/null 2>&1 & manager=$!; sleep 1; bash -c '{ask}'" + STOP
+    for command in (local, loopback):
+        text = softband.run(fabric, ("a", command)).program("a-0")
+        assert re.search("SM State +: Master", text) and "4 active" in text, text
+
+
 TOOLS = {
     "ibstatus": "4X QDR",
     "sminfo": "SMINFO_MASTER",

@@ -33,7 +33,7 @@ fn help(spec: &FabricSpec, layer: LinkLayer) -> String {
     let helps = match softband_spec::loop_remedy(spec) {
         LoopRemedy::Cables => {
             let routes = match layer {
-                LinkLayer::Infiniband => "the small subnet manager routes by minimum hops",
+                LinkLayer::Infiniband => "the built-in subnet manager routes by minimum hops",
                 // Ethernet has no subnet manager, so its routes are fixed.
                 LinkLayer::Ethernet => "frames take the shortest routes",
             };

@@ -1,4 +1,4 @@
-//! Simulated time and number of packets with which the small subnet manager brings fabrics up.
+//! Simulated time and number of packets with which the built-in subnet manager brings fabrics up.
 //!
 //! It prints figures and has no limits. Agents take 10 us for each packet, as in the catalogue.
 #![allow(clippy::disallowed_methods)] // a benchmark reads the clock; the model never does

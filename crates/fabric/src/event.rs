@@ -63,6 +63,18 @@ pub(crate) enum Event {
     },
     /// The subnet manager on a host begins, or a request of it is due.
     ManagerDue,
+    /// A packet with a wrong key has reached a queue pair.
+    KeyViolation {
+        violation: u32,
+    },
+    /// A switch has discarded a packet of a foreign partition.
+    ForeignAtSwitch {
+        violation: u32,
+    },
+    /// A node's agent may send a trap, or repeat it.
+    TrapsDue {
+        node: u32,
+    },
     /// A packet has waited long for credits at a switch's port.
     QueueWatch {
         port: u32,

@@ -250,6 +250,10 @@ pub struct HostPart {
 pub struct SwitchPart {
     /// Name of the part in the catalogue.
     pub name: String,
+    /// VendorID of NodeInfo: 24 bits, the maker's OUI (IBTA 14.2.5.3). 0 if unknown.
+    pub vendor_id: u32,
+    /// DeviceID of NodeInfo (IBTA 14.2.5.3). 0 if unknown.
+    pub device_id: u16,
     /// Number of ports beside the management port, from 1 to 254.
     pub ports: u8,
     /// Largest MTU of each port.

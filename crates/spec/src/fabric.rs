@@ -101,10 +101,10 @@ impl Default for SubnetSpec {
 /// Program that configures a subnet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubnetManager {
-    /// The small manager of the model. The subnet is configured before the run.
+    /// The built-in manager of the model. The subnet is configured before the run.
     #[default]
     Builtin,
-    /// The small manager of the model as a program on the first host. It begins at time zero, works
+    /// The built-in manager of the model as a program on the first host. It begins at time zero, works
     /// by packets, and reacts to links that go down and come up.
     BuiltinByPackets,
     /// OpenSM, or another program on a host. Until it has run, no InfiniBand port has a LID.

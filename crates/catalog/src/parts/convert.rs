@@ -247,6 +247,8 @@ pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)
 fn infiniband_switch(read: &mut PartReader<'_>) -> SwitchPart {
     let mut part = SwitchPart {
         name: read.name(),
+        vendor_id: read.optional_id("vendor_id", 24),
+        device_id: read.optional_id("device_id", 16) as u16,
         ports: read.ports(),
         mtu_max: read.mtu("mtu_max"),
         widths: read.widths(),
@@ -275,6 +277,8 @@ fn ethernet_switch(read: &mut PartReader<'_>) -> SwitchPart {
     speeds.dedup();
     SwitchPart {
         name,
+        vendor_id: 0,
+        device_id: 0,
         ports,
         mtu_max: Mtu::B4096,
         widths: Vec::new(),

@@ -57,6 +57,15 @@ impl<'a> PartReader<'a> {
     pub(crate) fn id(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Id)
     }
+    /// Reads a number of at most `bits` bits, fewer than 32; 0 if the part has none.
+    pub(crate) fn optional_id(&mut self, name: &str, bits: u32) -> u32 {
+        let id = if self.peek(name) { self.id(name) } else { 0 };
+        let most = (1 << bits) - 1;
+        if id > most {
+            self.refuse(name, format!("{id} is too large: it has {bits} bits"), Some(format!("write 0 to {most}")));
+        }
+        id.min(most)
+    }
     pub(crate) fn share_ppm(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Share)
     }

@@ -151,17 +151,24 @@ fn choice(need: &Need, catalog: &Catalog, own: &mut OwnParts) -> Option<Choice> 
 fn candidates<'a>(need: &Need, catalog: &'a Catalog) -> Vec<Candidate<'a>> {
     let of_hca = |name: &&'a str| {
         let part = catalog.hca(name)?;
-        let has_device_id = need.device_id != 0 && u64::from(part.vendor_part_id) == need.device_id;
-        let has_vendor_id = u64::from(part.vendor_id) == need.vendor_id;
+        let (has_device_id, has_vendor_id) = need.has_ids(part.vendor_id, part.vendor_part_id);
         Some(Candidate { name, ports: part.ports, widths: &part.widths, speeds: &part.speeds, has_device_id, has_vendor_id })
     };
     let of_switch = |name: &&'a str| {
         let part = catalog.switch(name).filter(|part| part.ethernet.is_none())?;
-        Some(Candidate { name, ports: part.ports, widths: &part.widths, speeds: &part.speeds, has_device_id: false, has_vendor_id: false })
+        let (has_device_id, has_vendor_id) = need.has_ids(part.vendor_id, part.device_id.into());
+        Some(Candidate { name, ports: part.ports, widths: &part.widths, speeds: &part.speeds, has_device_id, has_vendor_id })
     };
     match need.is_switch {
         true => catalog.parts(PartKind::Switch).iter().filter_map(of_switch).collect(),
         false => catalog.parts(PartKind::Hca).iter().filter_map(of_hca).collect(),
+    }
+}
+
+impl Need {
+    /// Checks whether a part has the node's device id, and whether it has its vendor id.
+    fn has_ids(&self, vendor: u32, device: u32) -> (bool, bool) {
+        (self.device_id != 0 && u64::from(device) == self.device_id, u64::from(vendor) == self.vendor_id)
     }
 }
 

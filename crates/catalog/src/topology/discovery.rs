@@ -61,9 +61,16 @@ pub(super) fn nodes(spec: &FabricSpec) -> Vec<Node> {
     }
     for (at, switch) in spec.switches.iter().enumerate().filter(|(_, switch)| switch.part.ethernet.is_none()) {
         by_place.insert((true, at, 0), nodes.len());
-        let (name, guid, ports) = (switch.name.clone(), switch.node_guid.0, switch.part.ports);
-        // The parts of switches have no ids.
-        nodes.push(Node { is_switch: true, name, guid, ports, vendor_id: 0, device_id: 0, lids: BTreeMap::new(), cables: BTreeMap::new() });
+        nodes.push(Node {
+            is_switch: true,
+            name: switch.name.clone(),
+            guid: switch.node_guid.0,
+            ports: switch.part.ports,
+            vendor_id: switch.part.vendor_id,
+            device_id: switch.part.device_id.into(),
+            lids: BTreeMap::new(),
+            cables: BTreeMap::new(),
+        });
     }
     let place = |end: PortRef| match end {
         PortRef::Hca { host, hca, port } => by_place.get(&(false, host, hca)).map(|node| (*node, port.0)),

@@ -47,6 +47,7 @@ impl Engine {
             Notice::PortEvent { hca, port, event } => {
                 self.port_changed(hca, port);
                 self.verbs().note_groups_changed();
+                self.verbs().cm_port_event((hca, port), event);
                 let mut nth = 0;
                 while let Some(process) = self.processes.nth_living(nth) {
                     nth += 1;

@@ -75,6 +75,17 @@ impl Verbs<'_> {
         is_for_manager
     }
 
+    /// Ends memberships of a port in multicast groups that an event of the port ends in the kernel
+    /// (`mcast_event_handler` in `multicast.c`).
+    pub(crate) fn cm_port_event(&mut self, port: Port, event: u32) {
+        /// PORT_ERR, LID_CHANGE and CLIENT_REREGISTER of `ibv_event_type`.
+        const ENDING: [u32; 3] = [10, 11, 17];
+        if ENDING.contains(&event) {
+            self.host.cm_mut().groups_lost(port, self.scheduler.now());
+            self.settle_cm();
+        }
+    }
+
     /// Returns whether programs may start that the engine does not know yet. In wall pace this is always so.
     fn is_starting(&self) -> bool {
         self.scheduler.is_wall() || self.scheduler.now() == SimTime::ZERO

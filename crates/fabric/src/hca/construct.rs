@@ -39,6 +39,7 @@ impl Hcas {
             delivered_bytes: 0,
             transfers: Transfers::default(),
             ack_wait_max: None,
+            key_violations: Slab::default(),
             injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
         }
     }

@@ -17,6 +17,7 @@ mod send_engine;
 mod timers;
 mod transfers;
 mod views;
+mod violations;
 
 pub use counters::HcaCounters;
 pub use queue_pairs::QPN_FIRST;
@@ -30,6 +31,7 @@ use ports::HcaPort;
 use queue_pairs::{Post, QpSlot};
 use receive::InFlight;
 use softband_model::bus::{Bus, MemoryController, SharedBus};
+use softband_model::management::agent::KeyViolation;
 use softband_model::parts::HcaPart;
 use softband_model::transport::InjectionSettings;
 use softband_model::verbs::api::Completion;
@@ -63,6 +65,8 @@ pub(crate) struct Hcas {
     ack_wait_max: Option<SimDuration>,
     /// Injection control settings; `None` without congestion control.
     injection: Option<InjectionSettings>,
+    /// Packets with a wrong key, with their ports, until their events.
+    key_violations: Slab<(u32, KeyViolation)>,
 }
 
 /// An HCA as a node of the fabric.

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::link::Transit;
 use crate::notice::Notice;
 use crate::pdes::timeline::Timeline;
+use softband_model::management::agent::ViolatedKey;
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
@@ -103,6 +104,7 @@ impl Hcas {
         }
         let Some(qp) = self.receiver_of(hop, packet, port) else {
             if packet.dlid == hop.subnet.lid(port) {
+                self.note_foreign_partition(hop.timeline, packet, port, now);
                 hop.receive_general(port, packet, arrival.tail.max(now));
             }
             return None;
@@ -110,7 +112,10 @@ impl Hcas {
         if packet.fecn {
             self.on_fecn(hop, qp, packet, port, arrival.tail);
         }
-        if matches!(packet.kind, PacketKind::Datagram { .. }) {
+        if let PacketKind::Datagram { qkey, .. } = packet.kind {
+            if self.slot(qp).is_some_and(|slot| slot.qp.attributes.qkey != qkey) {
+                self.note_violation(hop.timeline, ViolatedKey::Queue(qkey), packet, port, now);
+            }
             self.put_route_before_payload(hop, packet, port);
         }
         if packet.kind.is_response() {

@@ -8,6 +8,7 @@ use softband_model::link::{Arbiter, ArbitrationTables, Returns};
 use softband_model::management::LinkSettings;
 use softband_spec::{EndSettings, FabricSpec, end_settings};
 use softband_types::VirtualLane;
+use std::sync::OnceLock;
 
 impl Links {
     /// Lets a port send data, or makes it discard all.
@@ -39,6 +40,7 @@ impl Links {
         if let Some(cabling) = &mut port.cabling {
             (cabling.mtu, cabling.vls) = (mtu, vls);
         }
+        self.mtu_least = OnceLock::new();
         set_congestion_threshold(port, spec, cable, side);
     }
 

@@ -10,6 +10,8 @@ use softband_model::switch::Switch;
 use softband_sim::SimDuration;
 use softband_spec::{CableSpec, EndSettings, FabricSpec, PortRef, end_settings, framing_of, largest_packet, settings_of, weights_of};
 use softband_types::LinkRate;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Rates and framings of the links, indexed by link kind.
 type KindsOfLinks = Vec<(LinkRate, Framing)>;
@@ -40,6 +42,10 @@ impl Links {
             marking: spec.subnet.congestion_control.as_ref().map(|control| control.marking),
             capture: None,
             elsewhere: Default::default(),
+            enforcing: Vec::new(),
+            unforwarded: BTreeMap::new(),
+            foreign: Slab::default(),
+            mtu_least: OnceLock::new(),
             names: names(spec),
         };
         let mut kinds = KindsOfLinks::new();

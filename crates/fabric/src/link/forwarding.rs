@@ -1,6 +1,7 @@
 //! Packets onto links, through switches, and credits back.
 
 use super::capture::Leg;
+use super::enforcement::refuses;
 use super::parcel::{Content, FlowControlMessage};
 use super::port::Onward;
 use super::tx_pending::Ready;
@@ -113,7 +114,8 @@ impl Hop<'_> {
         let output = route.map_or(input, |output| node.first_port + output as u32);
         let port = &self.links.ports[output as usize];
         let onward = &port.onward;
-        if output == input || onward.kind == Onward::NO_LINK || transit.payload_bytes > onward.mtu_bytes {
+        let is_foreign = !self.links.enforcing.is_empty() && refuses(&self.links.enforcing, input, output, transit.packet.pkey);
+        if output == input || onward.kind == Onward::NO_LINK || transit.payload_bytes > onward.mtu_bytes || is_foreign {
             return self.timeline.push_arrival(transit.tail, peer.node, (index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // Links of the same kind take the same time.
@@ -131,13 +133,22 @@ impl Hop<'_> {
     }
 
     pub(crate) fn on_switch_discard(&mut self, id: u32, now: SimTime) {
-        let transit = self.links.packets.take(id);
-        self.links.count_received(transit.port, transit.bytes);
-        self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
+        let transit = self.take_discarded(id, now);
         // A switch has no table entry for its own LID.
         if transit.dlid != Lid::NONE && transit.dlid == self.lid_of_switch(transit.port) {
             self.receive_general(transit.port, &transit.packet, now);
+        } else {
+            self.count_unforwarded(transit.port, &transit.packet, now);
         }
+        self.links.packet_pool.take_back(transit.packet);
+    }
+
+    /// Takes a packet that a switch discards, and frees its buffer.
+    pub(super) fn take_discarded(&mut self, id: u32, now: SimTime) -> Transit {
+        let transit = self.links.packets.take(id);
+        self.links.count_received(transit.port, transit.bytes);
+        self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
+        transit
     }
 
     /// Returns the LID of the switch that owns a port.

@@ -134,7 +134,8 @@ impl Hop<'_> {
             let output = self.links.switches[switch as usize].first_port + u32::from(output);
             self.links.ports[output as usize].tally.xmit_discards += 1;
         }
-        self.on_switch_discard(packet, now);
+        let transit = self.take_discarded(packet, now);
+        self.links.packet_pool.take_back(transit.packet);
     }
 
     /// Keeps the branches of a multicast packet whose links will be up when it arrives.

@@ -9,6 +9,7 @@ mod construct;
 mod counters;
 mod deadlock;
 mod elsewhere;
+mod enforcement;
 mod ethernet;
 mod forwarding;
 mod lane15;
@@ -38,10 +39,13 @@ use crate::slab::Slab;
 use crate::subnet::Subnet;
 use port::Port;
 use softband_model::link::Framing;
+use softband_model::management::agent::KeyViolation;
 use softband_model::packet::{Packet, PacketPool};
 use softband_model::switch::{LifetimeCode, MarkingSettings, Switch};
 use softband_sim::SimDuration;
 use softband_types::{Lid, Mtu, PortNumber, VirtualLane};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Ports, switches, and the packets on links and in switches.
 pub(crate) struct Links {
@@ -66,6 +70,13 @@ pub(crate) struct Links {
     /// `None` while nobody captures packets.
     capture: Option<Box<capture::Capture>>,
     elsewhere: elsewhere::Elsewhere,
+    /// Ports of switches with partition keys of their own. Empty while no manager has written any.
+    enforcing: enforcement::Enforcing,
+    unforwarded: BTreeMap<u32, enforcement::Unforwarded>,
+    /// Packets with a foreign P_Key, with the port that refused them, until their events.
+    foreign: Slab<(u32, KeyViolation)>,
+    /// The smallest MTU of all links, until one of them changes.
+    mtu_least: OnceLock<Option<Mtu>>,
     /// Names of the nodes in the fabric file's notation: `a/mthca0`, `sw`.
     names: Vec<String>,
 }
@@ -117,7 +128,8 @@ impl Links {
 
     /// Returns the smallest MTU of all links.
     pub(crate) fn mtu_least(&self) -> Option<Mtu> {
-        self.ports.iter().filter_map(|port| port.cabling.map(|cabling| cabling.mtu)).min()
+        let least = || self.ports.iter().filter_map(|port| port.cabling.map(|cabling| cabling.mtu)).min();
+        *self.mtu_least.get_or_init(least)
     }
 
     /// Returns the number of packets that started to cross a link from the nodes of this partition.

@@ -3,6 +3,7 @@
 //! The tree consists of the routes from all members to the first member. A packet from a non-member
 //! follows its route to that member until it meets the tree.
 
+use super::enforcement::refuses;
 use super::tx_pending::Ready;
 use super::{Cabling, Hop, Links};
 use crate::event::Event;
@@ -76,11 +77,13 @@ impl Hop<'_> {
         let (first_port, node_number) = (node.first_port, self.links.ports[node.first_port as usize].node);
         let transit = self.links.packets.get_mut(packet);
         let (payload_bytes, bytes, head, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.head, transit.tail);
-        let outputs = node.switch.multicast_outputs(transit.dlid);
+        let (input, pkey) = (first_port + u32::from(input_index), transit.packet.pkey);
+        let outputs = self.links.switches[switch as usize].switch.multicast_outputs(transit.dlid);
         let branches: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.links.ports[output as usize].cabling.map(|cabling| (output, cabling)))
             .filter(|(_, onward)| payload_bytes <= onward.mtu.bytes())
+            .filter(|(output, _)| !refuses(&self.links.enforcing, input, *output, pkey))
             .collect();
         let branches = if self.faults.has_plan() { self.open_branches(branches, head) } else { branches };
         if branches.is_empty() {

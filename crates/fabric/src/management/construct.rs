@@ -24,7 +24,7 @@ impl Agents {
         for ((node, port), tables) in weights {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
-        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new() };
+        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new(), traps_at: None };
         Self {
             nodes: nodes.into_iter().map(node).collect(),
             is_used: false,
@@ -70,9 +70,8 @@ fn of_switch(switch: &SwitchSpec) -> NodeFacts {
         description: switch.name.clone(),
         guid: switch.node_guid,
         ports: part.ports,
-        // Makers publish neither with the values of a part.
-        vendor_id: 0,
-        device_id: 0,
+        vendor_id: part.vendor_id,
+        device_id: part.device_id,
         revision: 0,
         mtu_max: part.mtu_max,
         vl_cap: part.vl_cap,

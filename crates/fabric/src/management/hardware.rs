@@ -86,10 +86,12 @@ impl Hardware for NodeHardware<'_> {
         outputs.unwrap_or_default().into_iter().map(|output| output + 1).collect()
     }
 
-    fn pkeys(&self, _port: u8) -> Vec<PKey> {
+    fn pkeys(&self, port: u8) -> Vec<PKey> {
         match self.owner {
             Owner::Hca { hca, .. } => self.hcas.pkeys(HcaId(hca)).to_vec(),
-            Owner::Switch { .. } => vec![PKey::DEFAULT_FULL],
+            // Only its own port has keys that nobody can set.
+            Owner::Switch { .. } if port == 0 => vec![PKey::DEFAULT_FULL],
+            Owner::Switch { .. } => self.links.switch_pkeys(self.id(port)).to_vec(),
         }
     }
 
@@ -111,9 +113,17 @@ impl Hardware for NodeHardware<'_> {
         }
     }
 
-    fn set_pkeys(&mut self, _port: u8, keys: Vec<PKey>) {
-        if let Owner::Hca { hca, .. } = self.owner {
-            self.hcas.set_pkeys(HcaId(hca), keys);
+    fn set_pkeys(&mut self, port: u8, keys: Vec<PKey>) {
+        match self.owner {
+            Owner::Hca { hca, .. } => self.hcas.set_pkeys(HcaId(hca), keys),
+            Owner::Switch { .. } if port > 0 => self.links.set_switch_pkeys(self.id(port), keys),
+            Owner::Switch { .. } => {}
+        }
+    }
+
+    fn enforce_partitions(&mut self, port: u8, inbound: bool, outbound: bool) {
+        if port > 0 && self.switch().is_some() {
+            self.links.enforce(self.id(port), inbound, outbound);
         }
     }
 
@@ -134,7 +144,7 @@ impl Hardware for NodeHardware<'_> {
     fn tally(&self, port: u8) -> Tally {
         let counters = self.links.counters_of(self.id(port), self.timeline, self.faults).filter(|_| port > 0);
         let Some(counters) = counters else { return Tally::default() };
-        let faults = counters.faults.unwrap_or_default();
+        let (faults, unforwarded) = (counters.faults.unwrap_or_default(), self.links.unforwarded(self.id(port)));
         Tally {
             xmit_data: counters.port_xmit_data,
             rcv_data: counters.port_rcv_data,
@@ -145,6 +155,9 @@ impl Hardware for NodeHardware<'_> {
             link_downed: faults.link_downed,
             rcv_errors: faults.port_rcv_errors,
             xmit_discards: counters.port_xmit_discards,
+            rcv_switch_relay_errors: unforwarded.relay,
+            rcv_constraint_errors: unforwarded.received_foreign,
+            xmit_constraint_errors: unforwarded.sent_foreign,
             xmit_wait: counters.port_xmit_wait,
         }
     }

@@ -39,6 +39,8 @@ struct AgentNode {
     agent: Agent,
     processing: SimDuration,
     waiting: VecDeque<Job>,
+    /// Time of the scheduled look at its traps.
+    traps_at: Option<SimTime>,
 }
 
 /// A packet for an agent.
@@ -61,17 +63,43 @@ impl Agents {
         self.nodes[at as usize].agent.set_manager(manager);
     }
 
-    /// Names the ports on whose hosts a subnet manager runs.
-    pub(crate) fn announce_managers(&mut self, ports: &BTreeSet<(HcaId, PortNumber)>) {
+    /// Names the ports on whose hosts a subnet manager runs. Returns the nodes that change.
+    pub(crate) fn announce_managers(&mut self, ports: &BTreeSet<(HcaId, PortNumber)>, now: SimTime) -> BTreeSet<u32> {
+        let mut nodes = BTreeSet::new();
         if self.managers == *ports {
-            return;
+            return nodes;
         }
         for (changed, is_here) in [(&self.managers - ports, false), (ports - &self.managers, true)] {
             for (hca, port) in changed {
-                self.nodes[hca.0 as usize].agent.set_software_manager(port, is_here);
+                self.nodes[hca.0 as usize].agent.set_software_manager(port, is_here, now);
+                nodes.insert(hca.0);
             }
         }
         self.managers.clone_from(ports);
+        nodes
+    }
+
+    /// Checks whether a subnet manager runs on the host of an HCA.
+    pub(crate) fn has_software_manager(&self, node: u32) -> bool {
+        self.managers.iter().any(|(hca, _)| hca.0 == node)
+    }
+
+    /// Returns the time of an event for a node's next trap, unless an earlier one is pending.
+    pub(crate) fn next_trap_event(&mut self, node: u32, now: SimTime) -> Option<SimTime> {
+        let of = &mut self.nodes[node as usize];
+        let due = of.agent.next_trap()?.max(now);
+        if of.traps_at.is_some_and(|at| at <= due) {
+            return None;
+        }
+        of.traps_at = Some(due);
+        Some(due)
+    }
+
+    /// Returns the traps of a node that are due, each with its port.
+    pub(crate) fn take_traps(&mut self, node: u32, now: SimTime, hardware: &NodeHardware<'_>) -> Vec<(PortNumber, Box<ManagementPacket>)> {
+        let of = &mut self.nodes[node as usize];
+        of.traps_at = of.traps_at.filter(|at| *at > now);
+        of.agent.take_traps(now, hardware)
     }
 
     pub(crate) fn set_resident(&mut self, resident: Resident) {

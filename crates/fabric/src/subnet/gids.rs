@@ -45,10 +45,7 @@ impl Subnet {
     /// the kernel's order; it is empty while the interface is down.
     pub(crate) fn gids(&self, id: u32) -> [Option<Gid>; 2] {
         let (port, lid) = (&self.ports[id as usize], self.lid(id));
-        let guid = match port.owner {
-            Owner::Hca { .. } => Guid(port.node_guid.0 + u64::from(port.number.0)),
-            Owner::Switch { .. } => port.node_guid,
-        };
+        let guid = port.guid();
         match port.framing.link_layer() {
             LinkLayer::Infiniband => [Some(Gid::new(Gid::DEFAULT_PREFIX, guid)), None],
             LinkLayer::Ethernet if lid == Lid::NONE => [None, None],

@@ -1,7 +1,7 @@
 //! The sweep: networks, LIDs and routes of a fabric.
 
 use super::gids::assign_lids;
-use super::{KnownPort, Subnet};
+use super::{KnownPort, Subnet, ports_by_guid};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
@@ -56,7 +56,8 @@ impl Subnet {
                 }
             }
         });
-        Self { lids, ports, manager_lid: Lid(1), routes, written_lanes: None, port_of_lid, leaf_of_lid }
+        let port_of_guid = ports_by_guid(&ports);
+        Self { lids, ports, manager_lid: Lid(1), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
     }
 }
 
@@ -66,6 +67,7 @@ impl Subnet {
         let routes = Routes::new(Routing::MinimumHop, &[]).expect("a fabric without switches suits every engine");
         Self {
             lids: vec![Lid::NONE; ports.len()],
+            port_of_guid: ports_by_guid(&ports),
             ports,
             manager_lid: Lid::NONE,
             routes: routes.with_lanes(lanes_of_switches(spec)),

@@ -1,6 +1,7 @@
 //! Subnet administration of the built-in manager, at the port with its LID.
 
 use super::World;
+use crate::event::Event;
 use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::{Administration, Inventory, Node, Path, PathEnd, Paths};
@@ -8,7 +9,7 @@ use softband_model::verbs::api::AddressVector;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
-use softband_wire::mad::{AttributeId, SMP_DATA_BYTES};
+use softband_wire::mad::{AttributeId, GmpNotice, Layout, Notice, SMP_DATA_BYTES, Smp, TrapNumber};
 use std::collections::BTreeSet;
 
 impl World {
@@ -27,6 +28,33 @@ impl World {
         *self.agents.administration_mut() = administration;
         self.grow_trees(changed);
         answers
+    }
+
+    /// Reports a port that has come or gone to the subscribers of the built-in manager.
+    pub(super) fn report_port(&mut self, port: u32, has_gone: bool, now: SimTime) {
+        if self.is_switch(port) || self.spec.subnet.manager == SubnetManager::OpenSm {
+            return;
+        }
+        let number = if has_gone { TrapNumber::GID_OUT_OF_SERVICE } else { TrapNumber::GID_IN_SERVICE };
+        let (Some(gid), Some(manager)) = (self.subnet.gids(port)[0], self.with_lid(self.subnet.manager_lid())) else { return };
+        let reports = self.agents.administration_mut().report_about(number, gid, manager);
+        self.send_reports(reports, now);
+    }
+
+    /// Forwards a trap to the subscribers of the built-in manager.
+    pub(super) fn forward_trap(&mut self, trap: &ManagementPacket, now: SimTime) {
+        let Some(issuer) = self.with_lid(trap.slid) else { return };
+        let notice = Notice::parse(&Smp::view(&trap.mad[..]).data()).unwrap_or_default();
+        let reports = self.agents.administration_mut().report(&GmpNotice { notice, issuer_gid: issuer.gid }, self.subnet.manager_lid());
+        self.send_reports(reports, now);
+    }
+
+    fn send_reports(&mut self, reports: Vec<ManagementPacket>, now: SimTime) {
+        let Some(port) = self.subnet.port_with_lid(self.subnet.manager_lid()) else { return };
+        for report in reports {
+            let packet = self.links.keep_management(port, Box::new(report));
+            self.timeline.push(now, self.links.node(port), Event::ManagementPosted { packet });
+        }
     }
 
     /// Returns the HCAs whose ports have joined the group with this LID.
@@ -82,9 +110,8 @@ impl Paths for World {
     }
 
     fn with_gid(&self, gid: Gid) -> Option<PathEnd> {
-        let port =
-            (0..self.numbering.owners().len() as u32).find(|port| self.subnet.lid(*port) != Lid::NONE && self.subnet.gids(*port)[0] == Some(gid))?;
-        Some(PathEnd { lid: self.subnet.lid(port), gid })
+        let lid = self.subnet.port_with_gid(gid).map(|port| self.subnet.lid(port))?;
+        (lid != Lid::NONE).then_some(PathEnd { lid, gid })
     }
 
     fn with_lid(&self, lid: Lid) -> Option<PathEnd> {

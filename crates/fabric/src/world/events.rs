@@ -95,6 +95,12 @@ impl World {
             Event::ManagementArrival { packet } => self.on_management_arrival(packet, notices, now),
             Event::AgentDone { node } => self.on_agent_done(node, notices, now),
             Event::ManagerDue => self.on_manager_due(now),
+            Event::KeyViolation { violation } => self.on_key_violation(violation, now),
+            Event::ForeignAtSwitch { violation } => {
+                let violation = hop.links.take_foreign(violation);
+                self.report_violation(violation, now);
+            }
+            Event::TrapsDue { node } => self.on_traps_due(node, notices, now),
             Event::QueueWatch { port } => hop.on_queue_watch(port, now),
             Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
             Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),

@@ -60,8 +60,9 @@ impl World {
 
     pub(super) fn on_link_turns(&mut self, port: u32, memory: &mut dyn HostMemory, now: SimTime) {
         let Turn { goes_down, recovers_until } = self.faults.turn(port, now);
-        if goes_down.is_some() {
+        if let Some(goes_down) = goes_down {
             self.report_link_change(port, now);
+            self.report_port(port, goes_down, now);
         }
         match goes_down {
             Some(true) => {

@@ -1,6 +1,7 @@
 //! Management datagrams: software on a host sends them, and agents answer them.
 
 use super::World;
+use super::traps::is_trap;
 use crate::event::Event;
 use crate::link::Leg;
 use crate::management::{Agents, Job, NodeHardware};
@@ -41,7 +42,10 @@ impl World {
 
     /// Names the ports on whose hosts a subnet manager runs: they set IsSM (IBTA 14.2.5.6).
     pub fn announce_managers(&mut self, ports: impl Iterator<Item = (HcaId, PortNumber)>) {
-        self.agents.announce_managers(&ports.collect());
+        let now = self.timeline.now();
+        for node in self.agents.announce_managers(&ports.collect(), now) {
+            self.schedule_traps(node, now);
+        }
     }
 
     /// Completes what runs without management do not need: routes to the switches themselves, and
@@ -98,13 +102,15 @@ impl World {
 
     /// Hands a packet that has reached its node to the node's agent, or to the host.
     fn receive_for_node(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
-        if Agent::wants(&packet) || Agent::is_directed(&packet) || self.administers(port, &packet) {
+        // A switch has no software: its agent refuses all that it does not know.
+        let is_for_agent = self.is_switch(port) || Agent::wants(&packet) || Agent::is_directed(&packet);
+        if is_for_agent || self.administers(port, &packet) {
             return self.hand_to_agent(port, packet, false, notices, now);
         }
         self.pass_to_host(port, packet, notices);
     }
 
-    fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, notices: &mut Vec<Notice>, now: SimTime) {
+    pub(super) fn hand_to_agent(&mut self, port: u32, packet: Box<ManagementPacket>, is_own: bool, notices: &mut Vec<Notice>, now: SimTime) {
         // An HCA passes packets of its host on at once.
         let is_of_host =
             is_own && Agent::leaves_node(&packet) || !is_own && !self.is_switch(port) && Agent::is_directed(&packet) && !Agent::wants(&packet);
@@ -116,7 +122,14 @@ impl World {
     }
 
     fn pass_to_host(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>) {
+        let now = self.timeline.now();
         if self.is_for_manager(port, &packet) {
+            if is_trap(&packet) {
+                self.forward_trap(&packet, now);
+            }
+            return;
+        }
+        if self.take_trap(port, &packet, notices, now) {
             return;
         }
         if let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] {
@@ -142,7 +155,9 @@ impl World {
         let (mut hardware, agents) = self.hardware(port);
         let agent = agents.agent_mut(node);
         let was_returning = DirectedSmp::view(&packet.mad[..]).returning();
-        let onward = if is_own { agent.send(&mut packet, number, &mut hardware) } else { agent.receive(&mut packet, number, &mut hardware) };
+        let onward =
+            if is_own { agent.send(&mut packet, number, now, &mut hardware) } else { agent.receive(&mut packet, number, now, &mut hardware) };
+        self.schedule_traps(node, now);
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);
         self.switch_links(port, node, now);
@@ -178,19 +193,16 @@ impl World {
         (hardware, &mut self.agents)
     }
 
-    /// Lets a node's agent know that a port's link went down or came up. Its trap, if it has one,
-    /// leaves at once.
+    /// Lets a node's agent know that a port's link went down or came up.
     pub(super) fn report_link_change(&mut self, port: u32, now: SimTime) {
-        let (node, number, lid) = (self.links.node(port), self.links.number(port), self.lid_of_node(port));
+        let (node, number) = (self.links.node(port), self.links.number(port));
         if !self.agents.agent(node).waits_for_manager() {
             return;
         }
         self.links.let_data_pass(port, false);
         self.tell_manager(port, now);
-        let Some(trap) = self.agents.agent_mut(node).restart_port(number, lid) else { return };
-        if let Some(output) = self.links.output_for(port, trap.dlid) {
-            self.hop().send_on_lane15(output, trap, Leg::First, now);
-        }
+        self.agents.agent_mut(node).restart_port(number, now);
+        self.schedule_traps(node, now);
     }
 
     /// Starts the links again that a manager has set to Down, at both ends.
@@ -236,7 +248,7 @@ impl World {
     }
 
     /// Sends a packet of a node's agent by its destination LID.
-    fn send_by_lid(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
+    pub(super) fn send_by_lid(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
         if packet.dlid == self.lid_of_node(port) {
             return self.pass_to_host(port, packet, notices);
         }

@@ -14,6 +14,7 @@ mod receive_queues;
 mod resident;
 mod statistics;
 mod subnet;
+mod traps;
 mod verbs;
 
 pub use statistics::{NodeOfPort, PortStatistics};
@@ -45,7 +46,7 @@ pub struct World {
 }
 
 impl World {
-    /// Builds the fabric, trains its links and runs the small subnet manager: LIDs, forwarding
+    /// Builds the fabric, trains its links and runs the built-in subnet manager: LIDs, forwarding
     /// tables, lanes and MTUs. With another manager it builds the hardware only. `seed` selects lost
     /// packets and bit errors.
     ///

@@ -131,6 +131,8 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
 pub fn switch_part() -> SwitchPart {
     SwitchPart {
         name: "test switch".into(),
+        vendor_id: 2,
+        device_id: 3,
         ports: 24,
         mtu_max: Mtu::B2048,
         widths: vec![LinkWidth::X4],

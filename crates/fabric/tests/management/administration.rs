@@ -1,12 +1,14 @@
 //! Requests to the built-in manager's subnet administration: groups, and records of nodes and tables.
 
 use crate::desk::*;
+use softband_catalog::{Catalog, LoadOptions, parse_fabric};
 use softband_types::*;
 use softband_wire::mad::*;
+use std::path::Path;
 
 impl Desk {
     /// Sends a request for a record, and returns the status and the first record of the answer.
-    fn administer<R: Layout>(&mut self, method: Method, attribute: AttributeId, mask: ComponentMask, wanted: &R) -> (Status, R) {
+    pub(crate) fn administer<R: Layout>(&mut self, method: Method, attribute: AttributeId, mask: ComponentMask, wanted: &R) -> (Status, R) {
         let header = self.header(ManagementClass::SUBNET_ADMINISTRATION, method, attribute, self.modifier);
         let mut mad = Box::new([0; 256]);
         let mut data = [0; SA_DATA_BYTES];
@@ -17,6 +19,35 @@ impl Desk {
         let (_, answer) = self.exchange(packet).expect("an answer");
         let answer = SaMad::view(&answer.mad[..]);
         (answer.header().status, R::parse(&answer.data()).unwrap())
+    }
+
+    /// Sends a request for a table, and returns its records.
+    fn table<R: Layout>(&mut self, attribute: AttributeId, mask: ComponentMask, wanted: &impl Layout, method: Method) -> Vec<R> {
+        let header = self.header(ManagementClass::SUBNET_ADMINISTRATION, method, attribute, 0);
+        let (mut mad, mut data) = (Box::new([0; 256]), [0; SA_DATA_BYTES]);
+        wanted.emit(&mut data);
+        SaMad::view_mut(&mut mad[..]).header(header).component_mask(mask).data(data);
+        let own = self.lid(0);
+        let request = softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) };
+        let (mut packets, mut bytes) = (self.exchange_all(request.clone()), Vec::new());
+        while let Some(packet) = packets.first() {
+            let sa = SaMad::view(&packet.mad[..]);
+            assert_eq!(sa.header().status, Status::SUCCESS);
+            let (rmpp, last) = (sa.rmpp(), sa.rmpp().flags.contains(RmppFlags::LAST));
+            let len = if last { rmpp.payload_length as usize - 20 } else { SA_DATA_BYTES };
+            bytes.extend_from_slice(&sa.data()[..len]);
+            let number = rmpp.segment_number;
+            let rmpp = RmppHeader { rmpp_type: RmppType::ACK, payload_length: number + 1, flags: RmppFlags::ACTIVE, ..rmpp };
+            let mut acknowledgement = request.clone();
+            SaMad::view_mut(&mut acknowledgement.mad[..]).rmpp(rmpp);
+            packets = self.exchange_all(acknowledgement);
+            assert_eq!(packets.is_empty(), last);
+        }
+        bytes.chunks_exact(room_of_record::<R>()).map(|record| R::parse(record).unwrap()).collect()
+    }
+
+    fn gid(&self, host: usize) -> Gid {
+        self.world.port(self.world.hca_id(host, 0), PORT_1).unwrap().gids[0].unwrap()
     }
 
     fn query<R: Layout>(&mut self, attribute: AttributeId, mask: ComponentMask, wanted: &R) -> R {
@@ -101,11 +132,106 @@ fn records_state_the_attributes_of_agents() {
     assert_eq!(desk.administer(Method::GET, AttributeId::NODE_RECORD, ComponentMask::NODE_LID, &nothing).0, Status::SA_NO_RECORDS);
 }
 
+#[test]
+fn paths_between_groups_of_ports_come_in_one_answer() {
+    let mut desk = Desk::of_three();
+    let mut wanted = MultiPathRecord { numb_path: 9, sgid_count: 2, dgid_count: 2, ..MultiPathRecord::default() };
+    wanted.gids[..4].copy_from_slice(&[desk.gid(0), desk.gid(1), desk.gid(1), desk.gid(2)]);
+    let lists = ComponentMask::MULTI_PATH_SGID_COUNT | ComponentMask::MULTI_PATH_DGID_COUNT;
+    let mut between = |wanted: &MultiPathRecord| {
+        let found: Vec<PathRecord> =
+            desk.table(AttributeId::MULTI_PATH_RECORD, lists | ComponentMask::MULTI_PATH_NUMB_PATH, wanted, Method::GET_MULTI);
+        found.into_iter().map(|path| (path.slid.0, path.dlid.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(between(&wanted), [(1, 2), (1, 3), (2, 2), (2, 3)]);
+    assert_eq!(between(&MultiPathRecord { numb_path: 3, ..wanted }), [(1, 2), (1, 3), (2, 2)]);
+    let mut refused = |wanted: &MultiPathRecord, mask| desk.administer(Method::GET_MULTI, AttributeId::MULTI_PATH_RECORD, mask, wanted).0;
+    assert_eq!(refused(&wanted, ComponentMask::MULTI_PATH_SGID_COUNT), Status::SA_INSUFFICIENT_COMPONENTS);
+    for (sgid_count, dgid_count) in [(0, 1), (1, 0), (6, 6), (255, 255)] {
+        assert_eq!(refused(&MultiPathRecord { sgid_count, dgid_count, ..wanted }, lists), Status::SA_REQUEST_INVALID);
+    }
+    wanted.gids[3] = Gid([7; 16]);
+    assert_eq!(refused(&wanted, lists), Status::SA_INVALID_GID);
+}
+
+#[test]
+fn a_request_of_one_segment_is_acknowledged_first() {
+    let mut desk = Desk::of_three();
+    let header = desk.header(ManagementClass::SUBNET_ADMINISTRATION, Method::GET_MULTI, AttributeId::MULTI_PATH_RECORD, 0);
+    let mut wanted = MultiPathRecord { sgid_count: 1, dgid_count: 1, ..MultiPathRecord::default() };
+    wanted.gids[..2].copy_from_slice(&[desk.gid(0), desk.gid(1)]);
+    let flags = RmppFlags::ACTIVE | RmppFlags::FIRST | RmppFlags::LAST;
+    let rmpp = RmppHeader { version: 1, rmpp_type: RmppType::DATA, flags, segment_number: 1, payload_length: 220, ..RmppHeader::default() };
+    let mut mad = Box::new([0; 256]);
+    let lists = ComponentMask::MULTI_PATH_SGID_COUNT | ComponentMask::MULTI_PATH_DGID_COUNT;
+    SaMad::view_mut(&mut mad[..]).header(header).rmpp(rmpp).component_mask(lists).data(wanted.to_bytes());
+    let own = desk.lid(0);
+    let arrived = desk.exchange_all(softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) });
+    let kinds: Vec<RmppType> = arrived.iter().map(|packet| SaMad::view(&packet.mad[..]).rmpp().rmpp_type).collect();
+    assert_eq!(kinds, [RmppType::ACK, RmppType::DATA]);
+}
+
+#[test]
+fn subscribers_learn_of_groups_and_of_traps() {
+    let mut desk = Desk::of_three();
+    let all = InformInfo {
+        lid_range_begin: Lid::PERMISSIVE,
+        is_generic: 1,
+        subscribe: 1,
+        notice_type: 0xFFFF,
+        trap_number: TrapNumber(0xFFFF),
+        qpn: Qpn(1),
+        producer_type: 0xFF_FFFF,
+        ..InformInfo::default()
+    };
+    let (status, answer) = desk.administer(Method::SET, AttributeId::INFORM_INFO, ComponentMask(0), &all);
+    assert_eq!((status, answer), (Status::SUCCESS, all));
+    let record = desk.query(AttributeId::INFORM_INFO_RECORD, ComponentMask(0), &InformInfoRecord::default());
+    assert_eq!((record.subscriber_gid, record.inform_info_enum, record.inform_info), (desk.gid(0), 0, all));
+    desk.member(Method::SET, 1, JoinState::FULL_MEMBER);
+    desk.member(Method::DELETE, 1, JoinState::FULL_MEMBER);
+    // A wrong M_Key leads to a trap, which the manager forwards.
+    let mut info: PortInfo = desk.get(&[1, 2], AttributeId::PORT_INFO, 1);
+    (info.m_key, info.m_key_protect_bits, info.port_state) = (7, MKeyProtection::HIDE_KEY, PortState::NO_CHANGE);
+    assert!(desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()).is_some());
+    assert_eq!(desk.ask(&[1, 2], Method::SET, AttributeId::PORT_INFO, 1, info.to_bytes()), None);
+    let reports: Vec<GmpNotice> = desk.traps.iter().map(|packet| GmpNotice::parse(&SaMad::view(&packet.mad[..]).data()).unwrap()).collect();
+    let expected = [(TrapNumber::MULTICAST_GROUP_CREATED, 0), (TrapNumber::MULTICAST_GROUP_DELETED, 0), (TrapNumber::BAD_M_KEY, 1)];
+    for (report, (number, issuer)) in reports.iter().zip(expected) {
+        assert_eq!((report.notice.trap_number, report.issuer_gid), (number, desk.gid(issuer)));
+    }
+    assert_eq!(reports.len(), 3);
+    let end = InformInfo { subscribe: 0, ..all };
+    assert_eq!(desk.administer(Method::SET, AttributeId::INFORM_INFO, ComponentMask(0), &end).0, Status::SUCCESS);
+    desk.member(Method::SET, 1, JoinState::FULL_MEMBER);
+    assert_eq!(desk.traps.len(), 3);
+}
+
+#[test]
+fn a_large_fabric_has_paths_from_each_port_and_no_table_of_all() {
+    let catalog = Catalog::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")).unwrap_or_else(|error| panic!("{}", error.to_text()));
+    let text = "[generate]\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
+                switch = \"infiniscale-iv\"\nkind = \"fat-tree\"\nhosts = 1008\nports = 36\nlevels = 3\n";
+    let spec = parse_fabric("large.toml", text, &catalog, &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    let mut desk = Desk::new(&spec);
+    let own = PathRecord { slid: desk.lid(0), ..PathRecord::default() };
+    let paths: Vec<PathRecord> = desk.table(AttributeId::PATH_RECORD, ComponentMask::PATH_SLID, &own, Method::GET_TABLE);
+    assert_eq!(paths.len(), spec.hosts.len() + spec.switches.len());
+    for host in [1, 500, 1_007] {
+        let (dgid, sgid) = (desk.gid(host), desk.gid(0));
+        let by_gids = PathRecord { dgid, sgid, ..PathRecord::default() };
+        let path = desk.query(AttributeId::PATH_RECORD, ComponentMask::PATH_DGID | ComponentMask::PATH_SGID, &by_gids);
+        assert_eq!((path.slid, path.dlid), (desk.lid(0), desk.lid(host)));
+    }
+    let (status, _) = desk.administer(Method::GET_TABLE, AttributeId::PATH_RECORD, ComponentMask(0), &PathRecord::default());
+    assert_eq!(status, Status::SA_NO_RESOURCES);
+}
+
 /// Subnet administration survives any request, and answers each.
 #[test]
 fn any_request_gets_an_answer() {
     let mut desk = Desk::of_three();
-    let attributes = [0x11, 0x12, 0x13, 0x14, 0x15, 0x17, 0x18, 0x20, 0x30, 0x31, 0x33, 0x35, 0x36, 0x38, 0xF3];
+    let attributes = [0x03, 0x3A, 0x11, 0x12, 0x13, 0x14, 0x15, 0x17, 0x18, 0x20, 0x30, 0x31, 0x33, 0x35, 0x36, 0x38, 0xF3];
     let mut random = 7u64;
     for round in 0..1_500 {
         let mut data = [0; SA_DATA_BYTES];

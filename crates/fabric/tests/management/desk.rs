@@ -19,21 +19,18 @@ pub(crate) struct Desk {
     transaction: u64,
     /// Attribute modifier of requests for records.
     pub(crate) modifier: u32,
-    /// All notices but arrivals, and all traps that arrived.
+    /// All notices but arrivals, and all traps and reports that arrived.
     pub(crate) seen: Vec<Notice>,
     pub(crate) traps: Vec<ManagementPacket>,
 }
 
 impl Desk {
     pub(crate) fn new(spec: &FabricSpec) -> Self {
-        Self {
-            world: World::new(spec, 1),
-            memory: Memory { blocks: Vec::new(), discard: false },
-            transaction: 0,
-            modifier: 0,
-            seen: Vec::new(),
-            traps: Vec::new(),
-        }
+        Self::over(World::new(spec, 1))
+    }
+
+    pub(crate) fn over(world: World) -> Self {
+        Self { world, memory: Memory { blocks: Vec::new(), discard: false }, transaction: 0, modifier: 0, seen: Vec::new(), traps: Vec::new() }
     }
 
     pub(crate) fn of_three() -> Self {
@@ -67,7 +64,7 @@ impl Desk {
                 match notice {
                     Notice::ManagementArrived { hca: at, packet, .. } => {
                         assert_eq!(at, hca);
-                        if Header::view(&packet.mad[..]).method() == Method::TRAP {
+                        if matches!(Header::view(&packet.mad[..]).method(), Method::TRAP | Method::REPORT) {
                             self.traps.push(*packet);
                         } else {
                             answer = Some((self.world.now() - sent, *packet));
@@ -89,7 +86,11 @@ impl Desk {
             self.world.step(&mut self.memory, &mut notices);
             for notice in notices.drain(..) {
                 if let Notice::ManagementArrived { packet, .. } = notice {
-                    arrived.push(*packet);
+                    if Header::view(&packet.mad[..]).method() == Method::REPORT {
+                        self.traps.push(*packet);
+                    } else {
+                        arrived.push(*packet);
+                    }
                 }
             }
         }

@@ -9,7 +9,7 @@ use softband_spec::{FabricSpec, SubnetManager};
 use softband_types::*;
 use softband_wire::mad::*;
 
-fn unmanaged() -> FabricSpec {
+pub(crate) fn unmanaged() -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Sdr, &[1, 1], 5, host_part(600, 300));
     spec.subnet.manager = SubnetManager::OpenSm;
     spec
@@ -21,7 +21,7 @@ fn state_of(world: &World, host: usize) -> (Option<LinkState>, Lid, Lid) {
 }
 
 /// Writes PortInfo at the end of a directed route.
-fn set_port(desk: &mut Desk, path: &[u8], number: u32, change: impl Fn(&mut PortInfo)) {
+pub(crate) fn set_port(desk: &mut Desk, path: &[u8], number: u32, change: impl Fn(&mut PortInfo)) {
     let mut info: PortInfo = desk.get(path, AttributeId::PORT_INFO, number);
     info.port_state = PortState::NO_CHANGE;
     change(&mut info);
@@ -30,7 +30,7 @@ fn set_port(desk: &mut Desk, path: &[u8], number: u32, change: impl Fn(&mut Port
 }
 
 /// Gives all ports LIDs, links these lanes, and switches their tables, as a subnet manager does.
-fn configure(desk: &mut Desk, vls: OperationalVlsCode) {
+pub(crate) fn configure(desk: &mut Desk, vls: OperationalVlsCode) {
     let ends: [(&[u8], u32, u16); 5] = [(&[], 1, 1), (&[1], 0, 9), (&[1, 2], 1, 2), (&[1], 1, 0), (&[1], 2, 0)];
     for state in [PortState::NO_CHANGE, PortState::ARMED, PortState::ACTIVE] {
         for (path, number, lid) in ends {

@@ -1,4 +1,4 @@
-//! A small subnet manager: LIDs, forwarding tables, and the settings of each link.
+//! The built-in subnet manager: LIDs, forwarding tables, and the settings of each link.
 //!
 //! It stands in for OpenSM when none runs. Its routing engines are those of `routing`; the default
 //! is minimum hops.

@@ -149,6 +149,8 @@ impl SwitchPart {
     pub fn ideal(ports: u8) -> Self {
         Self {
             name: "ideal switch".into(),
+            vendor_id: 0,
+            device_id: 0,
             ports,
             mtu_max: Mtu::B4096,
             widths: LinkWidth::ALL.to_vec(),

@@ -115,7 +115,7 @@ code! {
 
 impl Method {
     /// The R bit, which marks a response.
-    const RESPONSE: u8 = 0x80;
+    pub const RESPONSE: u8 = 0x80;
 
     /// Checks the response bit. Only [`Method::TRAP_REPRESS`] answers a datagram without it.
     pub const fn is_response(self) -> bool {

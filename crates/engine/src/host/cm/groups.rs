@@ -172,6 +172,13 @@ impl CmTable {
         is_answer
     }
 
+    /// Ends the memberships of a port after a change of its link, its LID or its manager. Programs
+    /// get MULTICAST_ERROR, and join again if they like.
+    pub(crate) fn groups_lost(&mut self, port: Port, now: SimTime) {
+        self.groups.memberships.lose(port, now);
+        self.settle_groups(now);
+    }
+
     pub(super) fn groups_expire(&mut self, now: SimTime) {
         self.groups.memberships.expire(now);
         self.settle_groups(now);

@@ -147,6 +147,24 @@ impl Memberships {
         true
     }
 
+    /// Ends all memberships of a port: its manager may not know them any more. Programs join again
+    /// (`process_group_error` in `multicast.c` of the kernel). Joins under way go on.
+    pub(super) fn lose(&mut self, port: Port, now: SimTime) {
+        let of_port = |(_, membership): &(&u32, &mut Membership)| (membership.port.hca, membership.port.port) == port;
+        let mut lost = Vec::new();
+        for (index, membership) in self.all.iter_mut().filter(of_port).filter(|(_, membership)| membership.joined != 0) {
+            (membership.joined, membership.record) = (0, None);
+            let ended = membership.wishes.keys().copied().filter(|number| !membership.waiting.contains(number)).collect::<Vec<_>>();
+            for number in &ended {
+                membership.wishes.remove(number);
+                self.of_wish.remove(number);
+                self.outcomes.push((*number, Err(libc::ENETRESET)));
+            }
+            lost.push(*index);
+        }
+        lost.into_iter().for_each(|index| self.advance(index, now));
+    }
+
     /// Repeats requests without an answer, and ends those without repetitions.
     pub(super) fn expire(&mut self, now: SimTime) {
         while let Some((at, index)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {

@@ -2,7 +2,7 @@
 
 use super::paths::{PathEnd, Paths, rate_code};
 use softband_types::{Gid, Lid};
-use softband_wire::mad::{ComponentMask, JoinState, McMemberRecord, MtuCode, RateCode, Selector, Status};
+use softband_wire::mad::{ComponentMask, JoinState, McMemberRecord, MtuCode, RateCode, Selector, Status, TrapNumber};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// First multicast LID, and the number of those that forwarding tables of switches have.
@@ -47,6 +47,8 @@ pub(super) struct Groups {
     by_mlid: BTreeMap<Lid, Gid>,
     /// LIDs of groups whose members have changed.
     changed: BTreeSet<Lid>,
+    /// Groups that have begun or ended.
+    events: Vec<(TrapNumber, Gid)>,
     /// Number of the last group whose GID subnet administration has chosen.
     last_own: u32,
 }
@@ -122,6 +124,7 @@ impl Groups {
             ..McMemberRecord::default()
         };
         self.by_mlid.insert(mlid, mgid);
+        self.events.push((TrapNumber::MULTICAST_GROUP_CREATED, mgid));
         self.groups.insert(mgid, Group { record, members: BTreeMap::new() });
         Ok(mgid)
     }
@@ -159,6 +162,7 @@ impl Groups {
         if group.members.values().all(|state| state.0 & FULL == 0) {
             self.groups.remove(&wanted.mgid);
             self.by_mlid.remove(&record.mlid);
+            self.events.push((TrapNumber::MULTICAST_GROUP_DELETED, wanted.mgid));
         }
         self.changed.insert(record.mlid);
         Ok(record)
@@ -192,6 +196,11 @@ impl Groups {
         let group = self.by_mlid.get(&mlid).and_then(|mgid| self.groups.get(mgid));
         let members = group.into_iter().flat_map(|group| &group.members);
         members.filter(|(_, state)| state.0 & RECEIVING != 0).map(|(gid, _)| *gid).collect()
+    }
+
+    /// Takes the groups that have begun or ended.
+    pub(super) fn take_events(&mut self) -> Vec<(TrapNumber, Gid)> {
+        std::mem::take(&mut self.events)
     }
 
     /// Takes the LIDs of groups whose members have changed.

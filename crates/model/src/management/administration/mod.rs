@@ -1,5 +1,6 @@
 //! Subnet administration of the built-in manager: path records (IBTA 15.2.5.16), multicast groups
-//! (IBTA 15.2.5.17), services (IBTA 15.2.5.14), and records of nodes, ports and tables.
+//! (IBTA 15.2.5.17), services (IBTA 15.2.5.14), subscriptions (IBTA 15.2.5.12), and records of nodes,
+//! ports and tables.
 //!
 //! It answers all other requests with the status that the attribute is not supported.
 
@@ -7,6 +8,7 @@ mod groups;
 mod paths;
 mod records;
 mod services;
+mod subscriptions;
 
 pub use paths::{Path, PathEnd, Paths};
 pub use records::{Inventory, Node};
@@ -16,17 +18,20 @@ use groups::Groups;
 use records::Query;
 use services::Services;
 use softband_sim::SimTime;
-use softband_types::{Gid, Lid, Qpn};
+use softband_types::{Gid, Lid, QKey, Qpn};
 use softband_wire::mad::{
-    AttributeId, ClassPortInfo, Header, Layout, ManagementClass, McMemberRecord, Method, RmppFlags, RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES,
-    SaMad, Status, room_of_record,
+    AttributeId, ClassPortInfo, GidDetails, GmpNotice, Header, Layout, ManagementClass, McMemberRecord, Method, Notice, NoticeType, RmppFlags,
+    RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES, SaMad, Status, TrapNumber, room_of_record,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use subscriptions::Subscriptions;
 
 /// Version of the class.
 const CLASS_VERSION: u8 = 2;
 /// Time to answer: 4.096 us * 2^18 is a second.
 const RESPONSE_TIME: u8 = 18;
+/// Q_Key of all packets between QPs 1 (IBTA 10.2.5).
+const GSI_QKEY: QKey = QKey(0x8001_0000);
 /// RRespTime of a segment that names no time.
 const NO_TIME: u8 = 31;
 /// Bytes of the header of subnet administration, which each segment repeats.
@@ -34,6 +39,8 @@ const SA_HEADER_BYTES: usize = 20;
 /// Most records of a table, and most tables under way.
 const RECORDS_MAX: usize = 1 << 16;
 const TABLES_MAX: usize = 64;
+/// ProducerType of a notice that a subnet manager issues (IBTA 13.4.8.2).
+const MANAGER_TYPE: u32 = 4;
 /// Key of the built-in subnet manager, the default of OpenSM. Its owners see members of groups.
 pub const MANAGER_KEY: u64 = 1;
 
@@ -42,6 +49,7 @@ pub const MANAGER_KEY: u64 = 1;
 pub struct Administration {
     groups: Groups,
     services: Services,
+    subscriptions: Subscriptions,
     tables: BTreeMap<(Lid, u64), Table>,
 }
 
@@ -130,15 +138,50 @@ impl Administration {
     pub fn wants(packet: &ManagementPacket) -> bool {
         let header = Header::view(&packet.mad[..]);
         let is_of_class = packet.destination == Qpn(1) && header.mgmt_class() == ManagementClass::SUBNET_ADMINISTRATION;
-        is_of_class && (!header.method().is_response() || is_about_segments(packet))
+        let is_request = !header.method().is_response() && header.method() != Method::REPORT;
+        is_of_class && (is_request || is_about_segments(packet))
     }
 
-    /// Takes in a packet at `now`, and returns the packets that answer it.
+    /// Takes in a packet at `now`, and returns the packets that answer it or report its effects.
     pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Vec<ManagementPacket> {
-        let header = Header::view(&packet.mad[..]);
         if is_about_segments(&packet) {
             return self.go_on(&packet);
         }
+        let manager = subnet.with_lid(packet.dlid);
+        // A request can be a message of a single segment (IBTA 13.6.2.3).
+        let mut packets = match SaMad::view(&packet.mad[..]).rmpp().rmpp_type {
+            RmppType::NONE => Vec::new(),
+            _ => vec![acknowledgement(&packet)],
+        };
+        packets.extend(self.respond(packet, subnet, now));
+        for (number, mgid) in self.groups.take_events() {
+            packets.extend(manager.into_iter().flat_map(|manager| self.report_about(number, mgid, manager)));
+        }
+        packets
+    }
+
+    /// Returns the reports of a notice to its subscribers, from the LID of the manager.
+    pub fn report(&mut self, notice: &GmpNotice, manager: Lid) -> Vec<ManagementPacket> {
+        self.subscriptions.report(notice, manager)
+    }
+
+    /// Returns the reports of a port or group that has come or gone: traps 64 to 67, which the
+    /// manager itself issues (IBTA 14.2.5.1).
+    pub fn report_about(&mut self, number: TrapNumber, gid: Gid, manager: PathEnd) -> Vec<ManagementPacket> {
+        let mut notice = Notice {
+            is_generic: true,
+            notice_type: NoticeType::SUBNET_MANAGEMENT,
+            producer_type: MANAGER_TYPE,
+            trap_number: number,
+            issuer_lid: manager.lid,
+            ..Notice::default()
+        };
+        GidDetails { gid }.emit(&mut notice.data_details);
+        self.report(&GmpNotice { notice, issuer_gid: manager.gid }, manager.lid)
+    }
+
+    fn respond(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Vec<ManagementPacket> {
+        let header = Header::view(&packet.mad[..]);
         let Some(method) = header.method().response() else { return Vec::new() };
         let (status, contents) = if header.base_version() != Header::BASE_VERSION || header.class_version() != CLASS_VERSION {
             (Status::BAD_VERSION, None)
@@ -229,6 +272,18 @@ impl Administration {
             (Method::DELETE, AttributeId::SERVICE_RECORD) => {
                 self.services.delete(&parsed(&request.data())?, mask, now).map(|record| Contents::of(&record))
             }
+            (Method::GET_MULTI, AttributeId::MULTI_PATH_RECORD) => {
+                let found = paths::between(&parsed(&request.data())?, mask, subnet)?;
+                Contents::of_query(&found, true)
+            }
+            (Method::SET, AttributeId::INFORM_INFO) => {
+                let subscriber = subnet.with_lid(packet.slid).ok_or(Status::SA_REQUEST_INVALID)?;
+                self.subscriptions.set(&parsed(&request.data())?, subscriber, packet.source).map(|info| Contents::of(&info))
+            }
+            (Method::GET | Method::GET_TABLE, AttributeId::INFORM_INFO_RECORD) => {
+                let found = self.subscriptions.matching(&parsed(&request.data())?, mask);
+                Contents::of_query(&found, is_table)
+            }
             (Method::GET | Method::GET_TABLE, attribute) => {
                 let (modifier, data) = (header.attribute_modifier(), request.data());
                 records::query(&Query { attribute, modifier, data: &data, mask, is_table }, subnet)
@@ -252,6 +307,26 @@ impl Administration {
 /// not: receivers turn the bit round (IBTA 13.6.2.3).
 fn is_about_segments(packet: &ManagementPacket) -> bool {
     matches!(SaMad::view(&packet.mad[..]).rmpp().rmpp_type, RmppType::ACK | RmppType::STOP | RmppType::ABORT)
+}
+
+/// Returns the acknowledgement of a request that is a message of a single segment.
+fn acknowledgement(request: &ManagementPacket) -> ManagementPacket {
+    let mut packet = ManagementPacket { slid: request.dlid, dlid: request.slid, source: request.destination, ..request.clone() };
+    packet.destination = request.source;
+    let rmpp = RmppHeader {
+        version: 1,
+        rmpp_type: RmppType::ACK,
+        resp_time: NO_TIME,
+        flags: RmppFlags::ACTIVE,
+        status: RmppStatus::NORMAL,
+        segment_number: 1,
+        payload_length: 1,
+    };
+    // The receiver of segments turns the response bit round (IBTA 13.6.2.3).
+    let method = Header::view(&packet.mad[..]).method();
+    Header::view_mut(&mut packet.mad[..]).method(Method(method.0 ^ Method::RESPONSE));
+    SaMad::view_mut(&mut packet.mad[..]).rmpp(rmpp);
+    packet
 }
 
 fn parsed<R: Layout>(data: &[u8]) -> Result<R, Status> {

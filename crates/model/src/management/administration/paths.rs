@@ -1,7 +1,7 @@
 //! Paths of a subnet, and their records.
 
 use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, ServiceLevel};
-use softband_wire::mad::{ComponentMask, PathRecord, RateCode, Selector, Status};
+use softband_wire::mad::{ComponentMask, MultiPathRecord, PathRecord, RateCode, Selector, Status};
 
 /// Life of a packet in the subnet: 4.096 us * 2^18, OpenSM's default.
 const PACKET_LIFE_TIME: u8 = 18;
@@ -65,6 +65,28 @@ pub(super) fn matching(wanted: &PathRecord, mask: ComponentMask, requester: Lid,
     }
     let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
     Ok(pairs.filter_map(|(from, to)| Some(record(from, to, paths.path(from, to)?))).collect())
+}
+
+/// Returns the records of the paths from each source of a request to each destination.
+///
+/// # Errors
+/// `SA_INSUFFICIENT_COMPONENTS` without both lists, `SA_REQUEST_INVALID` if a list is empty or too
+/// long, `SA_INVALID_GID` if no port has a GID.
+pub(super) fn between(wanted: &MultiPathRecord, mask: ComponentMask, paths: &dyn Paths) -> Result<Vec<PathRecord>, Status> {
+    const LISTS: ComponentMask = ComponentMask(ComponentMask::MULTI_PATH_SGID_COUNT.0 | ComponentMask::MULTI_PATH_DGID_COUNT.0);
+    if !mask.contains(LISTS) {
+        return Err(Status::SA_INSUFFICIENT_COMPONENTS);
+    }
+    let (sources, all) = (usize::from(wanted.sgid_count), usize::from(wanted.sgid_count) + usize::from(wanted.dgid_count));
+    if sources == 0 || wanted.dgid_count == 0 || all > wanted.gids.len() {
+        return Err(Status::SA_REQUEST_INVALID);
+    }
+    let ends: Option<Vec<PathEnd>> = wanted.gids[..all].iter().map(|gid| paths.with_gid(*gid)).collect();
+    let ends = ends.ok_or(Status::SA_INVALID_GID)?;
+    let (from, to) = ends.split_at(sources);
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+    let most = if mask.contains(ComponentMask::MULTI_PATH_NUMB_PATH) { usize::from(wanted.numb_path) } else { usize::MAX };
+    Ok(pairs.filter_map(|(from, to)| Some(record(from, to, paths.path(from, to)?))).take(most).collect())
 }
 
 fn record(from: PathEnd, to: PathEnd, path: Path) -> PathRecord {

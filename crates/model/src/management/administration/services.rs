@@ -1,6 +1,6 @@
 //! Services that ports offer (IBTA 15.2.5.14).
 
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use softband_types::{Gid, PKey};
 use softband_wire::mad::{ComponentMask, ServiceRecord, Status};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Services {
             None if self.all.len() >= SERVICES_MAX => return Err(Status::SA_NO_RESOURCES),
             _ => {}
         }
-        let end = (service_lease != FOR_EVER).then(|| now + SimDuration::from_micros(u64::from(service_lease) * 1_000_000));
+        let end = (service_lease != FOR_EVER).then(|| end_of(service_lease, now)).flatten();
         self.all.insert(key(&record), (record, end));
         Ok(record)
     }
@@ -79,6 +79,12 @@ impl Services {
     }
 }
 
+/// Returns the end of a lease in seconds; `None` if it lies after the end of simulated time.
+fn end_of(lease: u32, now: SimTime) -> Option<SimTime> {
+    let lease = u64::from(lease).checked_mul(1_000_000_000_000)?;
+    now.as_picos().checked_add(lease).map(SimTime::from_picos)
+}
+
 fn key(record: &ServiceRecord) -> Key {
     (record.service_id, record.service_gid, record.service_p_key.partition())
 }
@@ -103,6 +109,7 @@ fn agrees(record: &ServiceRecord, wanted: &ServiceRecord, mask: ComponentMask) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use softband_sim::SimDuration;
 
     const LEASE: ComponentMask = ComponentMask::SERVICE_SERVICE_LEASE;
 
@@ -126,6 +133,14 @@ mod tests {
         assert_eq!(services.set(&stolen, IDENTITY, seconds(4)), Err(Status::SA_DENIED));
         assert!(services.matching(&short, IDENTITY, false, seconds(10)).is_empty());
         assert_eq!(services.set(&stolen, IDENTITY, seconds(10)).unwrap().service_lease, FOR_EVER);
+    }
+
+    #[test]
+    fn a_lease_can_outlast_simulated_time() {
+        let mut services = Services::default();
+        let record = ServiceRecord { service_id: 7, service_lease: u32::MAX - 1, ..ServiceRecord::default() };
+        services.set(&record, IDENTITY | LEASE, seconds(5)).unwrap();
+        assert_eq!(services.matching(&record, IDENTITY, true, seconds(9)).len(), 1);
     }
 
     #[test]

@@ -36,6 +36,12 @@ pub struct Tally {
     pub rcv_errors: u64,
     /// PortXmitDiscards.
     pub xmit_discards: u64,
+    /// PortRcvSwitchRelayErrors.
+    pub rcv_switch_relay_errors: u64,
+    /// PortRcvConstraintErrors.
+    pub rcv_constraint_errors: u64,
+    /// PortXmitConstraintErrors.
+    pub xmit_constraint_errors: u64,
     /// PortXmitWait.
     pub xmit_wait: u64,
 }
@@ -62,6 +68,9 @@ impl Tally {
             link_downed: combine(self.link_downed, other.link_downed),
             rcv_errors: combine(self.rcv_errors, other.rcv_errors),
             xmit_discards: combine(self.xmit_discards, other.xmit_discards),
+            rcv_switch_relay_errors: combine(self.rcv_switch_relay_errors, other.rcv_switch_relay_errors),
+            rcv_constraint_errors: combine(self.rcv_constraint_errors, other.rcv_constraint_errors),
+            xmit_constraint_errors: combine(self.xmit_constraint_errors, other.xmit_constraint_errors),
             xmit_wait: combine(self.xmit_wait, other.xmit_wait),
         }
     }
@@ -95,6 +104,8 @@ pub trait Hardware {
     fn set_multicast_outputs(&mut self, mlid: Lid, first: u8, mask: u16);
     /// Sets the partition keys of a port.
     fn set_pkeys(&mut self, port: u8, keys: Vec<PKey>);
+    /// Lets a port of a switch check the partition keys of packets that come in and go out.
+    fn enforce_partitions(&mut self, port: u8, inbound: bool, outbound: bool);
     /// Sets the lanes of the service levels for packets from a port to another.
     fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl);
     /// Sets the arbitration tables of a port.

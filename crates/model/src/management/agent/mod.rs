@@ -17,12 +17,15 @@ mod traps;
 pub use hardware::{Hardware, LinkView, Tally};
 pub use node::{NodeFacts, NodeKind};
 pub use registers::LinkState;
+pub use traps::{KeyViolation, ViolatedKey};
 
 use super::ManagementPacket;
 use directed_route::Step;
 use registers::{PortRegisters, SwitchRegisters};
+use softband_sim::SimTime;
 use softband_types::{Lid, PortNumber};
 use softband_wire::mad::{AttributeId, DirectedSmp, Header, Layout, ManagementClass, Method, SmInfo, Smp, Status};
+use traps::Traps;
 
 /// The agents of a node, with their registers.
 pub struct Agent {
@@ -39,8 +42,7 @@ pub struct Agent {
     restarts: Vec<PortNumber>,
     /// Ports that a manager has disabled, enabled or reset.
     switched: Vec<PortNumber>,
-    /// Number of traps so far: each has it as its transaction.
-    traps: u64,
+    traps: Traps,
 }
 
 /// Change of an HCA's port that its programs may want to know.
@@ -89,7 +91,7 @@ impl Agent {
             events: Vec::new(),
             restarts: Vec::new(),
             switched: Vec::new(),
-            traps: 0,
+            traps: Traps::default(),
             facts,
         }
     }
@@ -113,38 +115,33 @@ impl Agent {
     /// Checks whether a packet that has reached its node is a request for an agent. All others are
     /// for the host's software.
     pub fn wants(packet: &ManagementPacket) -> bool {
-        let header = Header::view(&packet.mad[..]);
-        let is_request = matches!(header.method(), Method::GET | Method::SET | Method::TRAP_REPRESS);
-        let classes = if packet.is_subnet_management() {
-            [ManagementClass::SUBNET_LID_ROUTED, ManagementClass::SUBNET_DIRECTED_ROUTE]
-        } else {
-            [ManagementClass::PERFORMANCE; 2]
-        };
-        is_request && classes.contains(&header.mgmt_class())
+        let method = Header::view(&packet.mad[..]).method();
+        let is_for_software = matches!(method, Method::SEND | Method::TRAP | Method::REPORT);
+        is_of_agent(packet) && !method.is_response() && !is_for_software
     }
 
     /// Handles a packet that reached the node by a port. On a switch, a packet to the switch itself
     /// has the port by which it came.
-    pub fn receive(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+    pub fn receive(&mut self, packet: &mut ManagementPacket, port: PortNumber, now: SimTime, hardware: &mut dyn Hardware) -> Onward {
         if !Self::is_directed(packet) {
-            return self.answer_by_lid(packet, port, hardware);
+            return self.answer_by_lid(packet, port, now, hardware);
         }
         let step = directed_route::receive(&mut packet.mad, self.as_hop(), port.0);
-        self.follow(step, packet, port, hardware)
+        self.follow(step, packet, (port, now), hardware)
     }
 
     /// Handles a packet that the node's own host sends from a port.
-    pub fn send(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+    pub fn send(&mut self, packet: &mut ManagementPacket, port: PortNumber, now: SimTime, hardware: &mut dyn Hardware) -> Onward {
         if !Self::is_directed(packet) {
             // The answer stays at its node, also if the request has changed the LID.
-            let onward = self.answer_by_lid(packet, port, hardware);
+            let onward = self.answer_by_lid(packet, port, now, hardware);
             return if onward == Onward::Lid { Onward::Host } else { onward };
         }
         let step = directed_route::send(&mut packet.mad, self.as_hop());
         match step {
             // An HCA's ports are apart: a path begins at the port that sends.
             Step::Forward(output) if output != port.0 && !self.facts.is_switch() => Onward::Nowhere,
-            step => self.follow(step, packet, port, hardware),
+            step => self.follow(step, packet, (port, now), hardware),
         }
     }
 
@@ -156,9 +153,10 @@ impl Agent {
     }
 
     /// Notes whether a subnet manager runs on the host of a port. It answers for itself.
-    pub fn set_software_manager(&mut self, port: PortNumber, is_here: bool) {
-        if let Some(port) = self.ports.get_mut(usize::from(port.0)) {
-            port.has_manager = is_here;
+    pub fn set_software_manager(&mut self, port: PortNumber, is_here: bool, now: SimTime) {
+        let Some(registers) = self.ports.get_mut(usize::from(port.0)) else { return };
+        if std::mem::replace(&mut registers.has_manager, is_here) != is_here {
+            self.note_abilities(port.0, now);
         }
     }
 
@@ -207,7 +205,7 @@ impl Agent {
         directed_route::Node { ports: self.facts.ports, is_switch: self.facts.is_switch() }
     }
 
-    fn follow(&mut self, step: Step, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
+    fn follow(&mut self, step: Step, packet: &mut ManagementPacket, at: (PortNumber, SimTime), hardware: &mut dyn Hardware) -> Onward {
         match step {
             Step::Discard => Onward::Nowhere,
             Step::Forward(output) => {
@@ -219,10 +217,10 @@ impl Agent {
                 Onward::Lid
             }
             Step::Deliver if !Self::wants(packet) => Onward::Host,
-            Step::Deliver => match self.answer_subnet(packet, port, hardware) {
+            Step::Deliver => match self.answer_subnet(packet, at, hardware) {
                 Answer::Response => {
                     let back = directed_route::send(&mut packet.mad, self.as_hop());
-                    self.follow(back, packet, port, hardware)
+                    self.follow(back, packet, at, hardware)
                 }
                 unanswered => self.without_response(unanswered),
             },
@@ -230,14 +228,12 @@ impl Agent {
     }
 
     /// Answers a packet without a directed route.
-    fn answer_by_lid(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Onward {
-        if !Self::wants(packet) {
-            return self.without_response(Answer::Host);
-        }
-        let answer = if packet.is_subnet_management() {
-            self.answer_subnet(packet, port, hardware)
-        } else {
-            self.answer_performance(&mut packet.mad[..], hardware)
+    fn answer_by_lid(&mut self, packet: &mut ManagementPacket, port: PortNumber, now: SimTime, hardware: &mut dyn Hardware) -> Onward {
+        let answer = match Self::wants(packet) {
+            true if packet.is_subnet_management() => self.answer_subnet(packet, (port, now), hardware),
+            true => self.answer_performance(&mut packet.mad[..], hardware),
+            false if self.facts.is_switch() => refuse_class(packet),
+            false => Answer::Host,
         };
         if answer != Answer::Response {
             return self.without_response(answer);
@@ -256,20 +252,25 @@ impl Agent {
     }
 
     /// Turns a request to the SMA into its response.
-    fn answer_subnet(&mut self, packet: &mut ManagementPacket, port: PortNumber, hardware: &mut dyn Hardware) -> Answer {
-        let mad = &mut packet.mad[..];
-        let header = Header::view(mad);
+    fn answer_subnet(&mut self, packet: &mut ManagementPacket, (port, now): (PortNumber, SimTime), hardware: &mut dyn Hardware) -> Answer {
+        let header = Header::view(&packet.mad[..]);
         let (attribute, method) = (header.attribute_id(), header.method());
         // The subnet manager's own software answers the rest about it.
         if attribute == AttributeId::SM_INFO && (self.manager.is_none() || method != Method::GET) {
             return Answer::Host;
         }
-        if !matches!(method, Method::GET | Method::SET) {
+        // Only a receiver of the trap knows its transaction, so the answer needs no M_Key.
+        let is_answer = method == Method::TRAP_REPRESS && self.repress(header.transaction_id());
+        if is_answer || !self.check_m_key(packet, port, now) || method == Method::TRAP_REPRESS {
             return Answer::None;
         }
+        let mad = &mut packet.mad[..];
+        let header = Header::view(mad);
         let is_directed = header.mgmt_class() == ManagementClass::SUBNET_DIRECTED_ROUTE;
         let status = if header.base_version() != Header::BASE_VERSION || header.class_version() != 1 {
             Status::BAD_VERSION
+        } else if !matches!(method, Method::GET | Method::SET) {
+            Status::METHOD_NOT_SUPPORTED
         } else {
             match self.answer_attribute(mad, port, hardware) {
                 Ok(()) => Status::SUCCESS,
@@ -278,7 +279,7 @@ impl Agent {
             }
         };
         let direction = if is_directed { Status::DIRECTION } else { 0 };
-        Header::view_mut(mad).method(Method::GET_RESP).status(Status(status.0 | direction));
+        Header::view_mut(mad).method(response_to(method)).status(Status(status.0 | direction));
         Answer::Response
     }
 
@@ -286,12 +287,30 @@ impl Agent {
         let header = Header::view(mad);
         let (attribute, modifier, is_set) = (header.attribute_id(), header.attribute_modifier(), header.method() == Method::SET);
         let smp = Smp::view(mad);
-        self.check_m_key(smp.m_key(), port, is_set)?;
-        let request = subnet::Request { attribute, modifier, port: port.0, m_key: smp.m_key(), data: smp.data() };
+        let request = subnet::Request { attribute, modifier, port: port.0, m_key: smp.m_key(), is_set, data: smp.data() };
         let data = if is_set { self.set_attribute(&request, hardware)? } else { self.get_attribute(&request, hardware)? };
         Smp::view_mut(mad).data(data);
         Ok(())
     }
+}
+
+/// Checks whether a packet is of a class that agents of nodes serve.
+fn is_of_agent(packet: &ManagementPacket) -> bool {
+    let class = Header::view(&packet.mad[..]).mgmt_class();
+    if packet.is_subnet_management() { class.is_subnet_management() } else { class == ManagementClass::PERFORMANCE }
+}
+
+/// Returns the method of the response to a request. An unknown method has its response bit set.
+fn response_to(method: Method) -> Method {
+    method.response().unwrap_or(Method(method.0 | Method::RESPONSE))
+}
+
+/// Turns a request of a class that a switch does not serve into its response. Only methods with a
+/// response have one.
+fn refuse_class(packet: &mut ManagementPacket) -> Answer {
+    let Some(method) = Header::view(&packet.mad[..]).method().response().filter(|_| !is_of_agent(packet)) else { return Answer::None };
+    Header::view_mut(&mut packet.mad[..]).method(method).status(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED);
+    Answer::Response
 }
 
 /// The outcome of a request.

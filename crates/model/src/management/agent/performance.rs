@@ -1,6 +1,6 @@
 //! The performance management agent: counters, and their reset (IBTA 16.1.3).
 
-use super::{Agent, Answer, Hardware, Refusal, Tally};
+use super::{Agent, Answer, Hardware, Refusal, Tally, response_to};
 use softband_types::PortNumber;
 use softband_wire::mad::{
     AttributeId, ClassPortInfo, CounterSelect, CounterSelect2, ExtendedCounterSelect, Header, Layout, Method, PerformanceCapabilities,
@@ -29,13 +29,16 @@ impl Agent {
     /// Turns a request to the PMA into its response.
     pub(super) fn answer_performance(&mut self, mad: &mut [u8], hardware: &dyn Hardware) -> Answer {
         let header = Header::view(mad);
-        if !matches!(header.method(), Method::GET | Method::SET) {
+        let method = header.method();
+        if method == Method::TRAP_REPRESS {
             return Answer::None;
         }
         let status = if header.base_version() != Header::BASE_VERSION || header.class_version() != 1 {
             Status::BAD_VERSION
+        } else if !matches!(method, Method::GET | Method::SET) {
+            Status::METHOD_NOT_SUPPORTED
         } else {
-            let (attribute, is_set) = (header.attribute_id(), header.method() == Method::SET);
+            let (attribute, is_set) = (header.attribute_id(), method == Method::SET);
             match self.counters(attribute, is_set, &PerformanceMad::view(mad).data(), hardware) {
                 Ok(data) => {
                     PerformanceMad::view_mut(mad).data(data);
@@ -45,7 +48,7 @@ impl Agent {
                 Err(Refusal::Status(status)) => status,
             }
         };
-        Header::view_mut(mad).method(Method::GET_RESP).status(status);
+        Header::view_mut(mad).method(response_to(method)).status(status);
         Answer::Response
     }
 
@@ -105,6 +108,9 @@ impl Agent {
             link_downed_counter: narrowed(sum.link_downed),
             port_rcv_errors: narrowed(sum.rcv_errors),
             port_xmit_discards: narrowed(sum.xmit_discards),
+            port_rcv_switch_relay_errors: narrowed(sum.rcv_switch_relay_errors),
+            port_rcv_constraint_errors: narrowed(sum.rcv_constraint_errors),
+            port_xmit_constraint_errors: narrowed(sum.xmit_constraint_errors),
             vl15_dropped: narrowed(dropped),
             port_xmit_data: narrowed(sum.xmit_data),
             port_rcv_data: narrowed(sum.rcv_data),
@@ -142,6 +148,9 @@ impl Agent {
             (CounterSelect::LINK_DOWNED_COUNTER, &mut resets.narrow.link_downed, now.link_downed),
             (CounterSelect::PORT_RCV_ERRORS, &mut resets.narrow.rcv_errors, now.rcv_errors),
             (CounterSelect::PORT_XMIT_DISCARDS, &mut resets.narrow.xmit_discards, now.xmit_discards),
+            (CounterSelect::PORT_RCV_SWITCH_RELAY_ERRORS, &mut resets.narrow.rcv_switch_relay_errors, now.rcv_switch_relay_errors),
+            (CounterSelect::PORT_RCV_CONSTRAINT_ERRORS, &mut resets.narrow.rcv_constraint_errors, now.rcv_constraint_errors),
+            (CounterSelect::PORT_XMIT_CONSTRAINT_ERRORS, &mut resets.narrow.xmit_constraint_errors, now.xmit_constraint_errors),
             (CounterSelect::VL15_DROPPED, &mut resets.narrow_dropped, u64::from(registers.vl15_dropped)),
             (CounterSelect::PORT_XMIT_DATA, &mut resets.narrow.xmit_data, now.xmit_data),
             (CounterSelect::PORT_RCV_DATA, &mut resets.narrow.rcv_data, now.rcv_data),

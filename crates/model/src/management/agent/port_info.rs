@@ -1,6 +1,6 @@
 //! PortInfo: a port's registers, and its link (IBTA 14.2.5.6).
 
-use super::registers::LinkState;
+use super::registers::{LinkState, PortRegisters};
 use super::subnet::Request;
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
 use softband_types::{CreditBlocks, Lid, LinkSpeed, LinkWidth, PortNumber};
@@ -33,12 +33,17 @@ impl Agent {
             Some(_) => (state_code(registers.state), PhysicalState::LINK_UP),
         };
         let key = &self.ports[self.key_port(PortNumber(port))];
+        // A requester without the key cannot read it. The one who has just set it can.
+        let shows_key = key.m_key_protection == MKeyProtection::READ_ALL || request.m_key == key.m_key || request.is_set;
         let mut info = PortInfo {
             m_key_violations: key.m_key_violations,
+            p_key_violations: registers.p_key_violations,
+            partition_enforcement_inbound: registers.enforcement.0,
+            partition_enforcement_outbound: registers.enforcement.1,
+            q_key_violations: registers.q_key_violations,
             m_key_lease_period: key.m_key_lease_seconds,
             m_key_protect_bits: key.m_key_protection,
-            // A requester without the key cannot read it.
-            m_key: if key.m_key_protection == MKeyProtection::READ_ALL || request.m_key == key.m_key { key.m_key } else { 0 },
+            m_key: if shows_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
@@ -66,7 +71,7 @@ impl Agent {
         };
         self.state_rate(&mut info, link.filter(|_| !is_own));
         if has_lid {
-            info.capability_mask = self.capabilities(&info, registers.has_manager);
+            info.capability_mask = self.capabilities(port);
         }
         Ok(info)
     }
@@ -85,17 +90,21 @@ impl Agent {
         (info.link_width_active, info.link_speed_active, info.link_speed_ext_active) = (width, speed, ext);
     }
 
-    fn capabilities(&self, info: &PortInfo, has_manager: bool) -> CapabilityMask {
-        let mut mask = CapabilityMask::IS_SL_MAPPING_SUPPORTED | CapabilityMask::IS_SYSTEM_IMAGE_GUID_SUPPORTED;
-        if info.link_speed_ext_supported.0 != 0 {
+    /// Returns the abilities of a port of an HCA, or of port 0.
+    pub(super) fn capabilities(&self, port: u8) -> CapabilityMask {
+        let mut mask = CapabilityMask::IS_SL_MAPPING_SUPPORTED
+            | CapabilityMask::IS_SYSTEM_IMAGE_GUID_SUPPORTED
+            | CapabilityMask::IS_TRAP_SUPPORTED
+            | CapabilityMask::IS_CAPABILITY_MASK_NOTICE_SUPPORTED;
+        if self.facts.speeds.iter().any(|speed| speed_codes(*speed).1.0 != 0) {
             mask = mask | CapabilityMask::IS_EXTENDED_SPEEDS_SUPPORTED;
         }
         if self.facts.is_switch() {
-            mask = mask | CapabilityMask::IS_TRAP_SUPPORTED;
+            mask = mask | CapabilityMask::IS_P_KEY_SWITCH_EXTERNAL_PORT_TRAP_SUPPORTED;
         } else {
             mask = mask | CapabilityMask::IS_COMMUNICATION_MANAGEMENT_SUPPORTED | CapabilityMask::IS_CLIENT_REREGISTRATION_SUPPORTED;
         }
-        if self.manager.is_some() || has_manager {
+        if self.manager.is_some() || self.ports.get(usize::from(port)).is_some_and(|port| port.has_manager) {
             mask = mask | CapabilityMask::IS_SM;
         }
         mask
@@ -120,11 +129,17 @@ impl Agent {
             hardware.set_lid(port, info.lid);
             self.set_key(port, &info);
         }
+        if self.facts.is_switch() && port > 0 {
+            let wanted = (info.partition_enforcement_inbound, info.partition_enforcement_outbound);
+            self.ports[usize::from(port)].enforcement = wanted;
+            hardware.enforce_partitions(port, wanted.0, wanted.1);
+        }
         let former_lanes = hardware.link(port).map(|link| link.vls);
         self.configure_link(port, state, &info, hardware);
         let has_other_lanes = hardware.link(port).map(|link| link.vls) != former_lanes;
         let registers = &mut self.ports[usize::from(port)];
         registers.state = state;
+        clear_violations(registers, &info);
         if has_lid {
             (registers.gid_prefix, registers.master_sm_lid) = (info.gid_prefix, info.master_sm_lid);
             registers.subnet_timeout = info.subnet_timeout;
@@ -200,6 +215,10 @@ impl Agent {
     fn set_key(&mut self, port: u8, info: &PortInfo) {
         let index = self.key_port(PortNumber(port));
         let key = &mut self.ports[index];
+        key.m_key_lease_end = None;
+        if info.m_key_violations == 0 {
+            key.m_key_violations = 0;
+        }
         (key.m_key, key.m_key_protection, key.m_key_lease_seconds) = (info.m_key, info.m_key_protect_bits, info.m_key_lease_period);
     }
 
@@ -217,6 +236,13 @@ impl Agent {
             (PortState::DOWN, _) if port > 0 => Ok(if self.is_configured { present } else { LinkState::Init }),
             _ => Err(Status::INVALID_FIELD.into()),
         }
+    }
+}
+
+/// Clears the counts of violations that a manager sets to 0. Other values leave them.
+fn clear_violations(registers: &mut PortRegisters, info: &PortInfo) {
+    for (count, wanted) in [(&mut registers.p_key_violations, info.p_key_violations), (&mut registers.q_key_violations, info.q_key_violations)] {
+        *count = if wanted == 0 { 0 } else { *count };
     }
 }
 

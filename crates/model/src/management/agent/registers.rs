@@ -1,10 +1,12 @@
 //! Registers of a node: values that a subnet manager writes and only management reads.
 
 use super::performance::Resets;
-use super::{Agent, NodeFacts, Refusal};
+use super::{Agent, NodeFacts};
 use crate::link::ArbitrationTables;
+use crate::management::ManagementPacket;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{Gid, Lid, PortNumber, ServiceLevel};
-use softband_wire::mad::MKeyProtection;
+use softband_wire::mad::{Layout, MKeyProtection, Method, Smp};
 
 /// State of a port while its link is up (IBTA 7.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +28,12 @@ pub(super) struct PortRegisters {
     pub(super) m_key_protection: MKeyProtection,
     pub(super) m_key_lease_seconds: u16,
     pub(super) m_key_violations: u16,
+    /// End of the protection, after a request with a wrong key.
+    pub(super) m_key_lease_end: Option<SimTime>,
+    pub(super) p_key_violations: u16,
+    /// Whether the port of a switch checks the P_Keys of packets that come in, and that go out.
+    pub(super) enforcement: (bool, bool),
+    pub(super) q_key_violations: u16,
     pub(super) gid_prefix: u64,
     pub(super) master_sm_lid: Lid,
     pub(super) master_sm_sl: ServiceLevel,
@@ -53,6 +61,10 @@ impl PortRegisters {
             m_key_protection: MKeyProtection::READ_ALL,
             m_key_lease_seconds: 0,
             m_key_violations: 0,
+            m_key_lease_end: None,
+            p_key_violations: 0,
+            enforcement: (false, false),
+            q_key_violations: 0,
             gid_prefix: Gid::DEFAULT_PREFIX,
             master_sm_lid: configured_by.unwrap_or_default(),
             master_sm_sl: ServiceLevel(0),
@@ -90,15 +102,29 @@ impl Agent {
         if self.facts.is_switch() { 0 } else { usize::from(port.0) }
     }
 
-    /// Checks the M_Key of a request (IBTA 14.2.4). A request with a wrong key gets no response.
-    pub(super) fn check_m_key(&mut self, key: u64, port: PortNumber, is_set: bool) -> Result<(), Refusal> {
+    /// Checks the M_Key of a request (IBTA 14.2.4). A request with a wrong key gets no response. It
+    /// starts the lease period, after which the key protects no longer. A right key stops it.
+    pub(super) fn check_m_key(&mut self, packet: &ManagementPacket, port: PortNumber, now: SimTime) -> bool {
+        let smp = Smp::view(&packet.mad[..]);
         let index = self.key_port(port);
-        let Some(own) = self.ports.get_mut(index) else { return Err(Refusal::Silent) };
+        let Some(own) = self.ports.get_mut(index) else { return false };
+        if own.m_key_lease_end.is_some_and(|end| end <= now) {
+            (own.m_key_lease_end, own.m_key_protection) = (None, MKeyProtection::READ_ALL);
+        }
+        if own.m_key == 0 || own.m_key == smp.m_key() {
+            own.m_key_lease_end = None;
+            return true;
+        }
         let permits_reads = matches!(own.m_key_protection, MKeyProtection::READ_ALL | MKeyProtection::HIDE_KEY);
-        if own.m_key == 0 || own.m_key == key || !is_set && permits_reads {
-            return Ok(());
+        if smp.header().method == Method::GET && permits_reads {
+            return true;
         }
         own.m_key_violations = own.m_key_violations.saturating_add(1);
-        Err(Refusal::Silent)
+        if own.m_key_lease_seconds > 0 {
+            let lease = SimDuration::from_micros(u64::from(own.m_key_lease_seconds) * 1_000_000);
+            own.m_key_lease_end = own.m_key_lease_end.or(Some(now + lease));
+        }
+        self.note_m_key_violation(index as u8, packet, now);
+        false
     }
 }

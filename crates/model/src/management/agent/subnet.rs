@@ -7,6 +7,8 @@ use softband_wire::mad::{AttributeId, Layout, NodeDescription, NodeInfo, NodeTyp
 
 /// Entries of a P_Key table.
 pub(super) const PKEYS: u16 = 128;
+/// Entries of the P_Key table of a switch's port. Assumed: no maker publishes a number.
+pub(super) const ENFORCED_PKEYS: u16 = 32;
 /// Unicast LIDs of a linear forwarding table.
 pub(super) const LINEAR_ENTRIES: u16 = 0xC000;
 /// Multicast LIDs of a multicast forwarding table.
@@ -21,6 +23,8 @@ pub(super) struct Request {
     /// Number of the port by which the request came.
     pub(super) port: u8,
     pub(super) m_key: u64,
+    /// The answer is for a requester that has changed the attribute.
+    pub(super) is_set: bool,
     pub(super) data: Data,
 }
 
@@ -47,7 +51,7 @@ impl Agent {
     /// Returns an attribute as the response to a request at a port states it. `None` if the agent
     /// refuses the request.
     pub fn attribute(&self, port: PortNumber, attribute: AttributeId, modifier: u32, hardware: &dyn Hardware) -> Option<[u8; SMP_DATA_BYTES]> {
-        let request = Request { attribute, modifier, port: port.0, m_key: 0, data: [0; SMP_DATA_BYTES] };
+        let request = Request { attribute, modifier, port: port.0, m_key: 0, is_set: false, data: [0; SMP_DATA_BYTES] };
         self.get_attribute(&request, hardware).ok()
     }
 
@@ -113,6 +117,9 @@ impl Agent {
             linear_fdb_top: self.switch.linear_fdb_top.0,
             life_time_value: self.switch.life_time_value,
             port_state_change: self.switch.port_state_change,
+            partition_enforcement_cap: ENFORCED_PKEYS,
+            inbound_enforcement_cap: true,
+            outbound_enforcement_cap: true,
             ..SwitchInfo::default()
         }
     }

@@ -1,6 +1,6 @@
 //! Tables of ports and switches, in blocks (IBTA 14.2.5.5 to 14.2.5.12).
 
-use super::subnet::{Data, LINEAR_ENTRIES, MULTICAST_ENTRIES, PKEYS, Request, data_of};
+use super::subnet::{Data, ENFORCED_PKEYS, LINEAR_ENTRIES, MULTICAST_ENTRIES, PKEYS, Request, data_of};
 use super::{Agent, Hardware, PortEvent, Refusal};
 use crate::link::{ArbitrationTables, Sl2Vl, WeightedLane};
 use softband_types::{Guid, Lid, PKey, PortNumber, VirtualLane};
@@ -36,7 +36,8 @@ impl Agent {
     fn pkey_block(&self, request: &Request) -> Result<(u8, usize), Refusal> {
         let (port, block) = (request.modifier >> 16, request.modifier as usize & 0xFFFF);
         let port = request.named_port(self, if self.facts.is_switch() { port } else { 0 })?;
-        if block < usize::from(PKEYS) / BLOCK { Ok((port, block)) } else { Err(Status::INVALID_FIELD.into()) }
+        let keys = if port > 0 && self.facts.is_switch() { ENFORCED_PKEYS } else { PKEYS };
+        if block < usize::from(keys) / BLOCK { Ok((port, block)) } else { Err(Status::INVALID_FIELD.into()) }
     }
 
     pub(super) fn pkey_table(&self, request: &Request, hardware: &dyn Hardware) -> Result<Data, Refusal> {

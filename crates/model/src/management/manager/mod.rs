@@ -34,7 +34,7 @@ use plan::{Lids, Plan, place_of};
 use requests::{Answer, Data, Request, Requests};
 use softband_sim::SimTime;
 use softband_types::{Guid, Lid, PortNumber};
-use softband_wire::mad::{AttributeId, Header, Layout, Method, PortState, Status};
+use softband_wire::mad::{AttributeId, PortState, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::End;
 use writes::Writes;
@@ -168,7 +168,7 @@ impl Manager {
         }
         let Some(reply) = self.reply_to(packet) else { return false };
         self.requests.reply(root, reply);
-        if Header::view(&packet.mad[..]).method() == Method::TRAP {
+        if replies::reports_link(packet) {
             self.start(now);
         }
         true

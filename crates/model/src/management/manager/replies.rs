@@ -4,7 +4,7 @@ use super::Manager;
 use crate::management::ManagementPacket;
 use softband_types::{Guid, Lid};
 use softband_wire::mad::{
-    AttributeId, DirectedSmp, Header, Layout, ManagementClass, Method, SMP_DATA_BYTES, SMP_DATA_OFFSET, SmInfo, SmState, Status,
+    AttributeId, DirectedSmp, Header, Layout, ManagementClass, Method, Notice, SMP_DATA_BYTES, SMP_DATA_OFFSET, SmInfo, SmState, Status, TrapNumber,
 };
 
 impl Manager {
@@ -49,6 +49,12 @@ impl Manager {
             sm_state: SmState::MASTER,
         }
     }
+}
+
+/// Checks whether a packet is the trap of a switch about a link.
+pub(super) fn reports_link(packet: &ManagementPacket) -> bool {
+    let is_trap = Header::view(&packet.mad[..]).method() == Method::TRAP;
+    is_trap && Notice::view(&packet.mad[SMP_DATA_OFFSET..]).trap_number() == TrapNumber::LINK_STATE_CHANGED
 }
 
 /// Returns a packet with source and destination exchanged.

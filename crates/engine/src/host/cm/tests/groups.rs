@@ -111,6 +111,36 @@ fn a_leave_takes_its_unread_event_along() {
 }
 
 #[test]
+fn a_new_manager_ends_memberships_and_programs_join_again() {
+    let mut desk = Desk::new();
+    let ids = [100, 101].map(|uid| desk.bound(SERVER, uid));
+    let [first, second] = ids.map(|id| desk.join(SERVER, id, 7).unwrap());
+    let other = desk.bound(CLIENT, 200);
+    let other = desk.join(CLIENT, other, 8).unwrap();
+    assert_eq!([desk.event(SERVER), desk.event(SERVER), desk.event(CLIENT)].map(|event| event.map(|event| event.2)), [Some(12); 3]);
+    desk.administration = Administration::default();
+    let port = desk.table.ids.get(&ids[0]).and_then(|id| id.port).map(|port| (port.hca, port.port)).unwrap();
+    desk.table.groups_lost(port, desk.now);
+    desk.deliver();
+    assert_eq!(desk.event(SERVER), Some((7, first, 13, -libc::ENETRESET)));
+    assert_eq!(desk.event(SERVER), Some((7, second, 13, -libc::ENETRESET)));
+    assert_eq!((desk.event(SERVER), desk.event(CLIENT)), (None, None), "the other port stays a member");
+    let asked = desk.asked.len();
+    assert_eq!(desk.leave(SERVER, first), Ok(2));
+    assert_eq!(desk.asked.len(), asked, "the new manager knows no member");
+    let again = desk.join(SERVER, ids[0], 9).unwrap();
+    assert_eq!(desk.event(SERVER), Some((9, again, 12, 0)));
+    assert_eq!(desk.asked[asked..], [(SET, 1)]);
+    desk.leave(SERVER, second).unwrap();
+    assert_eq!(desk.asked.len(), asked + 1);
+    desk.table.close(SERVER, desk.now);
+    desk.deliver();
+    assert_eq!(desk.asked[asked + 1..], [(DELETE, 1)]);
+    desk.leave(CLIENT, other).unwrap();
+    assert!(desk.table.groups.is_empty());
+}
+
+#[test]
 fn only_bound_datagram_identifiers_join() {
     let mut desk = Desk::new();
     let unbound = desk.create(CLIENT, 200, UDP);

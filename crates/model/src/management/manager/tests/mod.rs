@@ -6,6 +6,7 @@ use crate::link::{ArbitrationTables, Sl2Vl, WeightedLane};
 use crate::management::Routing;
 use crate::management::agent::{LinkState, NodeKind};
 use softband_types::{Mtu, PKey, VirtualLane};
+use softband_wire::mad::{Header, Layout, Method};
 use wire::{Registers, Wire, vls};
 
 const HCA: NodeKind = NodeKind::Hca;

@@ -1,6 +1,7 @@
 //! Subnets with faults: each gives a clear problem, and the rest of the subnet works.
 
 use super::*;
+use softband_wire::mad::{Header, Layout, Method};
 
 /// A switch with HCAs at its first ports.
 fn star(hcas: usize) -> Wire {

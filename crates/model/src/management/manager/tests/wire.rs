@@ -79,6 +79,7 @@ impl Hardware for Registers {
     fn set_pkeys(&mut self, port: u8, keys: Vec<PKey>) {
         self.pkeys.insert(port, keys);
     }
+    fn enforce_partitions(&mut self, _port: u8, _inbound: bool, _outbound: bool) {}
     fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl) {
         self.lanes.insert((input, output), *lanes.lanes());
     }
@@ -158,8 +159,8 @@ impl Wire {
         let mut traps = Vec::new();
         for (node, port) in [end, far] {
             self.registers[node].up.remove(&port);
-            let lid = self.registers[node].lid(0);
-            traps.extend(self.agents[node].restart_port(PortNumber(port), lid).map(|trap| *trap));
+            self.agents[node].restart_port(PortNumber(port), self.now);
+            traps.extend(self.agents[node].take_traps(self.now, &self.registers[node]).into_iter().map(|(_, trap)| *trap));
         }
         traps
     }
@@ -201,7 +202,7 @@ impl Wire {
     }
 
     fn send(&mut self, mut packet: ManagementPacket) {
-        let onward = self.agents[0].send(&mut packet, PortNumber(1), &mut self.registers[0]);
+        let onward = self.agents[0].send(&mut packet, PortNumber(1), self.now, &mut self.registers[0]);
         self.follow(0, onward, packet);
     }
 
@@ -209,7 +210,7 @@ impl Wire {
         if self.dead.get(&node).is_some_and(|from| self.count >= *from) {
             return;
         }
-        let onward = self.agents[node].receive(&mut packet, PortNumber(port), &mut self.registers[node]);
+        let onward = self.agents[node].receive(&mut packet, PortNumber(port), self.now, &mut self.registers[node]);
         self.follow(node, onward, packet);
     }
 

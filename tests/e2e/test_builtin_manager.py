@@ -1,4 +1,4 @@
-"""The small subnet manager at work by packets, as unmodified tools and programs see it."""
+"""The built-in subnet manager at work by packets, as unmodified tools and programs see it."""
 
 from __future__ import annotations
 
