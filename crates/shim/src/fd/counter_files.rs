@@ -44,7 +44,8 @@ fn text_of(device: &[u8], port: u32, name: &[u8]) -> Option<Vec<u8>> {
 #[inline]
 pub(super) fn refresh(fd: c_int) {
     if IS_USED.load(Ordering::Relaxed) {
-        keeping_errno(|| drop(refresh_at_start(fd)));
+        // Other files, and counters without a value, stay as they are.
+        let _ = keeping_errno(|| refresh_at_start(fd));
     }
 }
 
