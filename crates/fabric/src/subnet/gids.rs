@@ -9,6 +9,7 @@ use crate::numbering::Owner;
 use softband_model::packet::{LinkAddresses, Packet};
 use softband_model::verbs::api::{AddressVector, GlobalRoute, VerbsError};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, VirtualLane};
+use std::collections::BTreeMap;
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
 /// address.
@@ -40,7 +41,33 @@ pub(super) fn assign_lids(ports: &[KnownPort]) -> Vec<Lid> {
     lids
 }
 
+impl KnownPort {
+    /// Returns the GUID of the port. A switch has a single GUID.
+    fn guid(&self) -> Guid {
+        match self.owner {
+            Owner::Hca { .. } => Guid(self.node_guid.0.wrapping_add(u64::from(self.number.0))),
+            Owner::Switch { .. } => self.node_guid,
+        }
+    }
+}
+
+/// Returns the first InfiniBand port with each GUID.
+pub(super) fn ports_by_guid(ports: &[KnownPort]) -> BTreeMap<Guid, u32> {
+    let mut by_guid = BTreeMap::new();
+    for (id, port) in (0..).zip(ports).filter(|(_, port)| port.framing.link_layer() == LinkLayer::Infiniband) {
+        by_guid.entry(port.guid()).or_insert(id);
+    }
+    by_guid
+}
+
 impl Subnet {
+    /// Returns the InfiniBand port with this GID.
+    pub(crate) fn port_with_gid(&self, gid: Gid) -> Option<u32> {
+        let (prefix, guid) = gid.0.split_at(8);
+        let guid = Guid(u64::from_be_bytes(guid.try_into().ok()?));
+        self.port_of_guid.get(&guid).copied().filter(|_| *prefix == Gid::DEFAULT_PREFIX.to_be_bytes())
+    }
+
     /// Returns the GID table of a port. On Ethernet the table lists the interface's addresses in
     /// the kernel's order; it is empty while the interface is down.
     pub(crate) fn gids(&self, id: u32) -> [Option<Gid>; 2] {

@@ -10,7 +10,7 @@ mod sweep;
 use crate::numbering::Owner;
 use softband_model::link::{Framing, Sl2Vl};
 use softband_model::management::Routes;
-use softband_types::{Gid, Guid, Lid, LinkLayer, PortNumber};
+use softband_types::{Guid, Lid, PortNumber};
 use std::collections::BTreeMap;
 
 /// What the subnet manager knows about the ports of a fabric.
@@ -41,25 +41,6 @@ struct KnownPort {
     is_cabled: bool,
     /// Network number. Routes connect the ports with the same number.
     network: u32,
-}
-
-impl KnownPort {
-    /// Returns the GUID of the port. A switch has a single GUID.
-    fn guid(&self) -> Guid {
-        match self.owner {
-            Owner::Hca { .. } => Guid(self.node_guid.0.wrapping_add(u64::from(self.number.0))),
-            Owner::Switch { .. } => self.node_guid,
-        }
-    }
-}
-
-/// Returns the first InfiniBand port with each GUID.
-fn ports_by_guid(ports: &[KnownPort]) -> BTreeMap<Guid, u32> {
-    let mut by_guid = BTreeMap::new();
-    for (id, port) in (0..).zip(ports).filter(|(_, port)| port.framing.link_layer() == LinkLayer::Infiniband) {
-        by_guid.entry(port.guid()).or_insert(id);
-    }
-    by_guid
 }
 
 impl Subnet {
@@ -102,13 +83,6 @@ impl Subnet {
 
     pub(crate) fn port_with_lid(&self, lid: Lid) -> Option<u32> {
         self.port_of_lid.get(usize::from(lid.0)).copied().flatten()
-    }
-
-    /// Returns the InfiniBand port with this GID.
-    pub(crate) fn port_with_gid(&self, gid: Gid) -> Option<u32> {
-        let (prefix, guid) = gid.0.split_at(8);
-        let guid = Guid(u64::from_be_bytes(guid.try_into().ok()?));
-        self.port_of_guid.get(&guid).copied().filter(|_| *prefix == Gid::DEFAULT_PREFIX.to_be_bytes())
     }
 
     /// Returns the owner of the port with this LID.

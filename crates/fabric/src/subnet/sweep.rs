@@ -1,7 +1,7 @@
 //! The sweep: networks, LIDs and routes of a fabric.
 
-use super::gids::assign_lids;
-use super::{KnownPort, Subnet, ports_by_guid};
+use super::gids::{assign_lids, ports_by_guid};
+use super::{KnownPort, Subnet};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
