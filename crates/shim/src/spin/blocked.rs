@@ -41,19 +41,24 @@ thread_local! {
     /// Last position of an unknown call, and the time at which it was first seen, in picoseconds.
     /// The position is its stack pointer and the later [`softband_client::progress`].
     static UNKNOWN: Cell<(usize, u64, u64)> = const { Cell::new((0, 0, 0)) };
-    /// Position of the unknown call at the last signal, and the thread's sleeps so far.
+    /// The last look at an unknown call.
     static LAST_LOOK: Cell<(usize, u64, i64)> = const { Cell::new((0, 0, 0)) };
 }
 
-/// Returns whether the thread has slept in an unknown call since the last signal. A signal may also
-/// meet a thread that is about to make a call that never waits.
-fn has_slept(machine: &ucontext_t) -> bool {
+/// Returns the position of a call, and the thread's sleeps so far.
+fn look(machine: &ucontext_t) -> (usize, u64, i64) {
     let mut usage = libc::rusage::zeroed();
     // SAFETY: the kernel writes the usage there.
     unsafe { kernel!(libc::SYS_getrusage, libc::RUSAGE_THREAD, &raw mut usage) };
-    let (stack, progress, sleeps) = (registers::stack(machine), softband_client::progress(), usage.ru_nvcsw);
-    let last = LAST_LOOK.replace((stack, progress, sleeps));
-    (last.0, last.1) == (stack, progress) && last.2 != sleeps
+    (registers::stack(machine), softband_client::progress(), usage.ru_nvcsw)
+}
+
+/// Returns whether the thread has slept in an unknown call since the last look. A signal may also
+/// meet a thread that is about to make a call that never waits.
+fn has_slept(machine: &ucontext_t) -> bool {
+    let now = look(machine);
+    let last = LAST_LOOK.replace(now);
+    (last.0, last.1) == (now.0, now.1) && last.2 != now.2
 }
 
 /// Waits for a step of simulated time. An unknown call may end by itself, so the handler leaves it
@@ -127,6 +132,8 @@ pub fn wait(machine: &ucontext_t) {
         if what == Awaits::Unknown {
             if has_slept(machine) {
                 wait_a_step(machine);
+                // The step itself is progress, and a sleep.
+                LAST_LOOK.set(look(machine));
             }
             return;
         }
