@@ -52,6 +52,25 @@ fn a_message_counts_as_its_packets_do() {
 }
 
 #[test]
+fn a_message_to_its_own_port_crosses_no_link() {
+    for spec in [back_to_back(LinkSpeed::Ddr, 1, 4, host_part(600, 300)), through_switch(LinkSpeed::Ddr, &[1, 1, 1], 4, host_part(600, 300))] {
+        let mut lab = Lab::new(&spec);
+        let (a, _) = lab.connect(0, 0, QpType::Rc);
+        let request = lab.request(0, 1, lab.write_to(0, 0), 0, 5_001);
+        lab.send(0, a, request);
+        lab.run();
+        assert_eq!(lab.statuses(0), [(1, WcStatus::Success)]);
+        let traffic = CarriedElsewhere { sent_packets: 3, sent_bytes: 5_068, returned_packets: 1, returned_bytes: 20, destination: None };
+        let hca = lab.programs[0].hca;
+        lab.world.count_elsewhere((hca, PORT), lid(&lab, 0), &traffic);
+        assert!(counts(&lab).iter().all(|count| *count == [0; 4]));
+        lab.world.count_elsewhere((hca, PORT), lid(&lab, 1), &traffic);
+        let [there, back] = [(5_068 + 3 * 8) / 4, (20 + 8) / 4];
+        assert_eq!(counts(&lab)[..2], [[there, 3, back, 1], [back, 1, there, 3]]);
+    }
+}
+
+#[test]
 fn a_message_to_a_group_counts_once_for_its_sender_and_once_for_each_member() {
     let mut lab = three_hosts();
     let mlid = Lid(0xC005);

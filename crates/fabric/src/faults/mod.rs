@@ -1,14 +1,14 @@
 //! The room of faults: links that go down and come up, bit errors, lost packets, dead hosts and
 //! switches.
 //!
-//! The plan alone decides whether a link is down at a time, never the event order of a World. A
+//! A manager can keep links off besides. The plan and the manager alone decide whether a link is down at a time, never the event order of a World. A
 //! partitioned fabric therefore loses the same packets. A fault from a command joins the plan at
 //! that moment.
 
 mod plan;
 
 pub use plan::FaultCounters;
-pub(crate) use plan::Loss;
+pub(crate) use plan::{LinkChange, Loss};
 
 use crate::numbering::Numbering;
 use crate::traffic::Traffic;
@@ -41,17 +41,27 @@ impl Faults {
         Self { seed, plan: None, loss_ppm: 0, random: RandomStream::new(seed, 0) }
     }
 
-    /// Adds faults to the plan.
-    pub(crate) fn add(&mut self, spec: &FabricSpec, numbering: &Numbering, faults: &[FaultSpec]) {
-        let seed = self.seed;
-        let plan = self.plan.get_or_insert_with(|| {
-            let ends = spec.cables.iter().map(|cable| cable.ends.map(|end| numbering.port_of(end))).collect();
-            Box::new(Plan::new(seed, ends, numbering.owners().len()))
-        });
-        plan.add(spec, faults, |fault| match fault.kind {
+    /// Adds faults to the plan. Returns the changes of links that are new.
+    pub(crate) fn add(&mut self, spec: &FabricSpec, numbering: &Numbering, faults: &[FaultSpec]) -> Vec<LinkChange> {
+        self.plan_mut(spec, numbering).add(spec, faults, |fault| match fault.kind {
             FaultKind::Drop { port, .. } => Some(numbering.port_of(port)),
             _ => None,
-        });
+        })
+    }
+
+    /// Lets a manager keep a port's link off, whatever the plan says. It is off from `times.0` up
+    /// to but not including `times.1`, in place of all that the manager wanted from `times.0` on.
+    /// Returns the changes that are new.
+    pub(crate) fn switch_off(&mut self, spec: &FabricSpec, numbering: &Numbering, port: u32, times: (SimTime, SimTime)) -> Vec<LinkChange> {
+        self.plan_mut(spec, numbering).switch_off(port, times.0, times.1)
+    }
+
+    fn plan_mut(&mut self, spec: &FabricSpec, numbering: &Numbering) -> &mut Plan {
+        let seed = self.seed;
+        self.plan.get_or_insert_with(|| {
+            let ends = spec.cables.iter().map(|cable| cable.ends.map(|end| numbering.port_of(end))).collect();
+            Box::new(Plan::new(seed, ends, numbering.owners().len()))
+        })
     }
 
     /// Makes HCAs lose `ppm` of a million arriving packets from now on.
@@ -81,10 +91,9 @@ impl Faults {
         self.plan.as_ref().map_or(&[], |plan| plan.faults())
     }
 
-    /// Returns the times from `from` on at which a link changes state, each with the ports at its
-    /// ends.
-    pub(crate) fn turns(&self, from: SimTime) -> Vec<(SimTime, [u32; 2])> {
-        self.plan.as_ref().map_or_else(Vec::new, |plan| plan.turns(from))
+    /// Returns all changes of links.
+    pub(crate) fn turns(&self) -> Vec<LinkChange> {
+        self.plan.as_ref().map_or_else(Vec::new, |plan| plan.turns())
     }
 
     /// Checks whether a port's link is down, according to past events.
@@ -92,7 +101,7 @@ impl Faults {
         self.plan.as_ref().is_some_and(|plan| plan.ports[port as usize].is_down)
     }
 
-    /// Checks whether the plan has a port's link down at `at`.
+    /// Checks whether the plan or a manager has a port's link down at `at`.
     #[inline]
     pub(crate) fn will_be_down(&self, port: u32, at: SimTime) -> bool {
         self.plan.as_ref().is_some_and(|plan| plan.is_down(port, at))

@@ -5,6 +5,14 @@ use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};
 use softband_spec::FabricSpec;
 use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};
+use std::collections::BTreeSet;
+
+/// Number of spans of a manager that a cable keeps. Each lasts as long as a link trains, so they
+/// reach back further than any packet is on a cable.
+const OFF_SPANS_MAX: usize = 4;
+
+/// A time at which a link may change state, and the ports at its ends.
+pub(crate) type LinkChange = (SimTime, [u32; 2]);
 
 /// A port's counters of its link's faults, with names of the performance management agent (IBTA
 /// 16.1.3.5).
@@ -51,6 +59,8 @@ impl Span {
 struct CableFaults {
     /// Spans in order of time, without overlap.
     down: Vec<Span>,
+    /// Spans in which a subnet manager keeps the link off, in order of time, without overlap.
+    off: Vec<Span>,
     recovers: Vec<Span>,
     /// Each rate and its start, in order of time.
     rates: Vec<(SimTime, BitErrorRate)>,
@@ -61,9 +71,35 @@ impl CableFaults {
         self.rates.iter().rev().find(|(from, _)| *from <= at).map_or(BitErrorRate::NONE, |(_, rate)| *rate)
     }
 
+    /// Returns the spans without a link, for either reason.
+    fn dark(&self) -> impl Iterator<Item = &Span> {
+        self.down.iter().chain(&self.off)
+    }
+
+    /// Checks whether the link was down at any time from `sent` to `received`.
+    fn is_cut(&self, sent: SimTime, received: SimTime) -> bool {
+        self.dark().any(|span| span.meets(sent, received))
+    }
+
+    /// Returns the times at which the link may change state.
+    fn turns(&self) -> BTreeSet<SimTime> {
+        let begun = self.recovers.iter().map(|span| span.from);
+        self.dark().flat_map(|span| [span.from, span.until]).chain(begun).filter(|at| *at < SimTime::MAX).collect()
+    }
+
+    /// Lets a manager keep the link off in a span. The span replaces the end of one that lasts.
+    fn switch_off(&mut self, span: Span) {
+        match self.off.last_mut() {
+            Some(last) if last.until > span.from => last.until = span.until,
+            _ => self.off.push(span),
+        }
+        let forgotten = self.off.len().saturating_sub(OFF_SPANS_MAX);
+        self.off.drain(..forgotten);
+    }
+
     /// Checks for a fault of this cable at `at` or later.
     fn is_affected_from(&self, at: SimTime) -> bool {
-        let later = self.down.iter().chain(&self.recovers).any(|span| span.until > at);
+        let later = self.dark().chain(&self.recovers).any(|span| span.until > at);
         later || self.rate(at) != BitErrorRate::NONE || self.rates.iter().any(|(from, rate)| *from > at && *rate != BitErrorRate::NONE)
     }
 }
@@ -108,8 +144,10 @@ impl Plan {
         Self { seed, faults: Vec::new(), ends, cable_of_port, cables, drops: Vec::new(), ports: vec![PortState::default(); ports] }
     }
 
-    /// Adds faults to the plan. `port_of` maps a planned packet loss to the World's port.
-    pub(super) fn add(&mut self, spec: &FabricSpec, faults: &[FaultSpec], port_of: impl Fn(&FaultSpec) -> Option<u32>) {
+    /// Adds faults to the plan. `port_of` maps a planned packet loss to the World's port. Returns
+    /// the changes of links that are new.
+    pub(super) fn add(&mut self, spec: &FabricSpec, faults: &[FaultSpec], port_of: impl Fn(&FaultSpec) -> Option<u32>) -> Vec<LinkChange> {
+        let known: Vec<_> = self.cables.iter().map(CableFaults::turns).collect();
         for fault in faults {
             if let (FaultKind::Drop { packet, number, .. }, Some(by)) = (&fault.kind, port_of(fault)) {
                 self.drops.push(Drop { by, class: *packet, from: fault.at, left: *number });
@@ -118,11 +156,27 @@ impl Plan {
         self.faults.extend_from_slice(faults);
         self.faults.sort_by_key(|fault| fault.at); // a stable sort keeps the order of simultaneous faults
         self.lay_out(spec);
+        known.iter().enumerate().flat_map(|(cable, known)| self.new_turns(cable, known)).collect()
     }
 
-    /// Computes the downtime of each cable.
+    /// Lets a manager keep a port's link off from `from` up to but not including `until`, in place
+    /// of all that it wanted from `from` on. Returns the changes that are new.
+    pub(super) fn switch_off(&mut self, port: u32, from: SimTime, until: SimTime) -> Vec<LinkChange> {
+        let Some(cable) = self.cable_of_port[port as usize].map(|cable| cable as usize) else { return Vec::new() };
+        let known = self.cables[cable].turns();
+        self.cables[cable].switch_off(Span { from, until });
+        self.new_turns(cable, &known)
+    }
+
+    fn new_turns(&self, cable: usize, known: &BTreeSet<SimTime>) -> Vec<LinkChange> {
+        self.cables[cable].turns().difference(known).map(|at| (*at, self.ends[cable])).collect()
+    }
+
+    /// Computes the planned downtime of each cable.
     fn lay_out(&mut self, spec: &FabricSpec) {
-        self.cables.fill_with(CableFaults::default);
+        for cable in &mut self.cables {
+            *cable = CableFaults { off: std::mem::take(&mut cable.off), ..CableFaults::default() };
+        }
         let mut is_dead = vec![false; self.cables.len()];
         for FaultSpec { at, kind } in &self.faults {
             let at = *at;
@@ -144,15 +198,9 @@ impl Plan {
         self.cables.iter_mut().for_each(|cable| cable.down.retain(|span| span.from < span.until));
     }
 
-    /// Returns the times from `from` on at which a link changes state, each with the ports at its
-    /// ends.
-    pub(super) fn turns(&self, from: SimTime) -> Vec<(SimTime, [u32; 2])> {
-        let of = |(cable, faults): (usize, &CableFaults)| {
-            let downs = faults.down.iter().flat_map(|span| [span.from, span.until]);
-            let times = downs.chain(faults.recovers.iter().map(|span| span.from)).filter(|at| *at >= from && *at < SimTime::MAX);
-            times.map(|at| (at, self.ends[cable])).collect::<Vec<_>>()
-        };
-        self.cables.iter().enumerate().flat_map(of).collect()
+    /// Returns all changes of links.
+    pub(super) fn turns(&self) -> Vec<LinkChange> {
+        (0..self.cables.len()).flat_map(|cable| self.new_turns(cable, &BTreeSet::new())).collect()
     }
 
     pub(super) fn faults(&self) -> &[FaultSpec] {
@@ -163,9 +211,9 @@ impl Plan {
         self.cable_of_port[port as usize].map(|cable| &self.cables[cable as usize])
     }
 
-    /// Checks whether the plan has a port's link down at `at`.
+    /// Checks whether the plan or a manager has a port's link down at `at`.
     pub(super) fn is_down(&self, port: u32, at: SimTime) -> bool {
-        self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.has(at)))
+        self.cable(port).is_some_and(|cable| cable.dark().any(|span| span.has(at)))
     }
 
     /// Returns the end of the retraining that begins at `at`; `None` if none begins or the link is
@@ -177,7 +225,7 @@ impl Plan {
 
     /// Checks whether the link was down at any time of a packet's transmission.
     pub(super) fn is_cut(&self, port: u32, sent: SimTime, received: SimTime) -> bool {
-        self.cable(port).is_some_and(|cable| cable.down.iter().any(|span| span.meets(sent, received)))
+        self.cable(port).is_some_and(|cable| cable.is_cut(sent, received))
     }
 
     /// Checks for a fault at `at` or later that affects a port's link or a packet on it.
@@ -197,7 +245,7 @@ impl Plan {
             is_dropped |= drop.left == 0;
         }
         let cable = &self.cables[self.cable_of_port[by as usize]? as usize];
-        if cable.down.iter().any(|span| span.meets(sent, received)) {
+        if cable.is_cut(sent, received) {
             return Some((Loss::LinkDown, 0));
         }
         if is_dropped || cable.recovers.iter().any(|span| span.meets(sent, received)) {
@@ -220,5 +268,24 @@ fn begin(down: &mut Vec<Span>, at: SimTime) {
 fn end(down: &mut [Span], at: SimTime) {
     if let Some(last) = down.last_mut().filter(|last| last.until > at) {
         last.until = at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_of_a_manager_leave_few_spans() {
+        let mut plan = Plan::new(1, vec![[0, 1]], 2);
+        let at = |micros: u64| SimTime::from_picos(micros * 1_000_000);
+        for number in 0..1_000 {
+            let changes = plan.switch_off(0, at(10 * number), SimTime::MAX);
+            assert_eq!(changes, [(at(10 * number), [0, 1])]);
+            assert!(plan.switch_off(1, at(10 * number + 1), SimTime::MAX).is_empty(), "already off");
+            assert_eq!(plan.switch_off(0, at(10 * number + 2), at(10 * number + 7)).len(), 1);
+            assert!(plan.is_down(1, at(10 * number + 6)) && !plan.is_down(1, at(10 * number + 7)));
+        }
+        assert!(plan.cables[0].off.len() <= OFF_SPANS_MAX && plan.faults().is_empty());
     }
 }

@@ -50,8 +50,11 @@ impl Elsewhere {
 
 impl Links {
     /// Counts traffic from a port to `dlid` at all ports of its way, by the present routes. `slid`
-    /// is the port's LID.
+    /// is the port's LID: messages to it cross no link.
     pub(crate) fn count_elsewhere(&mut self, from: u32, (slid, dlid): (Lid, Lid), carried: &CarriedElsewhere) {
+        if dlid == slid {
+            return;
+        }
         let (sent, returned) = (self.framed(from, carried.sent_packets, carried), self.framed(from, carried.returned_packets, carried));
         let sent = Traffic { bytes: sent.bytes.saturating_add(carried.sent_bytes), ..sent };
         let returned = Traffic { bytes: returned.bytes.saturating_add(carried.returned_bytes), ..returned };

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::event::Event;
-use crate::faults::Turn;
+use crate::faults::{LinkChange, Turn};
 use crate::notice::Notice;
 use crate::numbering::Owner;
 use softband_model::verbs::api::HostMemory;
@@ -24,25 +24,35 @@ impl World {
         if faults.is_empty() {
             return;
         }
-        let first = faults.iter().map(|fault| fault.at).min().unwrap_or_default();
-        self.faults.add(&self.spec, &self.numbering, faults);
-        self.schedule_faults(first, faults);
+        let changes = self.faults.add(&self.spec, &self.numbering, faults);
+        self.schedule_changes(&changes);
+        self.schedule_deaths(faults);
+    }
+
+    /// Keeps a port's link off between two times by order of a manager, in place of the manager's
+    /// former orders. Returns the times at which the link may change for that.
+    pub(super) fn keep_link_off(&mut self, port: u32, times: (SimTime, SimTime)) -> Vec<SimTime> {
+        let changes = self.faults.switch_off(&self.spec, &self.numbering, port, times);
+        self.schedule_changes(&changes);
+        changes.into_iter().map(|(at, _)| at).collect()
     }
 
     /// Schedules all faults again after the partition of this World changed.
     pub(super) fn schedule_all_faults(&mut self) {
-        let plan = self.faults.planned().to_vec();
-        self.schedule_faults(SimTime::ZERO, &plan);
+        self.schedule_changes(&self.faults.turns());
+        self.schedule_deaths(&self.faults.planned().to_vec());
     }
 
-    /// Schedules an event for each link change from `first` on, at the ends in this partition, and
-    /// for each host's death.
-    fn schedule_faults(&mut self, first: SimTime, faults: &[FaultSpec]) {
-        for (at, ends) in self.faults.turns(first) {
-            for port in ends {
-                self.schedule_fault(at, self.links.node(port), Event::LinkTurns { port });
+    /// Schedules an event for each change of a link, at the ends in this partition.
+    fn schedule_changes(&mut self, changes: &[LinkChange]) {
+        for (at, ends) in changes {
+            for port in *ends {
+                self.schedule_fault(*at, self.links.node(port), Event::LinkTurns { port });
             }
         }
+    }
+
+    fn schedule_deaths(&mut self, faults: &[FaultSpec]) {
         for fault in faults {
             if let FaultKind::HostDies { host } = fault.kind
                 && let Some(hca) = self.hcas.first_of_host(host)

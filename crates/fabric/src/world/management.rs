@@ -11,8 +11,7 @@ use softband_model::management::ManagementPacket;
 use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
 use softband_sim::{SimDuration, SimTime};
-use softband_spec::faults::{FaultKind, FaultSpec};
-use softband_spec::{CableSpec, SubnetManager};
+use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{DirectedSmp, Layout, SmInfo, SmState};
 
@@ -221,19 +220,11 @@ impl World {
     fn switch_links(&mut self, port: u32, node: u32, now: SimTime) {
         for number in self.agents.agent_mut(node).take_switched() {
             let Some(end) = self.links.sibling(port, number.0) else { continue };
-            let is_of_end = |cable: &CableSpec| cable.ends.iter().any(|of| self.numbering.port_of(*of) == end);
-            let Some(cable) = self.spec.cables.iter().position(is_of_end) else { continue };
-            let ends = self.spec.cables[cable].ends.map(|of| self.numbering.port_of(of));
-            let is_off = ends.into_iter().any(|end| self.agents.agent(self.links.node(end)).is_disabled(self.links.number(end)));
-            let at = now + LINK_SWITCHING;
-            let down = FaultSpec { at, kind: FaultKind::LinkDown { cable } };
-            let up = FaultSpec { at: at + LINK_TRAINING, kind: FaultKind::LinkUp { cable } };
-            match (is_off, self.faults.is_link_down(end)) {
-                (true, _) => self.add_faults(&[down]),
-                (false, true) => self.add_faults(&[up]),
-                (false, false) => self.add_faults(&[down, up]),
-            }
-            for at in [at, at + LINK_TRAINING] {
+            let Some(cabling) = self.links.cabling(end) else { continue };
+            let is_disabled = |end: &u32| self.agents.agent(self.links.node(*end)).is_disabled(self.links.number(*end));
+            let from = now + LINK_SWITCHING;
+            let until = if [end, cabling.peer].iter().any(is_disabled) { SimTime::MAX } else { from + LINK_TRAINING };
+            for at in self.keep_link_off(end, (from, until)) {
                 self.timeline.report(at, node, Notice::LinkSwitched);
             }
         }

@@ -13,5 +13,6 @@ mod loops;
 mod refusals;
 mod snapshot;
 mod sweeper;
+mod switching;
 mod unmanaged;
 mod violations;
