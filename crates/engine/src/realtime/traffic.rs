@@ -6,18 +6,40 @@ use crate::realtime::room::DataPlane;
 use softband_fabric::{CarriedElsewhere, World};
 use softband_model::verbs::api::QpSnapshot;
 use softband_shm_transport::traffic::{Exchange, Readings, RouteHeader, Way};
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{Gid, HcaId, Lid, LinkLayer, PortNumber, ProcessId, QpType};
 use std::collections::BTreeMap;
+
+/// Shortest time between two looks at the numbers of all programs: a look holds the engine up, and
+/// any program can ask for counters in a loop.
+const DISTANCE: SimDuration = SimDuration::from_micros(1_000);
 
 /// The last numbers of each process.
 #[derive(Default)]
 pub(super) struct DirectTraffic {
     readings: BTreeMap<ProcessId, Readings>,
+    /// Time of the last look at all of them.
+    seen: Option<SimTime>,
+}
+
+impl DirectTraffic {
+    /// Checks whether a look at all numbers is due, and notes it then.
+    fn is_due(&mut self, now: SimTime) -> bool {
+        let is_due = self.seen.is_none_or(|seen| now >= seen + DISTANCE);
+        if is_due {
+            self.seen = Some(now);
+        }
+        is_due
+    }
 }
 
 impl DataPlane<'_> {
-    /// Adds the packets that programs have carried since the last call to the counters of ports.
+    /// Adds the packets that programs have carried to the counters of ports, if the last call was not
+    /// just before.
     pub(crate) fn count_direct_traffic(&mut self) {
+        if !self.scheduler.is_wall() || !self.realtime.traffic.is_due(self.scheduler.wall_time()) {
+            return;
+        }
         let attached: Vec<ProcessId> = self.processes.living().filter(|process| process.is_attached()).map(|process| process.number()).collect();
         attached.into_iter().for_each(|process| self.count_direct_traffic_of(process));
     }
@@ -71,4 +93,16 @@ pub(super) fn way_of(world: &World, hca: HcaId, qp: &QpSnapshot) -> Way {
         None => RouteHeader::None,
     };
     Way::new(qp.port.0, lid.0, qp.path_mtu.bytes(), header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_keep_their_distance() {
+        let mut traffic = DirectTraffic::default();
+        let at = |micros| SimTime::ZERO + SimDuration::from_micros(micros);
+        assert_eq!([0, 999, 1_000, 1_500, 2_000].map(|micros| traffic.is_due(at(micros))), [true, false, true, false, true]);
+    }
 }

@@ -137,14 +137,13 @@ impl Fabric<'_> {
         let pkey = self.world.pkeys(hca).first().copied().unwrap_or(PKey(0xFFFF));
         let interface = if snapshot.link_layer == LinkLayer::Ethernet { Some(u32::from_be_bytes(gid.ipv4()?)) } else { None };
         let (lid, sm_lid, node_guid) = (snapshot.lid, snapshot.sm_lid, self.world.node_guid(hca));
-        Some(LocalPort { host, hca, port, lid, gid, gid_index, interface, node_guid, pkey, sm_lid })
+        Some(LocalPort { host, hca, port, lid, gid, gid_index, interface, node_guid, pkey, pkey_index: 0, sm_lid })
     }
 
     /// Returns the host with an interface on Ethernet that has this address.
     fn host_of_interface(&self, ip: u32) -> Option<usize> {
-        let hosts = self.world.spec().hosts.iter().enumerate();
-        let mut with_ethernet = hosts.filter(|(_, host)| host.hcas.iter().any(|hca| hca.link_layer == LinkLayer::Ethernet));
-        with_ethernet.find(|(host, _)| self.ports(*host).iter().any(|port| port.interface == Some(ip))).map(|(host, _)| host)
+        let (hca, _) = self.world.port_with_gid(Gid::of_ipv4(ip.to_be_bytes()))?;
+        Some(self.world.place_of(hca).0)
     }
 }
 
@@ -169,8 +168,12 @@ impl Subnet for Fabric<'_> {
     }
 
     fn port_with_gid(&self, gid: Gid) -> Option<LocalPort> {
-        let all = (0..self.world.spec().hosts.len()).flat_map(|host| self.ports(host));
-        all.into_iter().find(|port| port.gid == gid && port.interface.is_none())
+        let port = self.world.port_with_gid(gid).and_then(|port| self.local_port(port));
+        port.filter(|port| port.interface.is_none() && port.sm_lid != Lid::NONE)
+    }
+
+    fn pkeys(&self, port: &LocalPort) -> &[PKey] {
+        self.world.pkeys(port.hca)
     }
 
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {

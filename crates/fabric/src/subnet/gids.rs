@@ -51,13 +51,24 @@ impl KnownPort {
     }
 }
 
-/// Returns the first InfiniBand port with each GUID.
-pub(super) fn ports_by_guid(ports: &[KnownPort]) -> BTreeMap<Guid, u32> {
+/// Returns the InfiniBand port with each GUID: the first with a LID, or the first of all.
+pub(super) fn ports_by_guid(ports: &[KnownPort], lids: &[Lid]) -> BTreeMap<Guid, u32> {
     let mut by_guid = BTreeMap::new();
-    for (id, port) in (0..).zip(ports).filter(|(_, port)| port.framing.link_layer() == LinkLayer::Infiniband) {
-        by_guid.entry(port.guid()).or_insert(id);
+    for (id, port) in (0..).zip(ports) {
+        note_guid(&mut by_guid, lids, (id, port));
     }
     by_guid
+}
+
+/// Notes the GUID of an InfiniBand port. GUIDs of descriptions can coincide: a port with a LID
+/// replaces one without.
+pub(super) fn note_guid(by_guid: &mut BTreeMap<Guid, u32>, lids: &[Lid], (id, port): (u32, &KnownPort)) {
+    if port.framing.link_layer() == LinkLayer::Infiniband {
+        let known = by_guid.entry(port.guid()).or_insert(id);
+        if lids[*known as usize] == Lid::NONE && lids[id as usize] != Lid::NONE {
+            *known = id;
+        }
+    }
 }
 
 impl Subnet {
@@ -66,6 +77,13 @@ impl Subnet {
         let (prefix, guid) = gid.0.split_at(8);
         let guid = Guid(u64::from_be_bytes(guid.try_into().ok()?));
         self.port_of_guid.get(&guid).copied().filter(|_| *prefix == Gid::DEFAULT_PREFIX.to_be_bytes())
+    }
+
+    /// Returns the Ethernet port with this IPv4 address.
+    pub(crate) fn port_with_ipv4(&self, gid: Gid) -> Option<u32> {
+        let [.., high, low] = gid.ipv4()?;
+        let port = self.port_with_lid(Lid(u16::from_be_bytes([high, low])))?;
+        self.gids(port).contains(&Some(gid)).then_some(port)
     }
 
     /// Returns the GID table of a port. On Ethernet the table lists the interface's addresses in
@@ -198,12 +216,30 @@ fn link_local(guid: Guid, lid: Lid) -> Gid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use softband_model::link::Framing;
+    use softband_types::PortNumber;
 
     #[test]
     fn addresses_follow_from_the_maker_and_the_lid() {
         assert_eq!(ipv4(Lid(0x102)).ipv4(), Some([10, 77, 1, 2]));
         let local = link_local(Guid(0x0002_c903_0000_1f02), Lid(0x102));
         assert_eq!(local.0, [0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0x02, 0xC9, 0xFF, 0xFE, 0, 1, 2]);
+    }
+
+    #[test]
+    fn a_port_with_a_lid_has_the_guid() {
+        let port = |hca, number, node_guid, is_cabled| KnownPort {
+            owner: Owner::Hca { hca, index: number - 1 },
+            number: PortNumber(number),
+            node_guid: Guid(node_guid),
+            framing: Framing::Infiniband,
+            is_cabled,
+            network: 0,
+        };
+        // Port 2 of the first HCA has the GUID of port 1 of the second.
+        let ports = [port(0, 1, 0x10, true), port(0, 2, 0x10, false), port(1, 1, 0x11, true)];
+        assert_eq!(ports_by_guid(&ports, &assign_lids(&ports)), BTreeMap::from([(Guid(0x11), 0), (Guid(0x12), 2)]));
+        assert_eq!(ports_by_guid(&ports, &[Lid::NONE; 3])[&Guid(0x12)], 1);
     }
 
     #[test]

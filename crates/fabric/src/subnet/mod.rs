@@ -24,7 +24,7 @@ pub(crate) struct Subnet {
     written_lanes: Option<Box<WrittenLanes>>,
     /// The first port with each LID.
     port_of_lid: Vec<Option<u32>>,
-    /// The first InfiniBand port with each GUID.
+    /// The InfiniBand port with each GUID: the first with a LID, or the first of all.
     port_of_guid: BTreeMap<Guid, u32>,
     /// The switch that the end port with a LID is cabled to; `None` without a switch.
     leaf_of_lid: Vec<Option<u32>>,
@@ -59,6 +59,7 @@ impl Subnet {
         if lid == Lid::NONE {
             return;
         }
+        gids::note_guid(&mut self.port_of_guid, &self.lids, (port, &self.ports[port as usize]));
         let index = usize::from(lid.0);
         if self.port_of_lid.len() <= index {
             self.port_of_lid.resize(index + 1, None);

@@ -56,7 +56,7 @@ impl Subnet {
                 }
             }
         });
-        let port_of_guid = ports_by_guid(&ports);
+        let port_of_guid = ports_by_guid(&ports, &lids);
         Self { lids, ports, manager_lid: Lid(1), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
     }
 }
@@ -65,9 +65,10 @@ impl Subnet {
     /// Returns a subnet that waits for a manager.
     fn unswept(spec: &FabricSpec, ports: Vec<KnownPort>) -> Self {
         let routes = Routes::new(Routing::MinimumHop, &[]).expect("a fabric without switches suits every engine");
+        let lids = vec![Lid::NONE; ports.len()];
         Self {
-            lids: vec![Lid::NONE; ports.len()],
-            port_of_guid: ports_by_guid(&ports),
+            port_of_guid: ports_by_guid(&ports, &lids),
+            lids,
             ports,
             manager_lid: Lid::NONE,
             routes: routes.with_lanes(lanes_of_switches(spec)),

@@ -1,6 +1,7 @@
 //! Ports, addresses, paths and multicast groups, as programs ask for them.
 
 use super::World;
+use crate::numbering::Owner;
 use softband_model::management::agent::LinkState;
 use softband_model::parts::HcaPart;
 use softband_model::verbs::Group;
@@ -74,6 +75,16 @@ impl World {
             link_layer: self.links.framing(port).link_layer(),
             gids: self.subnet.gids(port),
         })
+    }
+
+    /// Returns the port of an HCA with this GID: of InfiniBand, or of Ethernet by its IPv4 address.
+    pub fn port_with_gid(&self, gid: Gid) -> Option<(HcaId, PortNumber)> {
+        let port = self.subnet.port_with_gid(gid).or_else(|| self.subnet.port_with_ipv4(gid))?;
+        match self.numbering.owners()[port as usize] {
+            Owner::Hca { hca, index } => Some((HcaId(hca), PortNumber(index + 1))),
+            // Switches of Ethernet have no addresses, and those of InfiniBand no queue pairs.
+            Owner::Switch { .. } => None,
+        }
     }
 
     pub(super) fn is_active(&self, port: u32) -> bool {

@@ -7,7 +7,7 @@ use softband_model::management::ManagementPacket;
 use softband_model::management::agent::KeyViolation;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Lid, PortNumber};
+use softband_types::{Lid, LinkLayer, PortNumber};
 use softband_wire::mad::{AttributeId, Header, Layout, Method};
 
 impl World {
@@ -37,7 +37,13 @@ impl World {
     /// Lets a port's agent count a packet with a wrong key, and report it.
     pub(super) fn report_violation(&mut self, (port, violation): (u32, KeyViolation), now: SimTime) {
         let (node, number) = (self.links.node(port), self.links.number(port));
-        self.agents.agent_mut(node).note_key_violation(number, &violation, now);
+        let agent = self.agents.agent_mut(node);
+        agent.count_key_violation(number, violation.key);
+        // Ethernet has neither lane 15 nor a subnet manager (IBTA annex A16).
+        if self.links.framing(port).link_layer() == LinkLayer::Ethernet {
+            return;
+        }
+        agent.note_key_violation(number, &violation, now);
         // The nodes of a partitioned World exchange no management packets.
         if !self.timeline.has_windows() {
             self.schedule_traps(node, now);

@@ -5,8 +5,10 @@ use crate::desk::*;
 use crate::unmanaged::{configure, set_port, unmanaged};
 use softband_fabric::notice::Notice as Arrival;
 use softband_model::management::ManagementPacket;
+use softband_model::parts::{EthernetCable, EthernetPorts};
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::FabricSpec;
 use softband_types::*;
 use softband_wire::mad::*;
 
@@ -148,6 +150,14 @@ fn a_trap_comes_again_until_its_answer() {
 }
 
 #[test]
+fn only_the_manager_answers_a_trap_without_the_key() {
+    let mut desk = guarded(MKeyProtection(1), 0);
+    let traps = wrong_set(&mut desk, nanos(500_000));
+    let answer = ManagementPacket { slid: Lid(3), ..repress(&traps[0].1) };
+    assert!(!within(&mut desk, Some(answer), INTERVAL).is_empty());
+}
+
+#[test]
 fn traps_of_a_kind_keep_their_distance() {
     let mut desk = guarded(MKeyProtection(1), 0);
     let first = wrong_set(&mut desk, nanos(200_000));
@@ -168,9 +178,24 @@ fn an_agent_gives_a_trap_up_in_the_end() {
     assert_eq!(desk.world.next_event_time(), None);
 }
 
-/// Sends a datagram from host 0 to host 1 with these keys. Returns PortInfo of host 1.
-fn after_datagram(pkeys: [PKey; 2], qkey: QKey) -> PortInfo {
-    let mut spec = back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300));
+fn pair() -> FabricSpec {
+    back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300))
+}
+
+fn pair_on_ethernet() -> FabricSpec {
+    let (mut spec, rate) = (pair(), EthernetRate::G100);
+    let ports = EthernetPorts { rates: vec![rate], buffer_bytes: 262_144, pause_response: nanos(600) };
+    for hca in spec.hosts.iter_mut().flat_map(|host| &mut host.hcas) {
+        (hca.link_layer, hca.part.ethernet) = (LinkLayer::Ethernet, Some(ports.clone()));
+    }
+    let cable = &mut spec.cables[0];
+    (cable.rate, cable.part.ethernet) = (rate.link_rate(), Some(EthernetCable { rate_max: rate, fec_latency: Vec::new() }));
+    spec.ethernet.mtu_bytes = 4_200;
+    spec
+}
+
+/// Sends a datagram from host 0 to host 1 with these keys.
+fn after_datagram(mut spec: FabricSpec, pkeys: [PKey; 2], qkey: QKey) -> Lab {
     for (host, key) in spec.hosts.iter_mut().zip(pkeys) {
         host.hcas[0].pkeys = vec![key];
     }
@@ -181,21 +206,34 @@ fn after_datagram(pkeys: [PKey; 2], qkey: QKey) -> PortInfo {
     }
     lab.receive(1, qps[1], 1, 0, 100);
     let (from, to) = (lab.programs[0], lab.programs[1]);
-    let vector = AddressVector { dlid: to.lid, port: PortNumber(1), ..Default::default() };
+    let mut vector = AddressVector { dlid: to.lid, port: PortNumber(1), ..Default::default() };
+    if spec.hosts[0].hcas[0].link_layer == LinkLayer::Ethernet {
+        let [high, low] = to.lid.0.to_be_bytes();
+        vector.grh = Some(GlobalRoute { dgid: Gid::of_ipv4([10, 77, high, low]), sgid_index: 1, hop_limit: 64, ..GlobalRoute::default() });
+    }
     let ah = lab.world.create_ah(from.process, from.pd, vector).unwrap();
     let mut request = lab.request(0, 2, SendOperation::Send { immediate: None }, 0, 10);
     request.datagram = Some(DatagramDestination { ah, remote_qpn: qps[1], remote_qkey: qkey });
     lab.send(0, qps[0], request);
     lab.run();
     assert!(lab.world.now() < SimTime::ZERO + INTERVAL * 2, "the built-in manager answers the trap");
-    Desk::over(lab.world).get(&[1], AttributeId::PORT_INFO, 1)
+    lab
 }
 
 #[test]
 fn wrong_keys_of_datagrams_are_counted_at_their_port() {
     let (own, foreign) = (PKey(0x8005), PKey(0x8006));
     for (pkeys, qkey, violations) in [([own, own], 0x1111, (0, 0)), ([foreign, own], 0x1111, (1, 0)), ([own, own], 0x2222, (0, 1))] {
-        let info = after_datagram(pkeys, QKey(qkey));
+        let lab = after_datagram(pair(), pkeys, QKey(qkey));
+        let info: PortInfo = Desk::over(lab.world).get(&[1], AttributeId::PORT_INFO, 1);
         assert_eq!((info.p_key_violations, info.q_key_violations), violations);
+    }
+}
+
+#[test]
+fn no_trap_leaves_a_port_of_ethernet() {
+    for (spec, traps) in [(pair(), 1), (pair_on_ethernet(), 0)] {
+        let lab = after_datagram(spec, [PKey(0x8005); 2], QKey(0x2222));
+        assert_eq!(lab.world.counters()[1].port_xmit_pkts, traps);
     }
 }

@@ -45,6 +45,8 @@ impl CmTable {
         let Ok(mad) = CmMad::parse(&packet.mad[..]) else { return };
         let header = mad.header;
         let Some(local) = subnet.local_port(port) else { return };
+        // Answers, and the queue pair of a connection, are of the partition of the request.
+        let local = path::in_partition(&local, packet.pkey, subnet).unwrap_or(local);
         if header.method != Method::SEND {
             return;
         }

@@ -47,7 +47,7 @@ impl Id {
             return Err(libc::EINVAL);
         }
         let mut attributes = Structure::of(ATTRIBUTES_BYTES);
-        attributes.u32(4, state);
+        attributes.u32(4, state).u16(124, port.pkey_index);
         let of_port = mask::STATE | mask::PKEY_INDEX | mask::PORT;
         let link = self.link.as_ref().filter(|_| !self.is_datagram());
         let bits = match (link, state) {

@@ -8,7 +8,7 @@ use super::link::{Link, RESPONSE_TIMEOUT, RETRIES, State};
 use super::path::private;
 use super::{CmTable, path};
 use softband_sim::SimTime;
-use softband_types::{Qpn, ServiceLevel};
+use softband_types::{Lid, Qpn, ServiceLevel};
 use softband_wire::mad::{AttributeId, CmMessage, CmPath, CmServiceType, Drep, Dreq, Rej, RejectReason, Rep, Req, Rtu};
 
 /// Largest number of a retry count, of three bits.
@@ -248,7 +248,8 @@ fn rejection(link: &Link, reason: RejectReason) -> Rej {
 
 /// Returns a path as its sender's request states it.
 fn cm_path(path: &super::Path) -> CmPath {
-    let [local_lid, remote_lid] = path.lids();
+    // The kernel has permissive LIDs for paths through routers (`cm_format_req`).
+    let [local_lid, remote_lid] = if path.hop_limit() > 1 { [Lid::PERMISSIVE; 2] } else { path.lids() };
     CmPath {
         local_lid,
         remote_lid,

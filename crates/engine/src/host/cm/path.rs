@@ -28,7 +28,9 @@ pub(crate) struct LocalPort {
     /// IPv4 address of the port's interface, on Ethernet only.
     pub(crate) interface: Option<u32>,
     pub(crate) node_guid: Guid,
+    /// Key of the partition that its packets belong to, with its index in the port's table.
     pub(crate) pkey: PKey,
+    pub(crate) pkey_index: u16,
     /// LID of the subnet manager that has configured the port.
     pub(crate) sm_lid: Lid,
 }
@@ -67,6 +69,15 @@ impl Path {
     }
 }
 
+/// Returns a port with its key of a partition, preferably that of a full member
+/// (`ib_find_cached_pkey` of the kernel); `None` without a key.
+pub(super) fn in_partition(port: &LocalPort, pkey: PKey, subnet: &dyn Subnet) -> Option<LocalPort> {
+    let keys = (0..).zip(subnet.pkeys(port).iter().copied());
+    let mut of_partition: Vec<_> = keys.filter(|(_, key)| key.partition() == pkey.partition()).collect();
+    of_partition.sort_by_key(|(_, key)| !key.is_full_member());
+    of_partition.first().map(|(pkey_index, pkey)| LocalPort { pkey: *pkey, pkey_index: *pkey_index, ..*port })
+}
+
 /// The subnet, as far as identifiers need it.
 pub(crate) trait Subnet {
     /// Returns the host of an address: its own, or that of an interface on Ethernet.
@@ -77,6 +88,8 @@ pub(crate) trait Subnet {
     fn ports(&self, host: usize) -> Vec<LocalPort>;
     /// Returns the InfiniBand port with this GID.
     fn port_with_gid(&self, gid: Gid) -> Option<LocalPort>;
+    /// Returns the P_Key table of a port.
+    fn pkeys(&self, port: &LocalPort) -> &[PKey];
     /// Returns the facts about a port.
     fn local_port(&self, port: Port) -> Option<LocalPort>;
     /// Returns whether a program of the host may yet listen.

@@ -5,7 +5,7 @@ use super::address::Address;
 use super::events::{Kind, Parameters};
 use super::fields::Fields;
 use super::identifier::{QP_RC, QP_XRC_SEND, Stage};
-use super::path::{LocalPort, Path, Subnet};
+use super::path::{LocalPort, Path, Subnet, in_partition};
 use softband_sim::{SimDuration, SimTime};
 
 /// Most requests that a listener lets wait (`max_backlog` of the kernel).
@@ -23,8 +23,6 @@ const RECORD_BYTES: usize = 72;
 /// `IB_PATH_GMP`, `IB_PATH_PRIMARY` and `IB_PATH_BIDIRECTIONAL`.
 pub(super) const PATH_FLAGS: u32 = 1 | 2 | 8 | 32;
 
-/// Bits of a partition key apart from that of full membership (IBTA 10.9.3).
-const PARTITION: u16 = 0x7FFF;
 /// Bytes of a GID's subnet prefix.
 const PREFIX_BYTES: usize = 8;
 
@@ -145,13 +143,13 @@ impl CmTable {
     /// the kernel). Nobody asks whether a port has the GID before the route is resolved.
     fn resolve_gid(&mut self, number: u32, destination: Address, subnet: &dyn Subnet, now: SimTime) -> Result<(), i32> {
         let id = self.ids.get_mut(&number).ok_or(libc::ENOENT)?;
-        let ports: Vec<_> = subnet.ports(id.host).into_iter().filter(|port| !port.is_ethernet()).collect();
-        let mut of_partition = ports.iter().filter(|port| (port.pkey.0 ^ destination.pkey().0) & PARTITION == 0);
+        let infiniband = subnet.ports(id.host).into_iter().filter(|port| !port.is_ethernet());
+        let ports: Vec<_> = infiniband.filter_map(|port| in_partition(&port, destination.pkey(), subnet)).collect();
         let gid = destination.gid().unwrap_or_default();
         let is_loopback = destination.is_any();
         let fits = |port: &&LocalPort| is_loopback || port.gid.0[..PREFIX_BYTES] == gid.0[..PREFIX_BYTES];
         let own = ports.iter().find(|port| port.gid == gid);
-        let port = *id.port.as_ref().or(own).or_else(|| of_partition.find(fits)).ok_or(libc::ENODEV)?;
+        let port = *id.port.as_ref().or(own).or_else(|| ports.iter().find(fits)).ok_or(libc::ENODEV)?;
         if id.source.is_any() {
             id.source = id.source.with_gid(port.gid);
         }
@@ -219,7 +217,8 @@ impl CmTable {
 /// `EADDRNOTAVAIL` for the address of another host, `ENODEV` for an address without an HCA.
 fn own_port(host: usize, to: &Address, subnet: &dyn Subnet) -> Result<LocalPort, i32> {
     if let Some(gid) = to.gid() {
-        return subnet.ports(host).into_iter().find(|port| port.gid == gid && !port.is_ethernet()).ok_or(libc::ENODEV);
+        let port = subnet.ports(host).into_iter().find(|port| port.gid == gid && !port.is_ethernet()).ok_or(libc::ENODEV)?;
+        return Ok(in_partition(&port, to.pkey(), subnet).unwrap_or(port));
     }
     let ip = to.ipv4().filter(|ip| subnet.host_of(*ip) == Some(host)).ok_or(libc::EADDRNOTAVAIL)?;
     port_at(host, ip, None, subnet).ok_or(libc::ENODEV)

@@ -165,6 +165,11 @@ impl Administration {
         self.subscriptions.report(notice, manager)
     }
 
+    /// Ends the subscriptions of a port that has gone.
+    pub fn end_subscriptions_of(&mut self, port: Gid) {
+        self.subscriptions.end_of(port);
+    }
+
     /// Returns the reports of a port or group that has come or gone: traps 64 to 67, which the
     /// manager itself issues (IBTA 14.2.5.1).
     pub fn report_about(&mut self, number: TrapNumber, gid: Gid, manager: PathEnd) -> Vec<ManagementPacket> {

@@ -8,9 +8,11 @@ use softband_wire::mad::{
     AttributeId, ComponentMask, GidDetails, GmpNotice, Header, InformInfo, InformInfoRecord, Layout, ManagementClass, Method, SA_DATA_BYTES, SaMad,
     Status, TrapNumber,
 };
+use std::collections::BTreeSet;
 
-/// Most subscriptions at a time.
+/// Most subscriptions at a time, and most of a port.
 const SUBSCRIPTIONS_MAX: usize = 4_096;
+const SUBSCRIPTIONS_OF_PORT_MAX: usize = 64;
 /// Values that select all notices.
 const ANY_NOTICE: u16 = 0xFFFF;
 const ANY_PRODUCER: u32 = 0xFF_FFFF;
@@ -36,7 +38,7 @@ impl Subscriptions {
     ///
     /// # Errors
     /// `SA_REQUEST_INVALID` if there is no subscription to end, `SA_NO_RESOURCES` if there are too
-    /// many.
+    /// many, in all or of this subscriber.
     pub(super) fn set(&mut self, request: &InformInfo, subscriber: PathEnd, source: Qpn) -> Result<InformInfo, Status> {
         let qpn = if request.subscribe == 0 && request.qpn != Qpn(0) { request.qpn } else { source };
         let wanted = InformInfo { qpn, subscribe: 1, ..*request };
@@ -51,14 +53,25 @@ impl Subscriptions {
             }
             (1, Some(known)) => self.all[known].wanted = wanted,
             (1, None) if self.all.len() < SUBSCRIPTIONS_MAX => {
-                let of_subscriber = |number: &u16| !self.all.iter().any(|other| other.subscriber == subscriber && other.number == *number);
-                let number = (0..=u16::MAX).find(of_subscriber).ok_or(Status::SA_NO_RESOURCES)?;
+                let number = self.free_number(subscriber).ok_or(Status::SA_NO_RESOURCES)?;
                 self.all.push(Subscription { subscriber, number, wanted });
             }
             (1, None) => return Err(Status::SA_NO_RESOURCES),
             _ => return Err(Status::SA_REQUEST_INVALID),
         }
         Ok(InformInfo { qpn, ..*request })
+    }
+
+    /// Returns a number that no subscription of this port has; `None` if the port has too many.
+    fn free_number(&self, subscriber: PathEnd) -> Option<u16> {
+        let of_subscriber = self.all.iter().filter(|other| other.subscriber == subscriber);
+        let taken: BTreeSet<u16> = of_subscriber.map(|other| other.number).collect();
+        (0..SUBSCRIPTIONS_OF_PORT_MAX as u16).find(|number| !taken.contains(number))
+    }
+
+    /// Ends all subscriptions of a port.
+    pub(super) fn end_of(&mut self, subscriber: Gid) {
+        self.all.retain(|of| of.subscriber.gid != subscriber);
     }
 
     /// Returns the subscriptions that a request describes.
@@ -208,5 +221,22 @@ mod tests {
         assert_eq!(subscriptions.set(&end_of, end(3), Qpn(1)), Err(Status::SA_REQUEST_INVALID));
         assert_eq!(subscriptions.report(&notice(TrapNumber::LOCAL_CHANGES, 9), Lid(1)).len(), 1);
         assert_eq!(subscriptions.set(&InformInfo { subscribe: 7, ..ALL }, end(3), Qpn(1)), Err(Status::SA_REQUEST_INVALID));
+    }
+
+    #[test]
+    fn a_port_has_its_share_of_subscriptions_until_it_goes() {
+        let mut subscriptions = Subscriptions::default();
+        let of = |number: u16| InformInfo { trap_number: TrapNumber(number), ..ALL };
+        let ended = |number: u16| InformInfo { subscribe: 0, ..of(number) };
+        for number in 0..SUBSCRIPTIONS_OF_PORT_MAX as u16 {
+            subscriptions.set(&of(number), end(3), Qpn(1)).unwrap();
+        }
+        assert_eq!(subscriptions.set(&of(64), end(3), Qpn(1)), Err(Status::SA_NO_RESOURCES));
+        assert!(subscriptions.set(&of(64), end(4), Qpn(1)).is_ok(), "another port");
+        subscriptions.set(&ended(7), end(3), Qpn(1)).unwrap();
+        assert!(subscriptions.set(&of(64), end(3), Qpn(1)).is_ok());
+        subscriptions.end_of(end(3).gid);
+        let left = subscriptions.matching(&InformInfoRecord::default(), ComponentMask(0));
+        assert_eq!(left.iter().map(|record| record.subscriber_gid).collect::<Vec<_>>(), [end(4).gid]);
     }
 }

@@ -259,8 +259,10 @@ impl Agent {
         if attribute == AttributeId::SM_INFO && (self.manager.is_none() || method != Method::GET) {
             return Answer::Host;
         }
-        // Only a receiver of the trap knows its transaction, so the answer needs no M_Key.
-        let is_answer = method == Method::TRAP_REPRESS && self.repress(header.transaction_id());
+        // The manager that received a trap needs no M_Key to answer it. Anybody can guess a transaction.
+        let registers = if self.facts.is_switch() { PortNumber(0) } else { port };
+        let is_of_manager = packet.slid == self.manager_lid(registers);
+        let is_answer = method == Method::TRAP_REPRESS && is_of_manager && self.repress(header.transaction_id());
         if is_answer || !self.check_m_key(packet, port, now) || method == Method::TRAP_REPRESS {
             return Answer::None;
         }

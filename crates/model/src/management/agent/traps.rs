@@ -88,13 +88,24 @@ impl Agent {
     }
 
     /// Counts a packet with a wrong key that has reached a port.
-    pub fn note_key_violation(&mut self, port: PortNumber, violation: &KeyViolation, now: SimTime) {
+    pub fn count_key_violation(&mut self, port: PortNumber, key: ViolatedKey) {
         let Some(registers) = self.ports.get_mut(usize::from(port.0)) else { return };
-        let (count, trap, key) = match violation.key {
-            ViolatedKey::Partition(key) => (&mut registers.p_key_violations, TrapNumber::BAD_P_KEY, u32::from(key.0)),
-            ViolatedKey::Queue(key) => (&mut registers.q_key_violations, TrapNumber::BAD_Q_KEY, key.0),
+        let count = match key {
+            ViolatedKey::Partition(_) => &mut registers.p_key_violations,
+            ViolatedKey::Queue(_) => &mut registers.q_key_violations,
         };
         *count = count.saturating_add(1);
+    }
+
+    /// Notes a trap about a packet with a wrong key that has reached a port.
+    pub fn note_key_violation(&mut self, port: PortNumber, violation: &KeyViolation, now: SimTime) {
+        if usize::from(port.0) >= self.ports.len() {
+            return;
+        }
+        let (trap, key) = match violation.key {
+            ViolatedKey::Partition(key) => (TrapNumber::BAD_P_KEY, u32::from(key.0)),
+            ViolatedKey::Queue(key) => (TrapNumber::BAD_Q_KEY, key.0),
+        };
         let KeyViolation { slid: lid1, dlid: lid2, service_level: sl, source: qp1, destination: qp2, .. } = *violation;
         if self.facts.is_switch() {
             let p_key = PKey(key as u16);

@@ -24,6 +24,9 @@ impl Subnet for Ethernet {
     fn port_with_gid(&self, _: Gid) -> Option<LocalPort> {
         None
     }
+    fn pkeys(&self, _: &LocalPort) -> &[PKey] {
+        &[PKey(0xFFFF)]
+    }
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
         let interface = INTERFACE + hca.0;
         Some(LocalPort {
@@ -36,6 +39,7 @@ impl Subnet for Ethernet {
             interface: Some(interface),
             node_guid: Guid(0x10 + u64::from(hca.0)),
             pkey: PKey(0xFFFF),
+            pkey_index: 0,
             sm_lid: Lid::NONE,
         })
     }
@@ -94,7 +98,7 @@ fn a_connection_is_between_addresses() {
     let request = Req::parse(&CmMad::parse(&sent[0].mad[..]).unwrap().data).unwrap();
     let path = request.primary_path;
     assert_eq!((path.local_gid.ipv4(), path.remote_gid.ipv4()), (Some([10, 77, 0, 2]), Some([10, 77, 0, 1])));
-    assert_eq!((path.local_lid, path.remote_lid, path.hop_limit, path.subnet_local, path.traffic_class), (Lid(0), Lid(0), 64, false, 0x68));
+    assert_eq!((path.local_lid, path.remote_lid, path.hop_limit, path.subnet_local, path.traffic_class), (Lid(0xFFFF), Lid(0xFFFF), 64, false, 0x68));
     // The header has the addresses of the interfaces, too.
     assert_eq!(request.private_data[16..20], [10, 77, 0, 2]);
 

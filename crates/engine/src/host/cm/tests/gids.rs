@@ -86,6 +86,26 @@ fn a_gid_that_nobody_has_resolves_and_has_no_route() {
     let id = create(&mut desk, CLIENT, 202, TCP);
     let other_partition = Address::ib(gid(0x10), PKey(0x8001), 0x0106_1D2F);
     assert_eq!(resolve(&mut desk, id, other_partition), Err(libc::ENODEV));
+    let id = create(&mut desk, CLIENT, 203, TCP);
+    let own_of_other = Address::ib(gid(0x11), PKey(0x8001), 0x0106_1D2F);
+    assert_eq!(resolve(&mut desk, id, own_of_other), Err(libc::ENODEV), "the port's own GID does not help");
+}
+
+#[test]
+fn a_connection_is_of_the_partition_that_the_address_names() {
+    let mut desk = Desk::new();
+    let listener = create(&mut desk, SERVER, 100, IB);
+    desk.act(SERVER, &Command::Bind { id: listener, to: at(0x10, SERVICE) }).unwrap();
+    desk.act(SERVER, &Command::Listen { id: listener, backlog: 2 }).unwrap();
+    let id = create(&mut desk, CLIENT, 200, IB);
+    resolve(&mut desk, id, Address::ib(gid(0x10), PKey(0x8005), SERVICE)).unwrap();
+    desk.act(CLIENT, &Command::ResolveRoute { id }).unwrap();
+    desk.act(CLIENT, &Command::Connect { id, parameters: parameters(0x405, b"") }).unwrap();
+    let request = Fields(&desk.event_bytes(SERVER).unwrap()).u32(8);
+    for (channel, id) in [(CLIENT, id), (SERVER, request)] {
+        let attributes = desk.act(channel, &Command::InitQpAttributes { id, state: 1 }).unwrap();
+        assert_eq!(Fields(&attributes).u16(124), 1, "index of the second key");
+    }
 }
 
 #[test]

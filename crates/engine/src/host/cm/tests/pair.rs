@@ -8,6 +8,9 @@ use softband_wire::mad::SMP_DATA_BYTES;
 /// Two hosts with an HCA each, and a third without.
 pub(super) struct Pair;
 
+/// Keys of each port: full member of the default partition, limited member of another.
+const KEYS: [PKey; 2] = [PKey(0xFFFF), PKey(0x0005)];
+
 impl Subnet for Pair {
     fn host_of(&self, ip: u32) -> Option<usize> {
         ip.checked_sub(BASE).map(|host| host as usize).filter(|host| *host < 3)
@@ -21,6 +24,9 @@ impl Subnet for Pair {
     fn port_with_gid(&self, gid: Gid) -> Option<LocalPort> {
         (0..2).flat_map(|host| self.ports(host)).find(|port| port.gid == gid)
     }
+    fn pkeys(&self, _: &LocalPort) -> &[PKey] {
+        &KEYS
+    }
     fn local_port(&self, (hca, port): Port) -> Option<LocalPort> {
         let lid = Lid(1 + hca.0 as u16);
         let guid = Guid(0x10 + u64::from(hca.0));
@@ -33,7 +39,8 @@ impl Subnet for Pair {
             gid_index: 0,
             interface: None,
             node_guid: guid,
-            pkey: PKey(0xFFFF),
+            pkey: KEYS[0],
+            pkey_index: 0,
             sm_lid: MANAGER,
         };
         (hca.0 < 2).then_some(local)
