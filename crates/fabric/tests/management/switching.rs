@@ -1,6 +1,5 @@
 //! Ports that a manager disables, enables and resets, also beside planned faults.
 
-use crate::common::*;
 use crate::desk::*;
 use crate::unmanaged::{set_port, unmanaged};
 use softband_fabric::notice::Notice;
