@@ -40,7 +40,8 @@ impl World {
     /// Schedules all faults again after the partition of this World changed.
     pub(super) fn schedule_all_faults(&mut self) {
         self.schedule_changes(&self.faults.turns());
-        self.schedule_deaths(&self.faults.planned().to_vec());
+        let planned = self.faults.planned().to_vec();
+        self.schedule_deaths(&planned);
     }
 
     /// Schedules an event for each change of a link, at the ends in this partition.
