@@ -8,7 +8,7 @@ use softband_model::management::administration::{Administration, Inventory, Node
 use softband_model::verbs::api::AddressVector;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, HcaId, Lid, LinkLayer, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
+use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
 use softband_wire::mad::{AttributeId, GmpNotice, Layout, Notice, SMP_DATA_BYTES, Smp, TrapNumber};
 use std::collections::BTreeSet;
 
@@ -32,9 +32,7 @@ impl World {
 
     /// Reports a port that has come or gone to the subscribers of the built-in manager.
     pub(super) fn report_port(&mut self, port: u32, has_gone: bool, now: SimTime) {
-        // Ethernet has no subnet manager.
-        let is_ethernet = self.links.framing(port).link_layer() == LinkLayer::Ethernet;
-        if is_ethernet || self.is_switch(port) || self.spec.subnet.manager == SubnetManager::OpenSm {
+        if !self.links.framing(port).has_lane_15() || self.is_switch(port) || self.spec.subnet.manager == SubnetManager::OpenSm {
             return;
         }
         let number = if has_gone { TrapNumber::GID_OUT_OF_SERVICE } else { TrapNumber::GID_IN_SERVICE };

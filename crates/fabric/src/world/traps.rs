@@ -7,7 +7,7 @@ use softband_model::management::ManagementPacket;
 use softband_model::management::agent::KeyViolation;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Lid, LinkLayer, PortNumber};
+use softband_types::{Lid, PortNumber};
 use softband_wire::mad::{AttributeId, Header, Layout, Method};
 
 impl World {
@@ -39,8 +39,7 @@ impl World {
         let (node, number) = (self.links.node(port), self.links.number(port));
         let agent = self.agents.agent_mut(node);
         agent.count_key_violation(number, violation.key);
-        // Ethernet has neither lane 15 nor a subnet manager (IBTA annex A16).
-        if self.links.framing(port).link_layer() == LinkLayer::Ethernet {
+        if !self.links.framing(port).has_lane_15() {
             return;
         }
         agent.note_key_violation(number, &violation, now);

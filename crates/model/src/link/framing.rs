@@ -32,6 +32,11 @@ impl Framing {
         }
     }
 
+    /// Returns whether links have lane 15, and so a subnet manager (IBTA annex A16: Ethernet has neither).
+    pub const fn has_lane_15(self) -> bool {
+        matches!(self, Self::Infiniband)
+    }
+
     /// Returns the bytes of link time that a packet costs beyond its own.
     ///
     /// The value for InfiniBand is derived: 2 bytes of start and end delimiter, and the share of

@@ -82,6 +82,10 @@ impl<'a> Paths<'a> {
 
     fn mtu(&self, from: PortRef, to: PortRef) -> Option<Mtu> {
         let (mut at, mut least) = self.across(from)?;
+        // A message to its own port crosses no link.
+        if from == to {
+            return Some(least);
+        }
         let outputs = match self.across(to)?.0 {
             PortRef::Switch { switch, port } => self.forwarding.get(&(switch, usize::from(port.0) - 1)),
             PortRef::Hca { .. } => None,
