@@ -49,7 +49,7 @@ impl Faults {
         })
     }
 
-    /// Lets a manager keep a port's link off, whatever the plan says. It is off from `times.0` up
+    /// Lets a manager keep a port's link off, beside the plan. It is off from `times.0` up
     /// to but not including `times.1`, in place of all that the manager wanted from `times.0` on.
     /// Returns the changes that are new.
     pub(crate) fn switch_off(&mut self, spec: &FabricSpec, numbering: &Numbering, port: u32, times: (SimTime, SimTime)) -> Vec<LinkChange> {
