@@ -1,9 +1,9 @@
 //! The room of faults: links that go down and come up, bit errors, lost packets, dead hosts and
 //! switches.
 //!
-//! A manager can keep links off besides. The plan and the manager alone decide whether a link is down at a time, never the event order of a World. A
-//! partitioned fabric therefore loses the same packets. A fault from a command joins the plan at
-//! that moment.
+//! A manager can keep links off besides. The plan and the manager alone decide whether a link is
+//! down at a time, never the event order of a World. A partitioned fabric therefore loses the same
+//! packets. A fault from a command joins the plan at that moment.
 
 mod plan;
 

@@ -118,7 +118,8 @@ fn has_child_ended(pid: libc::pid_t) -> bool {
     real::waitid(kind, id, Out::of(&mut info), libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) != 0 || child_of(&info) != 0
 }
 
-/// Waits until the call would not block. For an unknown call, waits for one step per signal from the second on.
+/// Waits until the call would not block. For an unknown call, waits for a step per signal, from the
+/// second signal on.
 pub fn wait(machine: &ucontext_t) {
     let what = awaits(argument(machine, libc::REG_RAX), machine);
     let patience = Patience::new();
