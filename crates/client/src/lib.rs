@@ -19,6 +19,7 @@ mod fork;
 mod hosts;
 mod kernel_news;
 pub mod post;
+pub mod refused;
 pub mod regions;
 mod ring;
 mod session;

@@ -3,6 +3,7 @@
 //! handler.
 
 use super::copy::set_mask;
+use crate::refused;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -98,6 +99,11 @@ unsafe extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context
     }
     // The window closed between the fault and this line.
     if within && LATE.fetch_add(1, Ordering::SeqCst) < LATE_MAX {
+        return;
+    }
+    // Another window opened meanwhile.
+    // SAFETY: the kernel passes a valid description of the fault, and the interrupted context.
+    if unsafe { refused::may_succeed(&*info, &*context.cast()) } {
         return;
     }
     pass_on(signal, info, context);

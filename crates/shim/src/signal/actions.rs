@@ -247,10 +247,22 @@ fn fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         code if code > 0 => spin::on_fault(unsafe { info_ref.si_addr() } as usize, machine),
         _ => false,
     });
-    if !ours && !own_calls::end_try(machine) {
+    if !ours && !own_calls::end_try(machine) && !keeping_errno(|| tries_again(info_ref, machine)) {
         // SAFETY: the kernel passed both to the handler, which still runs.
         unsafe { pass_on(signal, info, context) };
     }
+}
+
+/// Returns whether the thread should try its access again, and names that once on standard error.
+/// The fault can come in an allocation, so nothing here allocates.
+fn tries_again(info: &siginfo_t, machine: &libc::ucontext_t) -> bool {
+    const LINE: &[u8] = b"softband: an access that its mapping permits faulted; the thread tries it again\n";
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let may_succeed = client::refused::may_succeed(info, machine);
+    if may_succeed && !SAID.swap(true, Ordering::Relaxed) {
+        let _ = rustix::io::write(rustix::stdio::stderr(), LINE);
+    }
+    may_succeed
 }
 
 extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
