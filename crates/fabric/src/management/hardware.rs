@@ -6,9 +6,9 @@ use crate::link::Links;
 use crate::numbering::{Numbering, Owner};
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
-use softband_model::link::{ArbitrationTables, Sl2Vl};
+use softband_model::link::{ArbitrationTables, Sl2Vl, symbol_time};
 use softband_model::management::LinkSettings;
-use softband_model::management::agent::{Hardware, LinkView, Tally};
+use softband_model::management::agent::{Details, Hardware, LinkView, Tally};
 use softband_spec::FabricSpec;
 use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, ServiceLevel};
 
@@ -159,6 +159,23 @@ impl Hardware for NodeHardware<'_> {
             rcv_constraint_errors: unforwarded.received_foreign,
             xmit_constraint_errors: unforwarded.sent_foreign,
             xmit_wait: counters.port_xmit_wait,
+        }
+    }
+
+    fn details(&self, port: u8) -> Details {
+        let id = self.id(port);
+        let counters = self.links.counters_of(id, self.timeline, self.faults).filter(|_| port > 0);
+        let Some((counters, cabling)) = counters.zip(self.links.cabling(id)) else { return Details::default() };
+        let (faults, unforwarded) = (counters.faults.unwrap_or_default(), self.links.unforwarded(id));
+        let discards = [unforwarded.too_large, unforwarded.outlived, unforwarded.outlived_at_head];
+        let inactive = counters.port_xmit_discards - discards.iter().sum::<u64>();
+        let ticks = |lane: usize| counters.credit_stall_picos.get(lane).map_or(0, |wait| wait / symbol_time(cabling.rate).as_picos());
+        Details {
+            rcv_errors: [faults.port_rcv_errors, 0, 0, unforwarded.relay - unforwarded.looping, 0, unforwarded.looping],
+            xmit_discards: [inactive, discards[0], discards[1], discards[2]],
+            lane_waits: std::array::from_fn(ticks),
+            rcv_marks: [counters.port_pkt_rcv_fecn, counters.port_pkt_rcv_becn],
+            time_congested: [counters.port_xmit_time_cong],
         }
     }
 }

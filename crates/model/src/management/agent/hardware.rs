@@ -76,6 +76,21 @@ impl Tally {
     }
 }
 
+/// Details of a port's counts since the fabric began, in the order of their attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// PortRcvErrorDetails: physical, malformed, overrun, DLID mapping, VL mapping, looping.
+    pub rcv_errors: [u64; 6],
+    /// PortXmitDiscardDetails: inactive, neighbor MTU, lifetime limit, lifetime limit at the head.
+    pub xmit_discards: [u64; 4],
+    /// PortVLXmitWait of each lane, in symbol times.
+    pub lane_waits: [u64; 16],
+    /// PortRcvConCtrl: packets with a FECN, and with a BECN.
+    pub rcv_marks: [u64; 2],
+    /// PortXmitConCtrl, in symbol times.
+    pub time_congested: [u64; 1],
+}
+
 /// Reads and changes a node's hardware. Ports count from 1. Port 0 is a switch's own port, and no
 /// port of an HCA.
 pub trait Hardware {
@@ -112,4 +127,6 @@ pub trait Hardware {
     fn set_weights(&mut self, port: u8, tables: &ArbitrationTables);
     /// Returns the counts of a port.
     fn tally(&self, port: u8) -> Tally;
+    /// Returns details of the counts of a port.
+    fn details(&self, port: u8) -> Details;
 }

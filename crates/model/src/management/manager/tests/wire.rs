@@ -2,7 +2,7 @@
 
 use crate::link::{ArbitrationTables, Sl2Vl};
 use crate::management::ManagementPacket;
-use crate::management::agent::{Agent, Hardware, LinkView, NodeFacts, NodeKind, Onward, Tally};
+use crate::management::agent::{Agent, Details, Hardware, LinkView, NodeFacts, NodeKind, Onward, Tally};
 use crate::management::manager::Manager;
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::*;
@@ -88,6 +88,9 @@ impl Hardware for Registers {
     }
     fn tally(&self, _port: u8) -> Tally {
         Tally::default()
+    }
+    fn details(&self, _port: u8) -> Details {
+        Details::default()
     }
 }
 
