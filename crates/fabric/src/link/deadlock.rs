@@ -4,7 +4,9 @@
 use super::{Hop, Links};
 use crate::event::Event;
 use crate::notice::Notice;
+use crate::numbering::Owner;
 use softband_model::management::shortest_cycles;
+use softband_model::switch::LifetimeCode;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::VirtualLane;
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,16 +153,23 @@ impl Links {
         let Some(head) = port.arbiter.head(lane) else { return [None; 2] };
         let entered = self.packets.get(head.packet).head;
         let at_head = port.head_lifetime.limit().map(|limit| since + limit);
-        let has_limit = port.flow_control.has_packet_lifetime();
-        let in_switch = self.packet_lifetime.limit().filter(|_| has_limit).map(|limit| entered + limit);
+        let in_switch = self.packet_lifetime_at(id).limit().map(|limit| entered + limit);
         [at_head, in_switch]
+    }
+
+    /// Returns the limit for the stay of packets in the node of a port.
+    fn packet_lifetime_at(&self, id: u32) -> LifetimeCode {
+        let port = &self.ports[id as usize];
+        match port.owner {
+            Owner::Switch { switch, .. } if port.flow_control.has_packet_lifetime() => self.switches[switch as usize].packet_lifetime,
+            _ => LifetimeCode::INFINITE,
+        }
     }
 
     /// Checks whether a port discards packets that wait too long.
     fn gives_up(&self, id: u32) -> bool {
         let port = &self.ports[id as usize];
-        let in_switch = port.flow_control.has_packet_lifetime() && self.packet_lifetime.limit().is_some();
-        in_switch || port.head_lifetime.limit().is_some()
+        self.packet_lifetime_at(id).limit().is_some() || port.head_lifetime.limit().is_some()
     }
 
     fn wait_in_words(&self, waiting: &Starved) -> String {

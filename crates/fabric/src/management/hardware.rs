@@ -9,6 +9,7 @@ use crate::subnet::Subnet;
 use softband_model::link::{ArbitrationTables, Sl2Vl, symbol_time};
 use softband_model::management::LinkSettings;
 use softband_model::management::agent::{Details, Hardware, LinkView, Tally};
+use softband_model::switch::LifetimeCode;
 use softband_spec::FabricSpec;
 use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, ServiceLevel};
 
@@ -138,6 +139,26 @@ impl Hardware for NodeHardware<'_> {
     fn set_weights(&mut self, port: u8, tables: &ArbitrationTables) {
         if port > 0 {
             self.links.set_weights(self.id(port), tables);
+        }
+    }
+
+    fn head_lifetime(&self, port: u8) -> LifetimeCode {
+        if port == 0 { LifetimeCode::INFINITE } else { self.links.head_lifetime(self.id(port)) }
+    }
+
+    fn set_head_lifetime(&mut self, port: u8, limit: LifetimeCode) {
+        if port > 0 {
+            self.links.set_head_lifetime(self.id(port), limit);
+        }
+    }
+
+    fn packet_lifetime(&self) -> LifetimeCode {
+        self.switch().map_or(LifetimeCode::INFINITE, |switch| self.links.packet_lifetime(switch as usize))
+    }
+
+    fn set_packet_lifetime(&mut self, limit: LifetimeCode) {
+        if let Some(switch) = self.switch() {
+            self.links.set_packet_lifetime(switch as usize, limit);
         }
     }
 

@@ -114,3 +114,47 @@ fn a_loop_through_a_ring_ends_by_a_lifetime_and_its_lane_has_waited() {
     let waits: PortVlXmitWaitCounters = ask(&mut desk, switch, AttributeId::PORT_VL_XMIT_WAIT_COUNTERS, 2, None);
     assert!(waits.port_vl_xmit_wait[0] > 0 && waits.port_vl_xmit_wait[1..].iter().all(|wait| *wait == 0));
 }
+
+/// Writes the limits of all switches of the ring: at the head of a queue, and in a switch.
+fn limit(desk: &mut Desk, at_head: u8, in_switch: u8) {
+    for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
+        let mut switch: SwitchInfo = desk.get(path, AttributeId::SWITCH_INFO, 0);
+        switch.life_time_value = in_switch;
+        let mut data = [0; 64];
+        switch.emit(&mut data);
+        desk.ask(path, Method::SET, AttributeId::SWITCH_INFO, 0, data).expect("an answer");
+        assert_eq!(desk.get::<SwitchInfo>(path, AttributeId::SWITCH_INFO, 0).life_time_value, in_switch);
+        for port in 1..=3 {
+            let mut info: PortInfo = desk.get(path, AttributeId::PORT_INFO, port);
+            (info.port_state, info.port_physical_state, info.hoq_life) = (PortState::NO_CHANGE, PhysicalState::NO_CHANGE, at_head);
+            desk.ask(path, Method::SET, AttributeId::PORT_INFO, port, info.to_bytes()).expect("an answer");
+            assert_eq!(desk.get::<PortInfo>(path, AttributeId::PORT_INFO, port).hoq_life, at_head);
+        }
+    }
+}
+
+#[test]
+fn a_switch_obeys_the_limits_that_a_manager_writes() {
+    // 4.096 us * 2^10 is 4 ms, and 20 is no limit.
+    for (at_head, in_switch) in [(10, 20), (20, 10)] {
+        let mut desk = Desk::new(&ring());
+        let lid = desk.lid(1);
+        limit(&mut desk, at_head, in_switch);
+        for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
+            route(&mut desk, path, lid, 2);
+        }
+        let switches = [&[1][..], &[1, 2], &[1, 2, 2]].map(|path| switch_lid(&mut desk, path));
+        let mut lab = Lab::over(desk.world);
+        let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
+        for number in 0..8 {
+            let request = lab.request(0, number, lab.write_to(1, 0), 0, 65_536);
+            lab.send(0, a, request);
+        }
+        while lab.completions(0).is_empty() && lab.step() {}
+        let mut desk = Desk::over(lab.world);
+        let found = switches.map(|switch| discards(&mut desk, switch, 2));
+        let [outlived, outlived_at_head] = [2, 3].map(|reason| found.iter().map(|of| u32::from(of[reason])).sum::<u32>());
+        let is_at_head = at_head < in_switch;
+        assert!(if is_at_head { outlived == 0 && outlived_at_head > 0 } else { outlived > 0 && outlived_at_head == 0 }, "{found:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! The hardware of a node, as its agents read and change it.
 
 use crate::link::{ArbitrationTables, Sl2Vl};
+use crate::switch::LifetimeCode;
 use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PKey};
 
 /// A link that is up, as one of its ends sees it.
@@ -125,6 +126,14 @@ pub trait Hardware {
     fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl);
     /// Sets the arbitration tables of a port.
     fn set_weights(&mut self, port: u8, tables: &ArbitrationTables);
+    /// Returns the limit of a switch's port for packets at the head of a lane (HOQLife).
+    fn head_lifetime(&self, port: u8) -> LifetimeCode;
+    /// Sets the limit of a switch's port for packets at the head of a lane. Ports of HCAs have none.
+    fn set_head_lifetime(&mut self, port: u8, limit: LifetimeCode);
+    /// Returns the limit for the stay of packets in the switch (LifeTimeValue).
+    fn packet_lifetime(&self) -> LifetimeCode;
+    /// Sets the limit for the stay of packets in the switch.
+    fn set_packet_lifetime(&mut self, limit: LifetimeCode);
     /// Returns the counts of a port.
     fn tally(&self, port: u8) -> Tally;
     /// Returns details of the counts of a port.
