@@ -67,15 +67,16 @@ pub struct EndSettings {
 /// Returns the flow control at one end of a link with these operating settings.
 pub fn end_settings(spec: &FabricSpec, cable: &CableSpec, side: usize, settings: LinkSettings) -> EndSettings {
     match spec.link_layer(cable.ends[0]) {
-        LinkLayer::Infiniband => credits_of(spec, cable.ends[1 - side], settings),
+        LinkLayer::Infiniband => credits_of(spec, cable.ends[side], cable.ends[1 - side], settings),
         LinkLayer::Ethernet => pauses_of(spec, cable, side),
     }
 }
 
-fn credits_of(spec: &FabricSpec, peer: PortRef, settings: LinkSettings) -> EndSettings {
-    let head_lifetime = match peer {
-        PortRef::Hca { .. } => spec.subnet.lifetimes.leaf_head_of_queue_lifetime,
-        PortRef::Switch { .. } => spec.subnet.lifetimes.head_of_queue_lifetime,
+fn credits_of(spec: &FabricSpec, end: PortRef, peer: PortRef, settings: LinkSettings) -> EndSettings {
+    let head_lifetime = match (end, peer) {
+        (PortRef::Hca { .. }, _) => LifetimeCode::INFINITE,
+        (_, PortRef::Hca { .. }) => spec.subnet.lifetimes.leaf_head_of_queue_lifetime,
+        (_, PortRef::Switch { .. }) => spec.subnet.lifetimes.head_of_queue_lifetime,
     };
     let per_lane = blocks_per_lane(capabilities(spec, peer).port_buffer_bytes, settings.vls);
     let ledger = CreditLedger::new(per_lane, largest_packet(settings.mtu));

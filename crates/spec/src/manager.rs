@@ -3,6 +3,7 @@
 
 use crate::{FabricSpec, SubnetSpec};
 use softband_model::management::manager::Configuration;
+use softband_model::switch::PacketLifetimes;
 use softband_types::{Guid, PKey};
 use std::collections::BTreeMap;
 
@@ -29,14 +30,16 @@ pub fn manager_configuration(spec: &FabricSpec) -> Configuration {
         hca: spec.subnet.qos.as_ref().map(|qos| qos.hca.clone()),
         switch: spec.subnet.qos.as_ref().map(|qos| qos.switch.clone()),
         pkeys,
+        lifetimes: spec.subnet.lifetimes,
         ..Configuration::default()
     }
 }
 
 /// Returns a fabric as its makers deliver it: without the settings that a subnet manager writes by
-/// packets. Lifetimes and congestion control remain, because no agent takes them.
+/// packets. Congestion control remains, because no agent takes it.
 pub fn without_manager(spec: &FabricSpec) -> FabricSpec {
-    let SubnetSpec { manager, lifetimes, ref congestion_control, .. } = spec.subnet;
+    let SubnetSpec { manager, ref congestion_control, .. } = spec.subnet;
+    let lifetimes = PacketLifetimes::INFINITE;
     let subnet = SubnetSpec { manager, lifetimes, congestion_control: congestion_control.clone(), ..SubnetSpec::default() };
     let mut hardware = FabricSpec { subnet, ..spec.clone() };
     for hca in hardware.hosts.iter_mut().flat_map(|host| &mut host.hcas) {

@@ -6,6 +6,7 @@ use super::port::Onward;
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::{Arbiter, ArbitrationTables, Returns};
 use softband_model::management::LinkSettings;
+use softband_model::switch::LifetimeCode;
 use softband_spec::{EndSettings, FabricSpec, end_settings};
 use softband_types::VirtualLane;
 use std::sync::OnceLock;
@@ -42,6 +43,28 @@ impl Links {
         }
         self.mtu_least = OnceLock::new();
         set_congestion_threshold(port, spec, cable, side);
+    }
+
+    /// Returns the limit of a port for packets at the head of a lane.
+    pub(crate) fn head_lifetime(&self, id: u32) -> LifetimeCode {
+        self.ports[id as usize].head_lifetime
+    }
+
+    /// Sets the limit of a switch's port for packets at the head of a lane.
+    pub(crate) fn set_head_lifetime(&mut self, id: u32, limit: LifetimeCode) {
+        if self.is_switch_port(id) {
+            self.ports[id as usize].head_lifetime = limit;
+        }
+    }
+
+    /// Returns the limit for the stay of packets in a switch.
+    pub(crate) fn packet_lifetime(&self, switch: usize) -> LifetimeCode {
+        self.switches[switch].packet_lifetime
+    }
+
+    /// Sets the limit for the stay of packets in a switch.
+    pub(crate) fn set_packet_lifetime(&mut self, switch: usize, limit: LifetimeCode) {
+        self.switches[switch].packet_lifetime = limit;
     }
 
     /// Sets the arbitration tables of a port.

@@ -38,7 +38,6 @@ impl Links {
             deadlock_checks: Vec::new(),
             deadlocks_told: Vec::new(),
             outboxes: Vec::new(),
-            packet_lifetime: spec.subnet.lifetimes.packet_life_time,
             marking: spec.subnet.congestion_control.as_ref().map(|control| control.marking),
             capture: None,
             elsewhere: Default::default(),
@@ -108,6 +107,7 @@ fn switches(spec: &FabricSpec, numbering: &Numbering) -> Vec<SwitchNode> {
         switch: Switch::new(part),
         first_port: numbering.first_port_of_switch(index),
         buffer_hold: part.buffer_hold,
+        packet_lifetime: spec.subnet.lifetimes.packet_life_time,
     };
     spec.switches.iter().map(|switch| &switch.part).enumerate().map(node).collect()
 }

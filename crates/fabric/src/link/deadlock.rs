@@ -4,7 +4,9 @@
 use super::{Hop, Links};
 use crate::event::Event;
 use crate::notice::Notice;
+use crate::numbering::Owner;
 use softband_model::management::shortest_cycles;
+use softband_model::switch::LifetimeCode;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::VirtualLane;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +60,7 @@ impl Hop<'_> {
         let mut discarded = false;
         for (lane, mut since) in starved {
             while self.links.expiry_of_head(id, lane, since).is_some_and(|expires| expires <= now) {
-                self.discard_head(id, lane, now);
+                self.discard_head(id, lane, since, now);
                 (discarded, since) = (true, now);
             }
         }
@@ -88,10 +90,18 @@ impl Hop<'_> {
         }
     }
 
-    fn discard_head(&mut self, id: u32, lane: VirtualLane, now: SimTime) {
+    /// Discards the packet that has been the head of a lane since `since`, for a limit.
+    fn discard_head(&mut self, id: u32, lane: VirtualLane, since: SimTime, now: SimTime) {
+        let [at_head, in_switch] = self.links.limits_of_head(id, lane, since);
         let port = &mut self.links.ports[id as usize];
         let Some(head) = port.arbiter.discard_head(lane) else { return };
         port.tally.xmit_discards += 1;
+        let unforwarded = self.links.unforwarded.entry(id).or_default();
+        if at_head.is_some_and(|at_head| in_switch.is_none_or(|in_switch| at_head <= in_switch)) {
+            unforwarded.outlived_at_head += 1;
+        } else {
+            unforwarded.outlived += 1;
+        }
         let transit = self.links.packets.take(head.packet);
         if self.links.last_copy_leaves(transit.copies) {
             self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
@@ -134,20 +144,32 @@ impl Links {
     /// Returns the expiry of a lane's head packet, starved since `since`: by HOQLife, or by its
     /// time in the switch.
     fn expiry_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> Option<SimTime> {
+        self.limits_of_head(id, lane, since).into_iter().flatten().min()
+    }
+
+    /// Returns the ends of the head's time: at the head of its queue, and in the switch.
+    fn limits_of_head(&self, id: u32, lane: VirtualLane, since: SimTime) -> [Option<SimTime>; 2] {
         let port = &self.ports[id as usize];
-        let head = port.arbiter.head(lane)?;
+        let Some(head) = port.arbiter.head(lane) else { return [None; 2] };
         let entered = self.packets.get(head.packet).head;
         let at_head = port.head_lifetime.limit().map(|limit| since + limit);
-        let has_limit = port.flow_control.has_packet_lifetime();
-        let in_switch = self.packet_lifetime.limit().filter(|_| has_limit).map(|limit| entered + limit);
-        [at_head, in_switch].into_iter().flatten().min()
+        let in_switch = self.packet_lifetime_at(id).limit().map(|limit| entered + limit);
+        [at_head, in_switch]
+    }
+
+    /// Returns the limit for the stay of packets in the node of a port.
+    fn packet_lifetime_at(&self, id: u32) -> LifetimeCode {
+        let port = &self.ports[id as usize];
+        match port.owner {
+            Owner::Switch { switch, .. } if port.flow_control.has_packet_lifetime() => self.switches[switch as usize].packet_lifetime,
+            _ => LifetimeCode::INFINITE,
+        }
     }
 
     /// Checks whether a port discards packets that wait too long.
     fn gives_up(&self, id: u32) -> bool {
         let port = &self.ports[id as usize];
-        let in_switch = port.flow_control.has_packet_lifetime() && self.packet_lifetime.limit().is_some();
-        in_switch || port.head_lifetime.limit().is_some()
+        self.packet_lifetime_at(id).limit().is_some() || port.head_lifetime.limit().is_some()
     }
 
     fn wait_in_words(&self, waiting: &Starved) -> String {

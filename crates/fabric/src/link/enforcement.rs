@@ -1,12 +1,13 @@
 //! Partitions that switches enforce (IBTA 7.9.5, 10.9.3), and packets that switches do not forward.
 
+use super::port::Onward;
 use super::{Hop, Links};
 use crate::event::Event;
 use crate::numbering::Owner;
 use softband_model::management::agent::{KeyViolation, ViolatedKey};
 use softband_model::packet::Packet;
 use softband_sim::SimTime;
-use softband_types::{Lid, PKey};
+use softband_types::PKey;
 
 /// A switch's port with a table of partition keys.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,14 @@ pub(super) struct Enforcement {
 pub(crate) struct Unforwarded {
     /// PortRcvSwitchRelayErrors: no table entry, or one that leads back.
     pub(crate) relay: u64,
+    /// Those of `relay` with an entry that leads back.
+    pub(crate) looping: u64,
+    /// Those of PortXmitDiscards that are larger than the next link's MTU.
+    pub(crate) too_large: u64,
+    /// Those of PortXmitDiscards that stayed too long in the switch.
+    pub(crate) outlived: u64,
+    /// Those of PortXmitDiscards that waited too long at the head of their queue.
+    pub(crate) outlived_at_head: u64,
     /// PortRcvConstraintErrors: a foreign P_Key came in.
     pub(crate) received_foreign: u64,
     /// PortXmitConstraintErrors: a foreign P_Key was to go out.
@@ -108,24 +117,28 @@ impl Hop<'_> {
             return self.report_foreign(input, packet, now);
         }
         let node = &self.links.switches[switch as usize];
-        match self.output_of(switch as usize, index, packet.dlid) {
+        let entry = node.switch.route(packet.dlid);
+        match entry.filter(|output| *output != usize::from(index)) {
             _ if packet.dlid.is_multicast() => {}
-            None => self.links.unforwarded.entry(input).or_default().relay += 1,
+            None => {
+                let unforwarded = self.links.unforwarded.entry(input).or_default();
+                unforwarded.relay += 1;
+                unforwarded.looping += u64::from(entry.is_some());
+            }
             Some(output) => {
-                let output = node.first_port + output;
+                let output = node.first_port + output as u32;
                 if at(&self.links.enforcing, output).is_none_or(|of| of.releases(packet.pkey)) {
-                    self.links.ports[output as usize].tally.xmit_discards += 1;
+                    let port = &mut self.links.ports[output as usize];
+                    port.tally.xmit_discards += 1;
+                    if port.onward.kind != Onward::NO_LINK && packet.payload_bytes() > u32::from(port.onward.mtu_bytes) {
+                        self.links.unforwarded.entry(output).or_default().too_large += 1;
+                    }
                 } else {
                     self.links.unforwarded.entry(output).or_default().sent_foreign += 1;
                     self.report_foreign(output, packet, now);
                 }
             }
         }
-    }
-
-    fn output_of(&self, switch: usize, input: u8, dlid: Lid) -> Option<u32> {
-        let output = self.links.switches[switch].switch.route(dlid)?;
-        (output != usize::from(input)).then_some(output as u32)
     }
 
     /// Hands a packet with a foreign P_Key to the agent of the switch.

@@ -63,8 +63,6 @@ pub(crate) struct Links {
     deadlocks_told: Vec<Vec<(u32, u8)>>,
     /// Parcels for each other partition.
     outboxes: Vec<Vec<Parcel>>,
-    /// The longest stay of a packet in a switch.
-    packet_lifetime: LifetimeCode,
     /// How switches mark packets; `None` without congestion control.
     marking: Option<MarkingSettings>,
     /// `None` while nobody captures packets.
@@ -85,6 +83,8 @@ struct SwitchNode {
     switch: Switch,
     first_port: u32,
     buffer_hold: SimDuration,
+    /// The longest stay of a packet in the switch.
+    packet_lifetime: LifetimeCode,
 }
 
 /// The rooms that a packet's hop needs: links, time, faults, and the subnet's lanes.

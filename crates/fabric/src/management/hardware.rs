@@ -6,9 +6,10 @@ use crate::link::Links;
 use crate::numbering::{Numbering, Owner};
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
-use softband_model::link::{ArbitrationTables, Sl2Vl};
+use softband_model::link::{ArbitrationTables, Sl2Vl, symbol_time};
 use softband_model::management::LinkSettings;
-use softband_model::management::agent::{Hardware, LinkView, Tally};
+use softband_model::management::agent::{Details, Hardware, LinkView, Tally};
+use softband_model::switch::LifetimeCode;
 use softband_spec::FabricSpec;
 use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, ServiceLevel};
 
@@ -141,6 +142,26 @@ impl Hardware for NodeHardware<'_> {
         }
     }
 
+    fn head_lifetime(&self, port: u8) -> LifetimeCode {
+        if port == 0 { LifetimeCode::INFINITE } else { self.links.head_lifetime(self.id(port)) }
+    }
+
+    fn set_head_lifetime(&mut self, port: u8, limit: LifetimeCode) {
+        if port > 0 {
+            self.links.set_head_lifetime(self.id(port), limit);
+        }
+    }
+
+    fn packet_lifetime(&self) -> LifetimeCode {
+        self.switch().map_or(LifetimeCode::INFINITE, |switch| self.links.packet_lifetime(switch as usize))
+    }
+
+    fn set_packet_lifetime(&mut self, limit: LifetimeCode) {
+        if let Some(switch) = self.switch() {
+            self.links.set_packet_lifetime(switch as usize, limit);
+        }
+    }
+
     fn tally(&self, port: u8) -> Tally {
         let counters = self.links.counters_of(self.id(port), self.timeline, self.faults).filter(|_| port > 0);
         let Some(counters) = counters else { return Tally::default() };
@@ -159,6 +180,23 @@ impl Hardware for NodeHardware<'_> {
             rcv_constraint_errors: unforwarded.received_foreign,
             xmit_constraint_errors: unforwarded.sent_foreign,
             xmit_wait: counters.port_xmit_wait,
+        }
+    }
+
+    fn details(&self, port: u8) -> Details {
+        let id = self.id(port);
+        let counters = self.links.counters_of(id, self.timeline, self.faults).filter(|_| port > 0);
+        let Some((counters, cabling)) = counters.zip(self.links.cabling(id)) else { return Details::default() };
+        let (faults, unforwarded) = (counters.faults.unwrap_or_default(), self.links.unforwarded(id));
+        let discards = [unforwarded.too_large, unforwarded.outlived, unforwarded.outlived_at_head];
+        let inactive = counters.port_xmit_discards - discards.iter().sum::<u64>();
+        let ticks = |lane: usize| counters.credit_stall_picos.get(lane).map_or(0, |wait| wait / symbol_time(cabling.rate).as_picos());
+        Details {
+            rcv_errors: [faults.port_rcv_errors, 0, 0, unforwarded.relay - unforwarded.looping, 0, unforwarded.looping],
+            xmit_discards: [inactive, discards[0], discards[1], discards[2]],
+            lane_waits: std::array::from_fn(ticks),
+            rcv_marks: [counters.port_pkt_rcv_fecn, counters.port_pkt_rcv_becn],
+            time_congested: [counters.port_xmit_time_cong],
         }
     }
 }

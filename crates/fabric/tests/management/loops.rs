@@ -9,14 +9,14 @@ use softband_types::*;
 use softband_wire::mad::*;
 
 /// Writes the output of a switch for a LID.
-fn route(desk: &mut Desk, path: &[u8], lid: Lid, output: u8) {
+pub(crate) fn route(desk: &mut Desk, path: &[u8], lid: Lid, output: u8) {
     let mut block: LinearForwardingTable = desk.get(path, AttributeId::LINEAR_FORWARDING_TABLE, 0);
     block.ports[usize::from(lid.0)] = PortNumber(output);
     desk.ask(path, Method::SET, AttributeId::LINEAR_FORWARDING_TABLE, 0, block.to_bytes()).expect("an answer");
 }
 
 /// Writes from host 0 to host `to`. Returns the outcome.
-fn write(desk: Desk, to: usize, messages: u64) -> (Lab, Vec<WcStatus>) {
+pub(crate) fn write(desk: Desk, to: usize, messages: u64) -> (Lab, Vec<WcStatus>) {
     let mut lab = Lab::over(desk.world);
     let (a, _) = lab.connect_with(0, to, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
     for number in 0..messages {

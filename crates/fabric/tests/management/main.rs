@@ -7,6 +7,7 @@ mod administration;
 mod agents;
 mod bring_up;
 mod desk;
+mod details;
 mod enforcement;
 mod equality;
 mod loops;

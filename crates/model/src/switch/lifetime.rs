@@ -15,6 +15,10 @@ impl LifetimeCode {
     pub const fn new(code: u8) -> Option<Self> {
         if code <= 20 { Some(Self(code)) } else { None }
     }
+    /// Returns the lifetime of a code from a datagram: codes above 20 mean no limit, as 20.
+    pub const fn of_wire(code: u8) -> Self {
+        if code <= 20 { Self(code) } else { Self::INFINITE }
+    }
     /// Returns the code, from 0 to 20.
     pub const fn code(self) -> u8 {
         self.0
@@ -62,6 +66,6 @@ mod tests {
         assert_eq!(limits.leaf_head_of_queue_lifetime.limit(), Some(SimDuration::from_nanos(268_435_456)));
         assert_eq!(limits.packet_life_time.limit(), Some(SimDuration::from_nanos(1_073_741_824)));
         assert_eq!(LifetimeCode::new(20).unwrap().limit(), None);
-        assert_eq!(LifetimeCode::new(21), None);
+        assert_eq!((LifetimeCode::new(21), LifetimeCode::of_wire(31)), (None, LifetimeCode::INFINITE));
     }
 }

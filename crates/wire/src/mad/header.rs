@@ -222,6 +222,16 @@ code! {
         PORT_COUNTERS = 0x0012;
         /// Performance: [`PortCountersExtended`](super::PortCountersExtended).
         PORT_COUNTERS_EXTENDED = 0x001D;
+        /// Performance: [`PortRcvErrorDetails`](super::PortRcvErrorDetails).
+        PORT_RCV_ERROR_DETAILS = 0x0015;
+        /// Performance: [`PortXmitDiscardDetails`](super::PortXmitDiscardDetails).
+        PORT_XMIT_DISCARD_DETAILS = 0x0016;
+        /// Performance: [`PortVlXmitWaitCounters`](super::PortVlXmitWaitCounters).
+        PORT_VL_XMIT_WAIT_COUNTERS = 0x001C;
+        /// Performance: [`PortRcvConCtrl`](super::PortRcvConCtrl).
+        PORT_RCV_CON_CTRL = 0x0031;
+        /// Performance: [`PortXmitConCtrl`](super::PortXmitConCtrl).
+        PORT_XMIT_CON_CTRL = 0x0034;
 
         /// SA: [`NodeRecord`](super::NodeRecord) (IBTA 15.2.5, as all with "SA").
         NODE_RECORD = 0x0011;

@@ -69,7 +69,8 @@ pub use header::{AttributeId, Header, ManagementClass, Method, Status};
 pub use layout::{Description, Error, Field, Layout, View, ViewMut};
 pub use performance::{
     CounterSelect, CounterSelect2, ExtendedCounterSelect, PerformanceCapabilities, PerformanceMad, PortCounters, PortCountersExtended,
-    PortSamplesControl, PortSamplesResult, SampleStatus,
+    PortRcvConCtrl, PortRcvErrorDetails, PortSamplesControl, PortSamplesResult, PortVlXmitWaitCounters, PortXmitConCtrl, PortXmitDiscardDetails,
+    SampleStatus,
 };
 pub use sa::*;
 pub use smp::{DirectedSmp, Smp};
@@ -122,6 +123,11 @@ pub const LAYOUTS: &[Description] = &[
     Description::of::<PerformanceMad>(),
     Description::of::<PortCounters>(),
     Description::of::<PortCountersExtended>(),
+    Description::of::<PortRcvErrorDetails>(),
+    Description::of::<PortXmitDiscardDetails>(),
+    Description::of::<PortVlXmitWaitCounters>(),
+    Description::of::<PortRcvConCtrl>(),
+    Description::of::<PortXmitConCtrl>(),
     Description::of::<PortSamplesControl>(),
     Description::of::<PortSamplesResult>(),
     Description::of::<SaMad>(),

@@ -214,6 +214,87 @@ flags! {
 }
 
 layout! {
+    /// Reasons of PortRcvErrors and PortRcvSwitchRelayErrors (IBTA 16.1.4). In a request to set
+    /// them, bit n selects counter n.
+    pub struct PortRcvErrorDetails: 16 bytes {
+        /// The port, or 255 for all ports.
+        port_select: PortNumber @ 8, 8;
+        /// Counters that the request sets.
+        counter_select: u16 @ 16, 16;
+        /// Packets with a bad check value or code.
+        port_local_physical_errors: u16 @ 32, 16;
+        /// Packets with a bad header or length.
+        port_malformed_packet_errors: u16 @ 48, 16;
+        /// Packets for which the buffer had no room.
+        port_buffer_overrun_errors: u16 @ 64, 16;
+        /// Packets to a LID without an entry in the forwarding table.
+        port_dlid_mapping_errors: u16 @ 80, 16;
+        /// Packets without a lane at their output.
+        port_vl_mapping_errors: u16 @ 96, 16;
+        /// Packets whose output is the port by which they came.
+        port_looping_errors: u16 @ 112, 16;
+    }
+}
+
+layout! {
+    /// Reasons of PortXmitDiscards (IBTA 16.1.4). In a request to set them, bit n selects counter n.
+    pub struct PortXmitDiscardDetails: 12 bytes {
+        /// The port, or 255 for all ports.
+        port_select: PortNumber @ 8, 8;
+        /// Counters that the request sets.
+        counter_select: u16 @ 16, 16;
+        /// Packets for a port that was not active.
+        port_inactive_discards: u16 @ 32, 16;
+        /// Packets larger than the neighbor's MTU.
+        port_neighbor_mtu_discards: u16 @ 48, 16;
+        /// Packets that stayed too long in the switch.
+        port_sw_lifetime_limit_discards: u16 @ 64, 16;
+        /// Packets that waited too long at the head of their queue.
+        port_sw_hoq_lifetime_limit_discards: u16 @ 80, 16;
+    }
+}
+
+layout! {
+    /// Time with data to send but without credits, for each lane (IBTA 16.1.4). In a request to set
+    /// them, bit n selects the counter of lane n.
+    pub struct PortVlXmitWaitCounters: 36 bytes {
+        /// The port, or 255 for all ports.
+        port_select: PortNumber @ 8, 8;
+        /// Counters that the request sets.
+        counter_select: u16 @ 16, 16;
+        /// Ticks that each lane has waited.
+        port_vl_xmit_wait: [u16; 16] @ 32, 256;
+    }
+}
+
+layout! {
+    /// Received marks of congestion (IBTA annex A10). In a request to set them, bit n selects counter
+    /// n.
+    pub struct PortRcvConCtrl: 12 bytes {
+        /// The port, or 255 for all ports.
+        port_select: PortNumber @ 8, 8;
+        /// Counters that the request sets.
+        counter_select: u16 @ 16, 16;
+        /// Packets that arrived with a FECN.
+        port_pkt_rcv_fecn: u32 @ 32, 32;
+        /// Packets that arrived with a BECN.
+        port_pkt_rcv_becn: u32 @ 64, 32;
+    }
+}
+
+layout! {
+    /// Time in congestion (IBTA annex A10). In a request to set it, bit 0 selects the counter.
+    pub struct PortXmitConCtrl: 8 bytes {
+        /// The port, or 255 for all ports.
+        port_select: PortNumber @ 8, 8;
+        /// Counters that the request sets.
+        counter_select: u16 @ 16, 16;
+        /// Ticks spent sending packets of congested lanes.
+        port_xmit_time_cong: u32 @ 32, 32;
+    }
+}
+
+layout! {
     /// Controls a sampling of counters (IBTA 16.1.3.2).
     pub struct PortSamplesControl: 80 bytes {
         /// Operation, by the vendor; 0 samples.
@@ -277,7 +358,10 @@ layout! {
 
 #[cfg(test)]
 mod tests {
-    use super::{CounterSelect, CounterSelect2, ExtendedCounterSelect, PortCounters, PortCountersExtended, PortSamplesControl};
+    use super::{
+        CounterSelect, CounterSelect2, ExtendedCounterSelect, PortCounters, PortCountersExtended, PortRcvErrorDetails, PortSamplesControl,
+        PortVlXmitWaitCounters,
+    };
     use crate::mad::Layout;
     use softband_types::PortNumber;
 
@@ -304,6 +388,15 @@ mod tests {
         let counters = PortCountersExtended { counter_select: select, port_xmit_data: 1, port_multicast_rcv_pkts: 2, ..Default::default() };
         let bytes = counters.to_bytes();
         assert_eq!((bytes[3], bytes[15], bytes[71]), (0x80, 1, 2));
+    }
+
+    #[test]
+    fn details_begin_after_the_selection_of_counters() {
+        let details = PortRcvErrorDetails { port_select: PortNumber(3), counter_select: 0x21, port_looping_errors: 7, ..Default::default() };
+        let bytes = details.to_bytes();
+        assert_eq!((&bytes[1..4], &bytes[14..16]), (&[3, 0, 0x21][..], &[0, 7][..]));
+        let waits = PortVlXmitWaitCounters { port_vl_xmit_wait: std::array::from_fn(|lane| lane as u16), ..Default::default() };
+        assert_eq!((waits.to_bytes()[5], waits.to_bytes()[7], waits.to_bytes()[35]), (0, 1, 15));
     }
 
     #[test]

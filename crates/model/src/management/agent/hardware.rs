@@ -1,6 +1,7 @@
 //! The hardware of a node, as its agents read and change it.
 
 use crate::link::{ArbitrationTables, Sl2Vl};
+use crate::switch::LifetimeCode;
 use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PKey};
 
 /// A link that is up, as one of its ends sees it.
@@ -76,6 +77,21 @@ impl Tally {
     }
 }
 
+/// Details of a port's counts since the fabric began, in the order of their attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// PortRcvErrorDetails: physical, malformed, overrun, DLID mapping, VL mapping, looping.
+    pub rcv_errors: [u64; 6],
+    /// PortXmitDiscardDetails: inactive, neighbor MTU, lifetime limit, lifetime limit at the head.
+    pub xmit_discards: [u64; 4],
+    /// PortVLXmitWait of each lane, in symbol times.
+    pub lane_waits: [u64; 16],
+    /// PortRcvConCtrl: packets with a FECN, and with a BECN.
+    pub rcv_marks: [u64; 2],
+    /// PortXmitConCtrl, in symbol times.
+    pub time_congested: [u64; 1],
+}
+
 /// Reads and changes a node's hardware. Ports count from 1. Port 0 is a switch's own port, and no
 /// port of an HCA.
 pub trait Hardware {
@@ -110,6 +126,16 @@ pub trait Hardware {
     fn set_lanes(&mut self, input: u8, output: u8, lanes: Sl2Vl);
     /// Sets the arbitration tables of a port.
     fn set_weights(&mut self, port: u8, tables: &ArbitrationTables);
+    /// Returns the limit of a switch's port for packets at the head of a lane (HOQLife).
+    fn head_lifetime(&self, port: u8) -> LifetimeCode;
+    /// Sets the limit of a switch's port for packets at the head of a lane. Ports of HCAs have none.
+    fn set_head_lifetime(&mut self, port: u8, limit: LifetimeCode);
+    /// Returns the limit for the stay of packets in the switch (LifeTimeValue).
+    fn packet_lifetime(&self) -> LifetimeCode;
+    /// Sets the limit for the stay of packets in the switch.
+    fn set_packet_lifetime(&mut self, limit: LifetimeCode);
     /// Returns the counts of a port.
     fn tally(&self, port: u8) -> Tally;
+    /// Returns details of the counts of a port.
+    fn details(&self, port: u8) -> Details;
 }

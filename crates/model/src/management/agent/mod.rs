@@ -4,6 +4,7 @@
 //! performance management agent, PMA, answers packets to QP 1 (IBTA 16.1). Both see the node by
 //! [`Hardware`], and keep only the registers that the hardware itself does not need.
 
+mod details;
 mod directed_route;
 mod hardware;
 mod node;
@@ -14,7 +15,7 @@ mod subnet;
 mod tables;
 mod traps;
 
-pub use hardware::{Hardware, LinkView, Tally};
+pub use hardware::{Details, Hardware, LinkView, Tally};
 pub use node::{NodeFacts, NodeKind};
 pub use registers::LinkState;
 pub use traps::{KeyViolation, ViolatedKey};

@@ -1,6 +1,6 @@
 //! The performance management agent: counters, and their reset (IBTA 16.1.3).
 
-use super::{Agent, Answer, Hardware, Refusal, Tally, response_to};
+use super::{Agent, Answer, Details, Hardware, Refusal, Tally, response_to};
 use softband_types::PortNumber;
 use softband_wire::mad::{
     AttributeId, ClassPortInfo, CounterSelect, CounterSelect2, ExtendedCounterSelect, Header, Layout, Method, PerformanceCapabilities,
@@ -14,16 +14,18 @@ const DATA_BYTES: usize = 192;
 const RESPONSE_TIME: u8 = 16;
 
 /// Counts of a port at the last reset of each counter.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Resets {
     /// Of PortCounters.
     narrow: Tally,
     narrow_dropped: u64,
     /// Of PortCountersExtended.
     wide: Tally,
+    /// Of the details; `None` before the first reset.
+    pub(super) details: Option<Box<Details>>,
 }
 
-type Data = [u8; DATA_BYTES];
+pub(super) type Data = [u8; DATA_BYTES];
 
 impl Agent {
     /// Turns a request to the PMA into its response.
@@ -72,7 +74,7 @@ impl Agent {
                 }
                 self.wide(&ports, request.port_select, hardware).emit(&mut data);
             }
-            _ => return Err(Status::METHOD_ATTRIBUTE_NOT_SUPPORTED.into()),
+            _ => return self.details(attribute, is_set, request, hardware),
         }
         Ok(data)
     }
@@ -83,7 +85,7 @@ impl Agent {
     }
 
     /// Returns the ports that a request selects.
-    fn selected(&self, port: PortNumber) -> Result<Vec<u8>, Refusal> {
+    pub(super) fn selected(&self, port: PortNumber) -> Result<Vec<u8>, Refusal> {
         let first = if self.facts.is_switch() { 0 } else { 1 };
         match port.0 {
             ALL_PORTS => Ok((first..=self.facts.ports).collect()),
@@ -187,12 +189,13 @@ fn class_port_info() -> ClassPortInfo {
     ClassPortInfo { base_version: 1, class_version: 1, capability_mask: capabilities.0, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() }
 }
 
-fn narrowed<T: Bounded>(count: u64) -> T {
+/// Returns a count in a counter that stops at its largest value.
+pub(super) fn narrowed<T: Bounded>(count: u64) -> T {
     T::try_from(count).unwrap_or(T::LARGEST)
 }
 
 /// Integer with a largest value, at which a counter stops.
-trait Bounded: TryFrom<u64> {
+pub(super) trait Bounded: TryFrom<u64> {
     const LARGEST: Self;
 }
 

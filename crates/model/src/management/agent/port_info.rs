@@ -3,6 +3,7 @@
 use super::registers::{LinkState, PortRegisters};
 use super::subnet::Request;
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
+use crate::switch::LifetimeCode;
 use softband_types::{CreditBlocks, Lid, LinkSpeed, LinkWidth, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
@@ -60,7 +61,7 @@ impl Agent {
             vl_arbitration_high_cap: ARBITRATION_LINES,
             vl_arbitration_low_cap: ARBITRATION_LINES,
             vl_stall_count: registers.vl_stall_count,
-            hoq_life: registers.head_of_queue_life,
+            hoq_life: hardware.head_lifetime(port).code(),
             guid_cap: if has_lid { 8 } else { 0 },
             subnet_timeout: registers.subnet_timeout,
             resp_time_value: RESPONSE_TIME,
@@ -125,6 +126,7 @@ impl Agent {
             self.restarts.push(PortNumber(port));
         }
         self.note_changes(port, state, &info, hardware);
+        hardware.set_head_lifetime(port, LifetimeCode::of_wire(info.hoq_life));
         if has_lid {
             hardware.set_lid(port, info.lid);
             self.set_key(port, &info);
@@ -150,7 +152,7 @@ impl Agent {
             tables.high_limit = info.vl_high_limit;
             hardware.set_weights(port, tables);
         }
-        (registers.head_of_queue_life, registers.vl_stall_count) = (info.hoq_life, info.vl_stall_count);
+        registers.vl_stall_count = info.vl_stall_count;
         (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
         Ok(())
     }

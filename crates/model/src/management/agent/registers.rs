@@ -38,7 +38,6 @@ pub(super) struct PortRegisters {
     pub(super) master_sm_lid: Lid,
     pub(super) master_sm_sl: ServiceLevel,
     pub(super) subnet_timeout: u8,
-    pub(super) head_of_queue_life: u8,
     pub(super) vl_stall_count: u8,
     pub(super) local_phy_errors: u8,
     pub(super) overrun_errors: u8,
@@ -70,7 +69,6 @@ impl PortRegisters {
             master_sm_sl: ServiceLevel(0),
             // OpenSM's default: 4.096 us * 2^18 is about a second.
             subnet_timeout: 18,
-            head_of_queue_life: 20,
             vl_stall_count: 7,
             local_phy_errors: 8,
             overrun_errors: 8,
@@ -86,13 +84,12 @@ impl PortRegisters {
 /// Registers of a switch (SwitchInfo, IBTA 14.2.5.4).
 pub(super) struct SwitchRegisters {
     pub(super) linear_fdb_top: Lid,
-    pub(super) life_time_value: u8,
     pub(super) port_state_change: bool,
 }
 
 impl Default for SwitchRegisters {
     fn default() -> Self {
-        Self { linear_fdb_top: Lid::NONE, life_time_value: 20, port_state_change: false }
+        Self { linear_fdb_top: Lid::NONE, port_state_change: false }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::tables::{linear_block, multicast_block, set_linear_block, set_multicast_block};
 use super::{Agent, Hardware, NodeKind, Refusal};
+use crate::switch::LifetimeCode;
 use softband_types::{Lid, PortNumber};
 use softband_wire::mad::{AttributeId, Layout, NodeDescription, NodeInfo, NodeType, SMP_DATA_BYTES, Status, SwitchInfo};
 
@@ -60,7 +61,7 @@ impl Agent {
         match request.attribute {
             AttributeId::NODE_DESCRIPTION => Ok(data_of(&NodeDescription::new(&self.facts.description))),
             AttributeId::NODE_INFO => Ok(data_of(&self.node_info(request.port))),
-            AttributeId::SWITCH_INFO if is_switch => Ok(data_of(&self.switch_info())),
+            AttributeId::SWITCH_INFO if is_switch => Ok(data_of(&self.switch_info(hardware))),
             AttributeId::GUID_INFO => self.guid_info(request),
             AttributeId::PORT_INFO => self.port_info(request, hardware).map(|info| data_of(&info)),
             AttributeId::P_KEY_TABLE => self.pkey_table(request, hardware),
@@ -76,7 +77,7 @@ impl Agent {
     pub(super) fn set_attribute(&mut self, request: &Request, hardware: &mut dyn Hardware) -> Result<Data, Refusal> {
         match request.attribute {
             AttributeId::PORT_INFO => self.set_port_info(request, hardware)?,
-            AttributeId::SWITCH_INFO if self.facts.is_switch() => self.set_switch_info(request)?,
+            AttributeId::SWITCH_INFO if self.facts.is_switch() => self.set_switch_info(request, hardware)?,
             AttributeId::LINEAR_FORWARDING_TABLE if self.facts.is_switch() => set_linear_block(request, self.facts.ports, hardware)?,
             AttributeId::MULTICAST_FORWARDING_TABLE if self.facts.is_switch() => set_multicast_block(request, hardware)?,
             AttributeId::P_KEY_TABLE => self.set_pkey_table(request, hardware)?,
@@ -110,12 +111,12 @@ impl Agent {
         }
     }
 
-    fn switch_info(&self) -> SwitchInfo {
+    fn switch_info(&self, hardware: &dyn Hardware) -> SwitchInfo {
         SwitchInfo {
             linear_fdb_cap: LINEAR_ENTRIES,
             multicast_fdb_cap: MULTICAST_ENTRIES,
             linear_fdb_top: self.switch.linear_fdb_top.0,
-            life_time_value: self.switch.life_time_value,
+            life_time_value: hardware.packet_lifetime().code(),
             port_state_change: self.switch.port_state_change,
             partition_enforcement_cap: ENFORCED_PKEYS,
             inbound_enforcement_cap: true,
@@ -124,13 +125,13 @@ impl Agent {
         }
     }
 
-    fn set_switch_info(&mut self, request: &Request) -> Result<(), Refusal> {
+    fn set_switch_info(&mut self, request: &Request, hardware: &mut dyn Hardware) -> Result<(), Refusal> {
         let info = SwitchInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
         if info.linear_fdb_top >= LINEAR_ENTRIES {
             return Err(Status::INVALID_FIELD.into());
         }
         self.switch.linear_fdb_top = Lid(info.linear_fdb_top);
-        self.switch.life_time_value = info.life_time_value;
+        hardware.set_packet_lifetime(LifetimeCode::of_wire(info.life_time_value));
         // Writing 1 clears the flag (IBTA 14.2.5.4).
         self.switch.port_state_change &= !info.port_state_change;
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::link::{ArbitrationTables, Sl2Vl};
 use crate::management::Routing;
+use crate::switch::PacketLifetimes;
 use softband_sim::SimDuration;
 use softband_types::{Guid, Mtu, OperationalVls, PKey};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct Configuration {
     /// P_Key tables by the GUID of an HCA's port. All other ports are full members of the default
     /// partition.
     pub pkeys: BTreeMap<Guid, Vec<PKey>>,
+    /// Limits for packets that wait in switches. The default is OpenSM's.
+    pub lifetimes: PacketLifetimes,
     /// M_Key that the manager sends, and that it gives all ports. 0 protects nothing.
     pub m_key: u64,
     /// SM_Key, by which other managers know this one. The default is OpenSM's, 1.
@@ -64,6 +67,7 @@ impl Default for Configuration {
             hca: None,
             switch: None,
             pkeys: BTreeMap::new(),
+            lifetimes: PacketLifetimes::default(),
             m_key: 0,
             sm_key: 1,
             priority: 0,

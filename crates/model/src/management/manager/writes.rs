@@ -68,11 +68,21 @@ impl Writes<'_> {
         }
         if let Some(settings) = peer.and_then(|peer| Plan::settings(self.topology, self.configuration, end, peer)) {
             (info.neighbor_mtu, info.operational_vls) = (settings.mtu.into(), settings.vls.into());
+            if is_switch {
+                info.hoq_life = self.head_lifetime(peer);
+            }
             if let Some(classes) = self.classes(is_switch) {
                 info.vl_high_limit = classes.tables.high_limit;
             }
         }
         Some(info)
+    }
+
+    /// Returns HOQLife of a switch's port that leads to this end.
+    fn head_lifetime(&self, peer: Option<End>) -> u8 {
+        let lifetimes = &self.configuration.lifetimes;
+        let leads_to_switch = peer.is_some_and(|peer| self.topology.nodes[peer.0].is_switch());
+        if leads_to_switch { lifetimes.head_of_queue_lifetime } else { lifetimes.leaf_head_of_queue_lifetime }.code()
     }
 
     fn classes(&self, is_switch: bool) -> Option<&PortClasses> {
@@ -86,15 +96,15 @@ impl Writes<'_> {
         let mut writes = Vec::new();
         for (end, peer) in all {
             let Some((info, present)) = self.port_info(end, peer).zip(self.topology.port(end).and_then(|port| port.info)) else { continue };
-            if !states(&info, &present) || info.m_key != present.m_key {
+            if !states(&info, &present) || (info.m_key, info.hoq_life) != (present.m_key, present.hoq_life) {
                 writes.extend(self.write(end, AttributeId::PORT_INFO, u32::from(end.1), &info));
             }
         }
         for node in &self.plan.switches {
             let Some(present) = self.topology.nodes[*node].switch_info else { continue };
-            let top = self.plan.top().0;
-            if present.linear_fdb_top != top || present.port_state_change {
-                let info = SwitchInfo { linear_fdb_top: top, ..present };
+            let (top, lifetime) = (self.plan.top().0, self.configuration.lifetimes.packet_life_time.code());
+            if (present.linear_fdb_top, present.life_time_value) != (top, lifetime) || present.port_state_change {
+                let info = SwitchInfo { linear_fdb_top: top, life_time_value: lifetime, ..present };
                 writes.extend(self.write((*node, 0), AttributeId::SWITCH_INFO, 0, &info));
             }
         }

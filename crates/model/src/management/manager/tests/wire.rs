@@ -2,8 +2,9 @@
 
 use crate::link::{ArbitrationTables, Sl2Vl};
 use crate::management::ManagementPacket;
-use crate::management::agent::{Agent, Hardware, LinkView, NodeFacts, NodeKind, Onward, Tally};
+use crate::management::agent::{Agent, Details, Hardware, LinkView, NodeFacts, NodeKind, Onward, Tally};
 use crate::management::manager::Manager;
+use crate::switch::LifetimeCode;
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_types::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,8 @@ pub(super) struct Registers {
     pub(super) pkeys: BTreeMap<u8, Vec<PKey>>,
     pub(super) lanes: BTreeMap<(u8, u8), [u8; 16]>,
     pub(super) weights: BTreeMap<u8, ArbitrationTables>,
+    pub(super) head_lifetimes: BTreeMap<u8, LifetimeCode>,
+    pub(super) packet_lifetime: Option<LifetimeCode>,
     up: BTreeSet<u8>,
 }
 
@@ -86,8 +89,23 @@ impl Hardware for Registers {
     fn set_weights(&mut self, port: u8, tables: &ArbitrationTables) {
         self.weights.insert(port, tables.clone());
     }
+    fn head_lifetime(&self, port: u8) -> LifetimeCode {
+        self.head_lifetimes.get(&port).copied().unwrap_or(LifetimeCode::INFINITE)
+    }
+    fn set_head_lifetime(&mut self, port: u8, limit: LifetimeCode) {
+        self.head_lifetimes.insert(port, limit);
+    }
+    fn packet_lifetime(&self) -> LifetimeCode {
+        self.packet_lifetime.unwrap_or(LifetimeCode::INFINITE)
+    }
+    fn set_packet_lifetime(&mut self, limit: LifetimeCode) {
+        self.packet_lifetime = Some(limit);
+    }
     fn tally(&self, _port: u8) -> Tally {
         Tally::default()
+    }
+    fn details(&self, _port: u8) -> Details {
+        Details::default()
     }
 }
 
