@@ -10,19 +10,13 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{DirectedSmp, Layout, SmInfo, SmState};
 
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
-/// Time from the request of a manager to disable or enable a port to the change of its link: the
-/// response leaves before. Assumed.
-const LINK_SWITCHING: SimDuration = SimDuration::from_nanos(20_000);
-/// Time that a link needs from Polling to LinkUp. Assumed.
-const LINK_TRAINING: SimDuration = SimDuration::from_nanos(1_000_000);
-
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
     /// [`Notice::ManagementArrived`].
@@ -202,32 +196,6 @@ impl World {
         self.tell_manager(port, now);
         self.agents.agent_mut(node).restart_port(number, now);
         self.schedule_traps(node, now);
-    }
-
-    /// Starts the links again that a manager has set to Down, at both ends.
-    fn restart_links(&mut self, port: u32, node: u32, now: SimTime) {
-        for number in self.agents.agent_mut(node).take_restarts() {
-            let Some(end) = self.links.sibling(port, number.0) else { continue };
-            let far_end = self.links.cabling(end).map(|cabling| cabling.peer);
-            for end in [Some(end), far_end].into_iter().flatten() {
-                self.report_link_change(end, now);
-            }
-        }
-    }
-
-    /// Takes down the links whose ports a manager has disabled, and lets enabled ones come up. A link
-    /// needs both of its ports.
-    fn switch_links(&mut self, port: u32, node: u32, now: SimTime) {
-        for number in self.agents.agent_mut(node).take_switched() {
-            let Some(end) = self.links.sibling(port, number.0) else { continue };
-            let Some(cabling) = self.links.cabling(end) else { continue };
-            let is_disabled = |end: &u32| self.agents.agent(self.links.node(*end)).is_disabled(self.links.number(*end));
-            let from = now + LINK_SWITCHING;
-            let until = if [end, cabling.peer].iter().any(is_disabled) { SimTime::MAX } else { from + LINK_TRAINING };
-            for at in self.keep_link_off(end, (from, until)) {
-                self.timeline.report(at, node, Notice::LinkSwitched);
-            }
-        }
     }
 
     /// Reports changes of an HCA's ports to its host.

@@ -14,5 +14,6 @@ mod refusals;
 mod snapshot;
 mod sweeper;
 mod switching;
+mod training;
 mod unmanaged;
 mod violations;
