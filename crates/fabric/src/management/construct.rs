@@ -4,8 +4,9 @@ use super::{AgentNode, Agents};
 use crate::numbering::Numbering;
 use softband_model::management::administration::Administration;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
-use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
-use softband_types::Lid;
+use softband_model::switch::LifetimeCode;
+use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, end_settings, settings_of, weights_of};
+use softband_types::{Lid, LinkLayer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 impl Agents {
@@ -16,6 +17,7 @@ impl Agents {
         let switches = spec.switches.iter().map(|switch| (of_switch(switch), switch.part.management_processing));
         let mut nodes: Vec<(NodeFacts, _)> = hcas.chain(switches).collect();
         let mut weights = BTreeMap::new();
+        note_lifetimes(spec, numbering, nodes.iter_mut().map(|(facts, _)| facts));
         for end in spec.cables.iter().flat_map(|cable| cable.ends) {
             if let Some(tables) = weights_of(spec, end) {
                 weights.insert((node_of(numbering, end), port_of(end)), tables.clone());
@@ -31,6 +33,18 @@ impl Agents {
             administration: Administration::default(),
             managers: BTreeSet::new(),
             resident: None,
+        }
+    }
+}
+
+/// Notes the lifetimes at the ports of switches: those of the description are in force.
+fn note_lifetimes<'a>(spec: &FabricSpec, numbering: &Numbering, facts: impl Iterator<Item = &'a mut NodeFacts>) {
+    let mut facts: Vec<&mut NodeFacts> = facts.collect();
+    for cable in spec.cables.iter().filter(|cable| spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband) {
+        for (side, end) in cable.ends.into_iter().enumerate().filter(|(_, end)| matches!(end, PortRef::Switch { .. })) {
+            let of = &mut facts[node_of(numbering, end)];
+            of.head_lifetimes.resize(usize::from(of.ports), LifetimeCode::INFINITE.code());
+            of.head_lifetimes[usize::from(port_of(end)) - 1] = end_settings(spec, cable, side, settings_of(spec, cable)).head_lifetime.code();
         }
     }
 }
@@ -59,6 +73,7 @@ fn of_hca(host: &str, hca: &HcaSpec) -> NodeFacts {
         port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
+        head_lifetimes: Vec::new(),
         weights: vec![None; usize::from(part.ports)],
     }
 }
@@ -78,6 +93,7 @@ fn of_switch(switch: &SwitchSpec) -> NodeFacts {
         port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
+        head_lifetimes: Vec::new(),
         weights: vec![None; usize::from(part.ports)],
     }
 }

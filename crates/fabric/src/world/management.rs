@@ -69,7 +69,7 @@ impl World {
     /// Sends a packet of an HCA's own host on its way.
     pub(super) fn on_management_posted(&mut self, packet: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (port, packet) = self.links.take_management(packet);
-        let is_for_port = packet.dlid == self.subnet.lid(port) || packet.dlid == Lid::PERMISSIVE;
+        let is_for_port = self.subnet.lids(port).contains(packet.dlid) || packet.dlid == Lid::PERMISSIVE;
         if !packet.is_subnet_management() {
             return if is_for_port { self.receive_for_node(port, packet, notices, now) } else { self.send_general(port, packet, now) };
         }
@@ -208,7 +208,8 @@ impl World {
 
     /// Sends a packet of a node's agent by its destination LID.
     pub(super) fn send_by_lid(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
-        if packet.dlid == self.lid_of_node(port) {
+        let is_own = if self.is_switch(port) { packet.dlid == self.lid_of_node(port) } else { self.subnet.lids(port).contains(packet.dlid) };
+        if is_own {
             return self.pass_to_host(port, packet, notices);
         }
         let output = if self.is_switch(port) { self.links.output_for(port, packet.dlid) } else { Some(port) };

@@ -4,7 +4,7 @@ use super::registers::{LinkState, PortRegisters};
 use super::subnet::Request;
 use super::training::{Trainable, speed_codes, width_code};
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
-use softband_types::{CreditBlocks, Lid, PortNumber};
+use softband_types::{CreditBlocks, Lid, PortLids, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
 };
@@ -47,6 +47,7 @@ impl Agent {
             m_key: if shows_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
+            lmc: if has_lid { hardware.lids(port).lmc } else { 0 },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
             master_sm_sl: registers.master_sm_sl,
             local_port_num: PortNumber(request.port),
@@ -111,7 +112,8 @@ impl Agent {
         let port = request.named_port(self, request.modifier & !SUPPORTS_EXTENDED_SPEEDS)?;
         let info = PortInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
         let has_lid = port == 0 || !self.facts.is_switch();
-        if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
+        let lids = PortLids { base: info.lid, lmc: info.lmc };
+        if has_lid && (!self.may_have(port, lids) || info.master_sm_lid.0 > UNICAST_LAST) {
             return Err(Status::INVALID_FIELD.into());
         }
         let trainable = self.trainable_after(port, &info)?;
@@ -124,7 +126,7 @@ impl Agent {
         }
         self.note_changes(port, state, &info, hardware);
         if has_lid {
-            hardware.set_lid(port, info.lid);
+            hardware.set_lids(port, lids);
             self.set_key(port, &info);
         }
         if self.facts.is_switch() && port > 0 {
@@ -155,6 +157,13 @@ impl Agent {
         (registers.head_of_queue_life, registers.vl_stall_count) = (info.hoq_life, info.vl_stall_count);
         (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
         Ok(())
+    }
+
+    /// Checks whether a port can have these LIDs. A switch has a single one, because its port 0 is not
+    /// enhanced (IBTA 14.2.5.6, LMC).
+    fn may_have(&self, port: u8, lids: PortLids) -> bool {
+        let may_have_several = port > 0 && !self.facts.is_switch();
+        lids.base.is_unicast() && lids.last().is_unicast() && lids.path_bits(lids.base) == 0 && (lids.lmc == 0 || may_have_several)
     }
 
     /// Disables or enables a port by its physical state (IBTA 14.2.5.6). A link that is up begins

@@ -9,6 +9,9 @@ use softband_sim::{SimDuration, SimTime};
 use softband_types::{Gid, Lid, PortNumber, ServiceLevel};
 use softband_wire::mad::{Layout, MKeyProtection, Method, Smp};
 
+/// Code of a lifetime without an end (IBTA 14.2.5.6, HOQLife).
+const LIFE_WITHOUT_END: u8 = 20;
+
 /// State of a port while its link is up (IBTA 7.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkState {
@@ -73,7 +76,7 @@ impl PortRegisters {
             master_sm_sl: ServiceLevel(0),
             // OpenSM's default: 4.096 us * 2^18 is about a second.
             subnet_timeout: 18,
-            head_of_queue_life: 20,
+            head_of_queue_life: index.and_then(|index| facts.head_lifetimes.get(index)).copied().unwrap_or(LIFE_WITHOUT_END),
             vl_stall_count: 7,
             local_phy_errors: 8,
             overrun_errors: 8,
