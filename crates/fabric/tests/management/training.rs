@@ -8,7 +8,7 @@ use softband_spec::faults::{FaultKind, FaultSpec};
 use softband_types::*;
 use softband_wire::mad::*;
 
-/// Returns three hosts on a switch, all ports of which train to 1X and 4X, up to QDR.
+/// Returns three hosts on a switch. All ports train to 1X and 4X, up to QDR.
 fn fabric(to_second: LinkRate) -> FabricSpec {
     let mut spec = through_switch(LinkSpeed::Qdr, &[1, 1, 1], 4, host_part(600, 300));
     let (widths, speeds) = (vec![LinkWidth::X1, LinkWidth::X4], vec![LinkSpeed::Sdr, LinkSpeed::Ddr, LinkSpeed::Qdr]);
