@@ -331,6 +331,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "refusals",
         "registered_memory",
         "scribble",
+        "service",
         "robust_mutex",
         "shared_memory",
         "shared_read",
@@ -356,7 +357,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts["verbs_all"] = [PROGRAMS / "verbs_all.c", PROGRAMS / "verbs_more.c"]
     parts["umad"] = [PROGRAMS / "umad.c", PROGRAMS / "umad_library.c"]
     for name, sources in parts.items():
-        own = {"umad": "-libumad", "cm_deaths": "-lrdmacm", "rdma_cm": "-lrdmacm", "rdma_group": "-lrdmacm"}
+        own = {"umad": "-libumad", "service": "-libumad", "cm_deaths": "-lrdmacm", "rdma_cm": "-lrdmacm", "rdma_group": "-lrdmacm"}
         libraries = [own.get(name, "-libverbs"), "-libverbs", "-lpthread"]
         command = ["cc", "-O1", "-Wall", "-o", str(folder / name), *map(str, sources), *libraries]
         subprocess.run(command, check=True, timeout=120)

@@ -106,6 +106,29 @@ def test_joins_begin_again_after_a_restart_of_opensm(softband: Softband, c_progr
     assert rest == ["message 0", "message 1", "message 2", "left"]
 
 
+def test_a_service_is_registered_again_after_a_restart_of_opensm(softband: Softband, c_programs: Path, tmp_path: Path) -> None:
+    """The new OpenSM knows no services. It asks ports to register again, and the owner does."""
+    fabric = unmanaged(tmp_path, "qdr-through-switch")
+    first, second = (START.format(log=tmp_path / name) for name in ("first", "second"))
+    ask = "sleep 2; saquery -S | grep -E 'ServiceID|ServiceName'"
+    command = f"{first}{ask}{STOP}; sleep 1; {second}{ask}{STOP}"
+    owner = f"sh -c 'sleep 2; exec {c_programs / 'service'} 1'"
+    outcome = softband.run(fabric, ("a", command), ("b", owner), options=("--timeout", "60")).assert_ok()
+    assert outcome.program("b-0").split() == ["registered", "registered"]
+    assert outcome.program("a-0").count("ervice") == 6, outcome.program("a-0")
+
+
+def test_opensm_gives_ports_several_lids(softband: Softband, tmp_path: Path) -> None:
+    """`opensm -l 2`: programs see the LMC, each LID reaches its port, and path records have all pairs of LIDs."""
+    fabric = unmanaged(tmp_path, "qdr-through-switch")
+    start = START.format(log=tmp_path / "opensm.log").replace("opensm ", "opensm -l 2 ", 1)
+    seen = "cat /sys/class/infiniband/mlx4_0/ports/1/lid_mask_count; ibv_devinfo -v | grep port_lmc | head -1 | cut -f 5; "
+    paths = "saquery -p --sgid-to-dgid fe80::2:c902:0:5 fe80::2:c902:0:9 | grep -c dump; base=$(saquery -l 'b mlx4_0'); "
+    pings = "for lid in $(seq $base $((base + 4))); do ibping -c 1 -L $lid | grep -c ', 0% packet loss'; done"
+    outcome = softband.run(fabric, ("a", start + seen + paths + pings + STOP), ("b", "ibping -S & sleep 6; kill $!"), options=("--timeout", "60"))
+    assert outcome.assert_ok().program("a-0").split() == ["2", "0x02", "16", "1", "1", "1", "1", "0"]
+
+
 def test_opensm_logs_wrong_keys(softband: Softband, tmp_path: Path) -> None:
     """An SMP with a wrong M_Key leads to trap 256. OpenSM has set the key of all ports."""
     fabric, log = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log"
@@ -229,3 +252,20 @@ def test_opensm_routes_a_group_that_programs_join(softband: Softband, tmp_path: 
     lids = {found[1] for host in ("a", "b") if (found := joined.search(outcome.program(f"{host}-0")))}
     assert len(lids) == 1, "both got the LID that OpenSM chose"
     assert all("return status 0" in outcome.program(f"{host}-0") for host in ("a", "b"))
+
+
+def test_a_link_runs_at_the_width_and_speed_that_a_tool_permits(softband: Softband) -> None:
+    """`ibportstate width` and `speed` take effect when the link trains again, also for data and the kernel's files."""
+    rate = "cat /sys/class/infiniband/mlx4_0/ports/1/rate; "
+    change = "ibportstate 3 2 width 1 >/dev/null && ibportstate 3 2 speed 2 >/dev/null && "
+    active = "ibportstate 3 2 query | sed -n 's/^Link\\(Width\\|Speed\\)Active:\\.*//p' | head -2; "
+    refused = "ibportstate 3 2 width 8 2>&1 | grep -o 'smp set portinfo failed'; "
+    first = change + active + "ibportstate 3 2 reset >/dev/null; sleep 0.1; " + active + refused
+    second = f"{rate}sleep 1; {rate}ibv_devinfo -v | grep -o 'active_[ws].*'; ib_send_bw -s 65536 -n 200 a | awk '$1 == 65536 {{ print $4 }}'"
+    outcome = softband.run("qdr-through-switch", ("a", first + "ib_send_bw -s 65536 -n 200"), ("b", second)).assert_ok()
+    assert outcome.program("a-0").splitlines()[:5] == ["4X", "10.0 Gbps", "1X", "5.0 Gbps", "smp set portinfo failed"]
+    before, after, width, speed, bandwidth = outcome.program("b-0").splitlines()
+    assert (before, after) == ("40 Gb/sec (4X QDR)", "5 Gb/sec (1X DDR)")
+    assert width.split()[1:] == ["1X", "(1)"] and speed.split()[1:3] == ["5.0", "Gbps"]
+    # 4 Gb/s of data, less the headers of packets.
+    assert 0.95 < float(bandwidth) * 2**20 / 500e6 < 1

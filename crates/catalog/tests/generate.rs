@@ -33,7 +33,7 @@ fn for_each_way(spec: &FabricSpec, mut visit: impl FnMut(usize, usize, &[(usize,
         for (source, leaf) in leaves.iter().enumerate().filter(|(source, _)| *source != destination) {
             let (mut at, mut way) = (*leaf, Vec::new());
             while at != home {
-                let output = output(at).unwrap_or_else(|| panic!("no way from host {source} to {destination}"));
+                let output = output(at, 0).unwrap_or_else(|| panic!("no way from host {source} to {destination}"));
                 way.push((at, output));
                 assert!(way.len() <= neighbours.len(), "from host {source} to {destination} it goes round");
                 let Neighbour::Switch(next) = neighbours[at][usize::from(output)] else { panic!("a way leads into nothing") };

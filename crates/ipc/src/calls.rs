@@ -116,7 +116,7 @@ pod! {
     /// Codes as in `struct ibv_port_attr`; GIDs in network order.
     pub struct PortReply {
         /// 4 = active, 1 = down.
-        pub state: u32, pub lid: u32, pub sm_lid: u32, pub mtu_max_code: u32, pub mtu_active_code: u32,
+        pub state: u32, pub lid: u32, pub lmc: u32, pub sm_lid: u32, pub mtu_max_code: u32, pub mtu_active_code: u32,
         /// Number code of `max_vl_num`: 1, 2, 4, 8, 15 lanes as 1..5.
         pub vl_cap_code: u32, pub width_code: u32, pub speed_code: u32,
         /// 5 = link up, 3 = disabled, 2 = polling.

@@ -158,7 +158,7 @@ fn port_attributes(port: &PortReply, gid_table_len: u32) -> ibv_port_attr {
         pkey_tbl_len: pkey_table_len(port),
         lid: narrow(port.lid),
         sm_lid: narrow(port.sm_lid),
-        lmc: 0,
+        lmc: narrow(port.lmc),
         max_vl_num: narrow(port.vl_cap_code),
         sm_sl: 0,
         // Ethernet has no subnet manager that could set it.

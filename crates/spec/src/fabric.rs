@@ -69,6 +69,8 @@ pub struct SubnetSpec {
     /// OpenSM's `max_op_vls`: a code. The link uses the minimum of this code and both ports' VLCap.
     /// The default is 5: no limit.
     pub max_op_vls: OperationalVls,
+    /// Base-two logarithm of the number of LIDs of an HCA's port (LMC), from 0 to 7. The default is 0.
+    pub lmc: u8,
     /// Upper limit of the MTU of every link. The parts' own limits also apply. The default is 4,096
     /// bytes: no limit.
     pub mtu_max: Mtu,
@@ -89,6 +91,7 @@ impl Default for SubnetSpec {
         Self {
             manager: SubnetManager::default(),
             max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
+            lmc: 0,
             mtu_max: Mtu::B4096,
             routing: Routing::default(),
             lifetimes: PacketLifetimes::default(),

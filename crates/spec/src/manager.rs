@@ -25,6 +25,7 @@ pub fn manager_configuration(spec: &FabricSpec) -> Configuration {
     Configuration {
         order: if ascends { Vec::new() } else { of_hcas.into_iter().chain(of_switches).collect() },
         max_op_vls: spec.subnet.max_op_vls,
+        lmc: spec.subnet.lmc,
         mtu_max: spec.subnet.mtu_max,
         routing: spec.subnet.routing,
         hca: spec.subnet.qos.as_ref().map(|qos| qos.hca.clone()),

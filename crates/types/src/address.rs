@@ -22,6 +22,56 @@ impl Lid {
     }
 }
 
+/// The LIDs of a port: a base, and `1 << lmc` LIDs from it on (IBTA 4.1.3). The default is
+/// [`Lid::NONE`] alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PortLids {
+    /// First LID. Its `lmc` low bits are 0.
+    pub base: Lid,
+    /// LMC of the port, from 0 to 7.
+    pub lmc: u8,
+}
+
+impl PortLids {
+    /// Returns the first LIDs that lie beyond `last`; `None` if no number is left.
+    pub fn after(last: Lid, lmc: u8) -> Option<Self> {
+        let base = last.0.checked_add(1)?.checked_next_multiple_of(1 << lmc)?;
+        Some(Self { base: Lid(base), lmc })
+    }
+
+    const fn mask(self) -> u16 {
+        (1 << self.lmc) - 1
+    }
+
+    /// Checks whether a LID is one of the port's.
+    #[inline]
+    pub const fn contains(self, lid: Lid) -> bool {
+        lid.0 == self.base.0 || self.lmc > 0 && self.base.0 != 0 && lid.0 & !self.mask() == self.base.0 & !self.mask()
+    }
+
+    /// Returns the LID for path bits. Bits beyond the LMC have no effect (IBTA 4.1.3).
+    #[inline]
+    pub const fn with_path_bits(self, bits: u8) -> Lid {
+        Lid(self.base.0 | bits as u16 & self.mask())
+    }
+
+    /// Returns the path bits of one of the LIDs.
+    #[inline]
+    pub const fn path_bits(self, lid: Lid) -> u8 {
+        (lid.0 & self.mask()) as u8
+    }
+
+    /// Returns the largest LID.
+    pub const fn last(self) -> Lid {
+        Lid(self.base.0 | self.mask())
+    }
+
+    /// Returns all LIDs of a port with a base.
+    pub fn all(self) -> impl Iterator<Item = Lid> + Clone {
+        (self.base.0..=self.last().0).map(Lid)
+    }
+}
+
 /// Globally unique identifier of a node or port: 64 bits, in the form of an EUI-64. The default, 0,
 /// is no valid GUID. It prints as four groups of four hexadecimal digits, `0002:c903:0000:0001`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -63,6 +63,9 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     if subnet.manager != SubnetManager::default() {
         writeln!(out, "manager = \"{}\"", subnet.manager.name())?;
     }
+    if subnet.lmc != 0 {
+        writeln!(out, "lmc = {}", subnet.lmc)?;
+    }
     if subnet.routing != Routing::default() {
         writeln!(out, "routing = \"{}\"", subnet.routing.name())?;
     }

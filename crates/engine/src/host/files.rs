@@ -222,8 +222,9 @@ fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &
     Ok(())
 }
 
-/// Returns the names and texts of the files of a port that change during a run: its states and LIDs.
-fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 4] {
+/// Returns the names and texts of the files of a port that change during a run: its states, LIDs and
+/// rate.
+fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 6] {
     let state = match port.state {
         None => "1: DOWN",
         Some(LinkState::Init) => "2: INIT",
@@ -232,7 +233,14 @@ fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 4] {
     };
     let physical = if port.state.is_some() { "5: LinkUp" } else { "2: Polling" };
     let lid = |lid| format!("{:#x}", abi_lid(port.link_layer, lid).0);
-    [("state", state.into()), ("phys_state", physical.into()), ("lid", lid(port.lid)), ("sm_lid", lid(port.sm_lid))]
+    [
+        ("state", state.into()),
+        ("phys_state", physical.into()),
+        ("lid", lid(port.lid)),
+        ("lid_mask_count", port.lmc.to_string()),
+        ("sm_lid", lid(port.sm_lid)),
+        ("rate", rate_text(port.link_layer, port.rate)),
+    ]
 }
 
 fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
@@ -241,13 +249,7 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     let is_ethernet = port.link_layer == LinkLayer::Ethernet;
     let (capabilities, gid_type) = if is_ethernet { ("0x04000000", "RoCE v2") } else { ("0x00000840", "IB/RoCE v1") };
     put(folder, &changing_facts(port))?;
-    let facts = [
-        ("rate", rate_text(port.link_layer, port.rate)),
-        ("lid_mask_count", "0".into()),
-        ("sm_sl", "0".into()),
-        ("cap_mask", capabilities.into()),
-        ("link_layer", port.link_layer.to_string()),
-    ];
+    let facts = [("sm_sl", "0".into()), ("cap_mask", capabilities.into()), ("link_layer", port.link_layer.to_string())];
     put(folder, &facts)?;
     let gids: Vec<(String, String)> = port.gids.iter().flatten().enumerate().map(|(index, gid)| (index.to_string(), groups(&gid.0))).collect();
     let each = |text: &dyn Fn(&str) -> String| gids.iter().map(|(index, gid)| (index.as_str(), text(gid))).collect::<Vec<_>>();

@@ -50,6 +50,7 @@ impl Verbs<'_> {
         let Some(hca) = self.cqs.get(cq.0).map(CqRecord::hca) else { return };
         let mut cqe = cqe_of(completion, self.scheduler.now());
         cqe.source_lid = abi_lid(self.world.link_layer(hca), completion.source_lid).0;
+        cqe.path_bits = self.world.path_bits(completion.destination_lid);
         if self.scheduler.is_wall() {
             // The program may poll at once and tell others. Its own data and its peers' data must
             // be in place by then.

@@ -101,6 +101,11 @@ impl Faults {
         self.plan.as_ref().is_some_and(|plan| plan.ports[port as usize].is_down)
     }
 
+    /// Checks whether a port's link, down until now, comes up at `now`.
+    pub(crate) fn comes_up(&self, port: u32, now: SimTime) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.ports[port as usize].is_down && !plan.is_down(port, now))
+    }
+
     /// Checks whether the plan or a manager has a port's link down at `at`.
     #[inline]
     pub(crate) fn will_be_down(&self, port: u32, at: SimTime) -> bool {

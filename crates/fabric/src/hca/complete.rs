@@ -223,6 +223,7 @@ fn blank(qpn: Qpn, wr_id: u64) -> Completion {
         qpn,
         source_qpn: Qpn(0),
         source_lid: Lid::NONE,
+        destination_lid: Lid::NONE,
         service_level: softband_types::ServiceLevel(0),
         pkey_index: 0,
         has_grh: false,

@@ -24,7 +24,8 @@ impl Hcas {
     /// Returns the congestion notice of a marked packet to its source. The requested
     /// acknowledgement carries it; without a request a separate packet does.
     pub(super) fn on_fecn(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, port: u32, tail: SimTime) {
-        let slid = hop.subnet.lid(port);
+        // A datagram of a group came to no LID of the port.
+        let slid = if packet.dlid.is_multicast() { hop.subnet.lid(port) } else { packet.dlid };
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let part = &self.nodes[slot.qp.hca.0 as usize].part;
         if !part.congestion_control {

@@ -13,7 +13,7 @@ impl Hcas {
         if dlid.is_multicast() {
             self.on_multicast_ready(hop, id, now);
         }
-        let departing = if dlid == hop.subnet.lid(port) {
+        let departing = if hop.subnet.lids(port).contains(dlid) {
             let transit = hop.links.in_flight(id);
             transit.head = now;
             transit.tail = now;

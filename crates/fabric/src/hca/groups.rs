@@ -62,7 +62,7 @@ impl Hcas {
     fn is_deaf_to(&self, hop: &Hop<'_>, packet: &Packet, hca: HcaId, qpn: Qpn) -> bool {
         let slot = self.qp_index(hca, qpn).and_then(|index| self.slot(index));
         slot.is_some_and(|slot| {
-            let own_port = slot.port.is_some_and(|port| hop.subnet.lid(port) == packet.slid);
+            let own_port = slot.port.is_some_and(|port| hop.subnet.lids(port).contains(packet.slid));
             slot.qp.attributes.init.block_own_multicast && packet.source == qpn && own_port
         })
     }

@@ -6,13 +6,14 @@ use crate::event::Event;
 use crate::link::Transit;
 use crate::notice::Notice;
 use crate::pdes::timeline::Timeline;
+use crate::subnet::Subnet;
 use softband_model::management::agent::ViolatedKey;
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Psn, QpState, SrqHandle, WcStatus};
+use softband_types::{Lid, Psn, QpState, SrqHandle, WcStatus};
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -103,7 +104,7 @@ impl Hcas {
             return None;
         }
         let Some(qp) = self.receiver_of(hop, packet, port) else {
-            if packet.dlid == hop.subnet.lid(port) {
+            if hop.subnet.lids(port).contains(packet.dlid) {
                 self.note_foreign_partition(hop.timeline, packet, port, now);
                 hop.receive_general(port, packet, arrival.tail.max(now));
             }
@@ -148,7 +149,7 @@ impl Hcas {
     /// peer (IBTA 9.6).
     fn receiver_of(&self, hop: &Hop<'_>, packet: &Packet, port: u32) -> Option<u32> {
         let hca = self.ports[port as usize].hca;
-        if packet.dlid != hop.subnet.lid(port) && !packet.dlid.is_multicast() {
+        if !hop.subnet.lids(port).contains(packet.dlid) && !packet.dlid.is_multicast() {
             return None;
         }
         let qp = self.qp_index(softband_types::HcaId(hca), packet.destination)?;
@@ -156,7 +157,7 @@ impl Hcas {
         let a = &slot.qp.attributes;
         let datagram = matches!(packet.kind, PacketKind::Datagram { .. });
         let ud = a.init.qp_type == softband_types::QpType::Ud;
-        let from_peer = ud || packet.source == a.dest_qpn && packet.slid == a.address_vector.dlid;
+        let from_peer = ud || packet.source == a.dest_qpn && is_of_port(hop.subnet, packet.slid, a.address_vector.dlid);
         let response = packet.kind.is_response();
         let has_side = match a.init.qp_type {
             softband_types::QpType::XrcSend => response,
@@ -252,7 +253,7 @@ impl Hcas {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return };
         let left = if ends { Some(response) } else { slot.qp.responder.queue_behind(response) };
         let (Some(response), Some(port)) = (left, slot.port) else { return };
-        let mut packet = response_packet(&slot.qp.attributes, hop.subnet.lid(port), response);
+        let mut packet = response_packet(&slot.qp.attributes, hop.subnet.lids(port), response);
         packet.becn = std::mem::take(&mut slot.becn_due);
         let lane = self.lane_at(hop.links, port, packet.service_level);
         let packet = hop.links.packet_pool().place(packet);
@@ -413,4 +414,10 @@ impl Hcas {
         }
         packet.payload = Some(PayloadSlice { len: header.len() as u32 + packet.payload_bytes(), offset: 0, buffer: Some(bytes.into()) });
     }
+}
+
+/// Checks whether a LID belongs to the port with another LID. The path bits of both directions of a
+/// connection are independent.
+fn is_of_port(subnet: &Subnet, lid: Lid, of: Lid) -> bool {
+    lid == of || subnet.port_with_lid(of).is_some_and(|port| subnet.lids(port).contains(lid))
 }

@@ -134,10 +134,10 @@ impl Hcas {
     }
 
     fn emit(&mut self, hop: &mut Hop<'_>, hca: u32, work: Work, next: &Next, memory: &mut dyn HostMemory, now: SimTime) {
-        let slid = hop.subnet.lid(next.port);
+        let lids = hop.subnet.lids(next.port);
         let Some(slot) = self.qps[work.qp as usize].as_deref_mut() else { return };
         let a = &slot.qp.attributes;
-        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: hop.links.packet_pool(), slid };
+        let mut env = Environment { verbs: &mut self.verbs, memory, chunks: &mut self.chunks, packets: hop.links.packet_pool(), lids };
         let (emission, qp_error) = match work.side {
             Side::Requester => (slot.qp.requester.emit(a, slot.qp.hca, &mut env, now), None),
             Side::Responder => slot.qp.responder.emit(a, slot.qp.hca, &mut env),
@@ -193,7 +193,7 @@ impl Hcas {
         let (at, node) = (*last, slot.qp.hca.0);
         let id = transit.port;
         let is_down = hop.faults.will_be_down(id, at);
-        let is_for_others = transit.dlid != hop.subnet.lid(id);
+        let is_for_others = !hop.subnet.lids(id).contains(transit.dlid);
         let leaves = is_for_others && !is_down && hop.links.can_send(id, transit.lane);
         if is_down && is_for_others {
             hop.links.count_discards(id, 1);

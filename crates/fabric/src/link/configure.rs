@@ -1,14 +1,16 @@
-//! Changes of a link by the subnet manager: its MTU and lanes, and whether it carries data.
+//! Changes of a link by the subnet manager: its rate, MTU and lanes, and whether it carries data.
 
 use super::Links;
 use super::construct::set_congestion_threshold;
-use super::port::Onward;
+use super::counters::Retrained;
+use super::port::{Cabling, Onward};
 use crate::numbering::{Numbering, Owner};
-use softband_model::link::{Arbiter, ArbitrationTables, Returns};
+use softband_model::link::{Arbiter, ArbitrationTables, Framing, Returns};
 use softband_model::management::LinkSettings;
 use softband_model::switch::LifetimeCode;
+use softband_sim::SimDuration;
 use softband_spec::{EndSettings, FabricSpec, end_settings};
-use softband_types::VirtualLane;
+use softband_types::{LinkRate, VirtualLane};
 use std::sync::OnceLock;
 
 impl Links {
@@ -65,6 +67,39 @@ impl Links {
     /// Sets the limit for the stay of packets in a switch.
     pub(crate) fn set_packet_lifetime(&mut self, switch: usize, limit: LifetimeCode) {
         self.switches[switch].packet_lifetime = limit;
+    }
+
+    /// Returns the rate to which a port's link trains if no manager restricts it.
+    pub(crate) fn full_rate(&self, id: u32) -> Option<LinkRate> {
+        let present = self.ports[id as usize].cabling?.rate;
+        Some(self.retrained.get(&id).map_or(present, |retrained| retrained.full))
+    }
+
+    /// Lets a port send at another rate from now on. Nothing may be on its link.
+    pub(crate) fn retrain(&mut self, spec: &FabricSpec, numbering: &Numbering, id: u32, rate: LinkRate) {
+        let Some(cabling) = self.ports[id as usize].cabling.filter(|cabling| cabling.rate != rate) else { return };
+        let cable = spec.cables.iter().find(|cable| cable.ends.iter().any(|end| numbering.port_of(*end) == id));
+        let Some(delay) = cable.map(|cable| cable.part.delay(rate)) else { return };
+        let kind = self.kind_of(rate, cabling.framing);
+        let port = &self.ports[id as usize];
+        let through = match port.owner {
+            Owner::Hca { .. } => SimDuration::ZERO,
+            Owner::Switch { switch, .. } => self.switches[switch as usize].switch.forward_latency(rate.speed),
+        };
+        let former = self.retrained.get(&id).copied().unwrap_or_else(|| Retrained::first(cabling.rate));
+        self.retrained.insert(id, former.after(cabling.rate, port.sent.bytes, &port.tally));
+        let port = &mut self.ports[id as usize];
+        port.cabling = Some(Cabling { rate, delay, ..cabling });
+        (port.cable_delay, port.onward.through, port.kind_of_link) = (delay, through, kind);
+        port.onward.kind = if port.is_blocked { Onward::NO_LINK } else { kind };
+    }
+
+    /// Returns the number of the link kind with this rate and framing: that of a port, or a new one.
+    fn kind_of(&self, rate: LinkRate, framing: Framing) -> u16 {
+        let is_same = |port: &&super::Port| port.cabling.is_some_and(|cabling| (cabling.rate, cabling.framing) == (rate, framing));
+        let known = self.ports.iter().find(is_same).map(|port| port.kind_of_link);
+        let kinds = || self.ports.iter().map(|port| port.kind_of_link).filter(|kind| *kind != Onward::NO_LINK);
+        known.unwrap_or_else(|| kinds().max().map_or(0, |last| last + 1))
     }
 
     /// Sets the arbitration tables of a port.

@@ -43,6 +43,7 @@ impl Links {
             elsewhere: Default::default(),
             enforcing: Vec::new(),
             unforwarded: BTreeMap::new(),
+            retrained: BTreeMap::new(),
             foreign: Slab::default(),
             mtu_least: OnceLock::new(),
             names: names(spec),

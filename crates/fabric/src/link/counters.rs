@@ -2,10 +2,12 @@
 //! PortCountersExtended).
 
 use super::Links;
+use super::port::Tally;
 use crate::faults::{FaultCounters, Faults};
 use crate::pdes::timeline::Timeline;
 use crate::traffic::Traffic;
 use softband_model::link::{Framing, symbol_time};
+use softband_sim::SimDuration;
 use softband_types::{LinkRate, PortNumber};
 
 /// Counters of a port since the fabric began. Names without a unit are those of the performance
@@ -65,6 +67,41 @@ pub struct EthernetCounters {
     pub rcv_discards: u64,
 }
 
+/// Counters that depend on the rate of a port's link, up to the last time it trained to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retrained {
+    /// The rate of the link at the start of the fabric.
+    pub(super) full: LinkRate,
+    sent_bytes: u64,
+    wait: SimDuration,
+    congested: SimDuration,
+    busy_picos: u64,
+    wait_symbols: u64,
+    congested_symbols: u64,
+}
+
+impl Retrained {
+    /// Returns the counters of a port whose link still has its first rate.
+    pub(super) fn first(full: LinkRate) -> Self {
+        let none = SimDuration::ZERO;
+        Self { full, sent_bytes: 0, wait: none, congested: none, busy_picos: 0, wait_symbols: 0, congested_symbols: 0 }
+    }
+
+    /// Returns the counters after a span at a rate. `sent_bytes` and `tally` count from the start.
+    pub(super) fn after(self, rate: LinkRate, sent_bytes: u64, tally: &Tally) -> Self {
+        let symbols = |now: SimDuration, before: SimDuration| (now - before).as_picos() / symbol_time(rate).as_picos();
+        Self {
+            full: self.full,
+            sent_bytes,
+            wait: tally.wait,
+            congested: tally.xmit_time_congested,
+            busy_picos: self.busy_picos + busy_picos(rate, sent_bytes - self.sent_bytes),
+            wait_symbols: self.wait_symbols + symbols(tally.wait, self.wait),
+            congested_symbols: self.congested_symbols + symbols(tally.xmit_time_congested, self.congested),
+        }
+    }
+}
+
 impl Links {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
     /// fabric file.
@@ -84,6 +121,8 @@ impl Links {
         let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
         let received = sum(received, self.elsewhere.sent_by(cabling.peer));
         let lanes = usize::from(cabling.vls.data_lanes());
+        let former = self.retrained.get(&id).copied().unwrap_or_else(|| Retrained::first(cabling.rate));
+        let over_time = former.after(cabling.rate, port.sent.bytes, &tally);
         Some(PortCounters {
             node: self.name_of_node(port.node).to_owned(),
             port: port.number,
@@ -95,12 +134,12 @@ impl Links {
             port_rcv_pkts: received.packets,
             unicast_xmit_pkts: sent.packets,
             unicast_rcv_pkts: received.packets,
-            xmit_busy_picos: busy_picos(cabling.rate, port.sent.bytes),
+            xmit_busy_picos: over_time.busy_picos,
             port_xmit_discards: tally.xmit_discards,
-            port_xmit_time_cong: tally.xmit_time_congested.as_picos() / symbol_time(cabling.rate).as_picos(),
+            port_xmit_time_cong: over_time.congested_symbols,
             port_pkt_rcv_fecn: tally.rcv_fecn,
             port_pkt_rcv_becn: tally.rcv_becn,
-            port_xmit_wait: tally.wait.as_picos() / symbol_time(cabling.rate).as_picos(),
+            port_xmit_wait: over_time.wait_symbols,
             credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
             faults: faults.counters(id),
             ethernet: port

@@ -71,6 +71,8 @@ pub(crate) struct Links {
     /// Ports of switches with partition keys of their own. Empty while no manager has written any.
     enforcing: enforcement::Enforcing,
     unforwarded: BTreeMap<u32, enforcement::Unforwarded>,
+    /// Ports whose links have trained to another rate.
+    retrained: BTreeMap<u32, counters::Retrained>,
     /// Packets with a foreign P_Key, with the port that refused them, until their events.
     foreign: Slab<(u32, KeyViolation)>,
     /// The smallest MTU of all links, until one of them changes.

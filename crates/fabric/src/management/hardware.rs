@@ -11,7 +11,7 @@ use softband_model::management::LinkSettings;
 use softband_model::management::agent::{Details, Hardware, LinkView, Tally};
 use softband_model::switch::LifetimeCode;
 use softband_spec::FabricSpec;
-use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, ServiceLevel};
+use softband_types::{HcaId, Lid, Mtu, OperationalVls, PKey, PortLids, ServiceLevel};
 
 /// The rooms that own a node's hardware.
 pub(crate) struct NodeHardware<'a> {
@@ -57,12 +57,12 @@ impl Hardware for NodeHardware<'_> {
         self.links.let_data_pass(self.id(port), passes);
     }
 
-    fn lid(&self, port: u8) -> Lid {
-        self.subnet.lid(self.id(port))
+    fn lids(&self, port: u8) -> PortLids {
+        self.subnet.lids(self.id(port))
     }
 
-    fn set_lid(&mut self, port: u8, lid: Lid) {
-        self.subnet.set_lid(self.id(port), lid);
+    fn set_lids(&mut self, port: u8, lids: PortLids) {
+        self.subnet.set_lids(self.id(port), lids);
     }
 
     fn route(&self, lid: Lid) -> Option<u8> {

@@ -8,7 +8,7 @@ use super::{KnownPort, Subnet};
 use crate::numbering::Owner;
 use softband_model::packet::{LinkAddresses, Packet};
 use softband_model::verbs::api::{AddressVector, GlobalRoute, VerbsError};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, VirtualLane};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortLids, VirtualLane};
 use std::collections::BTreeMap;
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
@@ -23,18 +23,22 @@ const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
 
 /// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
-/// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port.
-pub(super) fn assign_lids(ports: &[KnownPort]) -> Vec<Lid> {
-    let mut lids = vec![Lid::NONE; ports.len()];
-    let mut next = 1..;
+/// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port. `lmc` is
+/// that of HCAs' ports on InfiniBand.
+pub(super) fn assign_lids(ports: &[KnownPort], lmc: u8) -> Vec<PortLids> {
+    let mut lids = vec![PortLids::default(); ports.len()];
+    let mut last = Lid::NONE;
     for layer in LinkLayer::ALL {
         let of_hca = |port: &KnownPort| matches!(port.owner, Owner::Hca { .. }) && port.is_cabled;
         let of_switch = |port: &KnownPort| matches!(port.owner, Owner::Switch { index: 0, .. });
         let kinds: [fn(&KnownPort) -> bool; 2] = [of_hca, of_switch];
-        for has_lid in kinds {
+        for (number, has_lid) in kinds.into_iter().enumerate() {
+            let is_of_hcas = number == 0;
+            let lmc = if is_of_hcas && layer == LinkLayer::Infiniband { lmc } else { 0 };
             let wanted = |(port, _): &(&KnownPort, _)| has_lid(port) && port.framing.link_layer() == layer;
             for (_, lid) in ports.iter().zip(&mut lids).filter(wanted) {
-                *lid = Lid(next.next().expect("a fabric has fewer ports"));
+                *lid = PortLids::after(last, lmc).expect("a checked fabric has fewer ports");
+                last = lid.last();
             }
         }
     }
@@ -52,7 +56,7 @@ impl KnownPort {
 }
 
 /// Returns the InfiniBand port with each GUID: the first with a LID, or the first of all.
-pub(super) fn ports_by_guid(ports: &[KnownPort], lids: &[Lid]) -> BTreeMap<Guid, u32> {
+pub(super) fn ports_by_guid(ports: &[KnownPort], lids: &[PortLids]) -> BTreeMap<Guid, u32> {
     let mut by_guid = BTreeMap::new();
     for (id, port) in (0..).zip(ports) {
         note_guid(&mut by_guid, lids, (id, port));
@@ -62,10 +66,10 @@ pub(super) fn ports_by_guid(ports: &[KnownPort], lids: &[Lid]) -> BTreeMap<Guid,
 
 /// Notes the GUID of an InfiniBand port. GUIDs of descriptions can coincide: a port with a LID
 /// replaces one without.
-pub(super) fn note_guid(by_guid: &mut BTreeMap<Guid, u32>, lids: &[Lid], (id, port): (u32, &KnownPort)) {
+pub(super) fn note_guid(by_guid: &mut BTreeMap<Guid, u32>, lids: &[PortLids], (id, port): (u32, &KnownPort)) {
     if port.framing.link_layer() == LinkLayer::Infiniband {
         let known = by_guid.entry(port.guid()).or_insert(id);
-        if lids[*known as usize] == Lid::NONE && lids[id as usize] != Lid::NONE {
+        if lids[*known as usize].base == Lid::NONE && lids[id as usize].base != Lid::NONE {
             *known = id;
         }
     }
@@ -238,8 +242,8 @@ mod tests {
         };
         // Port 2 of the first HCA has the GUID of port 1 of the second.
         let ports = [port(0, 1, 0x10, true), port(0, 2, 0x10, false), port(1, 1, 0x11, true)];
-        assert_eq!(ports_by_guid(&ports, &assign_lids(&ports)), BTreeMap::from([(Guid(0x11), 0), (Guid(0x12), 2)]));
-        assert_eq!(ports_by_guid(&ports, &[Lid::NONE; 3])[&Guid(0x12)], 1);
+        assert_eq!(ports_by_guid(&ports, &assign_lids(&ports, 0)), BTreeMap::from([(Guid(0x11), 0), (Guid(0x12), 2)]));
+        assert_eq!(ports_by_guid(&ports, &[PortLids::default(); 3])[&Guid(0x12)], 1);
     }
 
     #[test]

@@ -10,13 +10,13 @@ mod sweep;
 use crate::numbering::Owner;
 use softband_model::link::{Framing, Sl2Vl};
 use softband_model::management::Routes;
-use softband_types::{Guid, Lid, PortNumber};
+use softband_types::{Guid, Lid, PortLids, PortNumber};
 use std::collections::BTreeMap;
 
 /// What the subnet manager knows about the ports of a fabric.
 pub(crate) struct Subnet {
-    /// The LID of each port; `Lid::NONE` without one.
-    lids: Vec<Lid>,
+    /// The LIDs of each port; `Lid::NONE` without any.
+    lids: Vec<PortLids>,
     ports: Vec<KnownPort>,
     manager_lid: Lid,
     routes: Routes,
@@ -44,32 +44,40 @@ struct KnownPort {
 }
 
 impl Subnet {
-    /// Returns the LID of a port; `Lid::NONE` if the port has none.
+    /// Returns the first LID of a port; `Lid::NONE` if the port has none.
     #[inline]
     pub(crate) fn lid(&self, port: u32) -> Lid {
+        self.lids[port as usize].base
+    }
+
+    /// Returns the LIDs of a port.
+    #[inline]
+    pub(crate) fn lids(&self, port: u32) -> PortLids {
         self.lids[port as usize]
     }
 
-    /// Gives a port a LID, and takes the former one from it.
-    pub(crate) fn set_lid(&mut self, port: u32, lid: Lid) {
-        let former = std::mem::replace(&mut self.lids[port as usize], lid);
-        if let Some(known) = self.port_of_lid.get_mut(usize::from(former.0)).filter(|known| **known == Some(port)) {
-            *known = None;
+    /// Gives a port LIDs, and takes the former ones from it.
+    pub(crate) fn set_lids(&mut self, port: u32, lids: PortLids) {
+        let former = std::mem::replace(&mut self.lids[port as usize], lids);
+        for lid in former.all() {
+            if let Some(known) = self.port_of_lid.get_mut(usize::from(lid.0)).filter(|known| **known == Some(port)) {
+                *known = None;
+            }
         }
-        if lid == Lid::NONE {
+        if lids.base == Lid::NONE {
             return;
         }
         gids::note_guid(&mut self.port_of_guid, &self.lids, (port, &self.ports[port as usize]));
-        let index = usize::from(lid.0);
-        if self.port_of_lid.len() <= index {
-            self.port_of_lid.resize(index + 1, None);
+        let last = usize::from(lids.last().0);
+        if self.port_of_lid.len() <= last {
+            self.port_of_lid.resize(last + 1, None);
         }
-        self.port_of_lid[index] = Some(port);
+        lids.all().for_each(|lid| self.port_of_lid[usize::from(lid.0)] = Some(port));
     }
 
     /// Returns the largest LID of a port.
     pub(crate) fn lid_largest(&self) -> Lid {
-        self.lids.iter().copied().max().unwrap_or_default()
+        self.lids.iter().map(|lids| lids.last()).max().unwrap_or_default()
     }
 
     /// Returns the LID of the subnet manager.

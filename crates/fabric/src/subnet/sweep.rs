@@ -6,7 +6,7 @@ use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
 use softband_spec::{FabricSpec, lanes_of_switches};
-use softband_types::{Guid, Lid, PortNumber};
+use softband_types::{Guid, Lid, PortLids, PortNumber};
 
 impl Subnet {
     /// Sweeps a fabric. `set_route` receives each entry of the forwarding tables: switch, LID and
@@ -27,10 +27,10 @@ impl Subnet {
         if spec.subnet.manager.works_by_packets() {
             return Self::unswept(spec, ports);
         }
-        let lids = assign_lids(&ports);
+        let lids = assign_lids(&ports, spec.subnet.lmc);
         let neighbour = |port: usize| match peers[port].map(|peer| (peer, numbering.owners()[peer as usize])) {
             None => Neighbour::None,
-            Some((peer, Owner::Hca { .. })) => Neighbour::End(lids[peer as usize]),
+            Some((peer, Owner::Hca { .. })) => Neighbour::End(lids[peer as usize].base),
             Some((_, Owner::Switch { switch, .. })) => Neighbour::Switch(switch as usize),
         };
         let swept: Vec<Vec<Neighbour>> = (spec.switches.iter().enumerate())
@@ -40,24 +40,27 @@ impl Subnet {
             })
             .collect();
         let routes = Routes::new(spec.subnet.routing, &swept).expect("a checked fabric suits its routing engine");
-        let routes = routes.with_lanes(lanes_of_switches(spec));
-        let lid_count = lids.iter().map(|lid| usize::from(lid.0) + 1).max().unwrap_or(0);
+        let routes = routes.with_lanes(lanes_of_switches(spec)).with_lmc(spec.subnet.lmc);
+        let lid_count = lids.iter().map(|lids| usize::from(lids.last().0) + 1).max().unwrap_or(0);
         let (mut leaf_of_lid, mut port_of_lid) = (vec![None; lid_count], vec![None; lid_count]);
-        for (index, lid) in lids.iter().enumerate() {
+        for (index, lid) in lids.iter().enumerate().flat_map(|(index, lids)| lids.all().map(move |lid| (index, lid))) {
             port_of_lid[usize::from(lid.0)].get_or_insert(index as u32);
         }
         routes.for_each_end(&swept, |home, port, output| {
             let Neighbour::End(lid) = swept[home][port] else { return };
-            leaf_of_lid[usize::from(lid.0)] = Some(home as u32);
-            for switch in 0..swept.len() {
-                let output = if switch == home { Some(port as u8) } else { output(switch) };
-                if let Some(output) = output {
-                    set_route(switch, lid, output);
+            let lids = port_of_lid[usize::from(lid.0)].map(|port: u32| lids[port as usize]).unwrap_or_default();
+            for (path, lid) in lids.all().enumerate() {
+                leaf_of_lid[usize::from(lid.0)] = Some(home as u32);
+                for switch in 0..swept.len() {
+                    let output = if switch == home { Some(port as u8) } else { output(switch, path) };
+                    if let Some(output) = output {
+                        set_route(switch, lid, output);
+                    }
                 }
             }
         });
         let port_of_guid = ports_by_guid(&ports, &lids);
-        Self { lids, ports, manager_lid: Lid(1), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
+        Self { lids, ports, manager_lid: Lid(1 << spec.subnet.lmc), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
     }
 }
 
@@ -65,7 +68,7 @@ impl Subnet {
     /// Returns a subnet that waits for a manager.
     fn unswept(spec: &FabricSpec, ports: Vec<KnownPort>) -> Self {
         let routes = Routes::new(Routing::MinimumHop, &[]).expect("a fabric without switches suits every engine");
-        let lids = vec![Lid::NONE; ports.len()];
+        let lids = vec![PortLids::default(); ports.len()];
         Self {
             port_of_guid: ports_by_guid(&ports, &lids),
             lids,

@@ -8,7 +8,7 @@ use softband_model::management::administration::{Administration, Inventory, Node
 use softband_model::verbs::api::AddressVector;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortNumber};
+use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortLids, PortNumber};
 use softband_wire::mad::{AttributeId, GmpNotice, Layout, Notice, SMP_DATA_BYTES, Smp, TrapNumber};
 use std::collections::BTreeSet;
 
@@ -83,7 +83,12 @@ impl Inventory for World {
     }
 
     fn attribute(&mut self, node: u32, port: PortNumber, attribute: AttributeId, modifier: u32) -> Option<[u8; SMP_DATA_BYTES]> {
-        let (hardware, agents) = self.hardware(self.numbering.first_port_of_node(node));
+        let first = self.numbering.first_port_of_node(node);
+        // PortInfo of a switch states the port by which the manager's request comes (IBTA 14.2.5.6).
+        let towards = || self.links.output_for(first, self.subnet.manager_lid()).map(|output| self.links.number(output));
+        let is_named_by_way = attribute == AttributeId::PORT_INFO && self.is_switch(first);
+        let port = if is_named_by_way { towards().unwrap_or(port) } else { port };
+        let (hardware, agents) = self.hardware(first);
         agents.agent(node).attribute(port, attribute, modifier, &hardware)
     }
 
@@ -121,6 +126,10 @@ impl Paths for World {
     fn with_lid(&self, lid: Lid) -> Option<PathEnd> {
         let port = self.subnet.port_with_lid(lid)?;
         self.subnet.gids(port)[0].map(|gid| PathEnd { lid, gid })
+    }
+
+    fn lids_of(&self, end: PathEnd) -> PortLids {
+        self.port_of(end).map(|port| self.subnet.lids(port)).unwrap_or_default()
     }
 
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path> {

@@ -70,6 +70,7 @@ impl World {
     }
 
     pub(super) fn on_link_turns(&mut self, port: u32, memory: &mut dyn HostMemory, now: SimTime) {
+        self.take_trained_rate(port, now);
         let Turn { goes_down, recovers_until } = self.faults.turn(port, now);
         if let Some(goes_down) = goes_down {
             self.report_link_change(port, now);

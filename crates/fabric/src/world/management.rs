@@ -10,19 +10,13 @@ use crate::numbering::Owner;
 use softband_model::management::ManagementPacket;
 use softband_model::management::administration::MANAGER_KEY;
 use softband_model::management::agent::{Agent, Onward, PortEvent};
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use softband_spec::SubnetManager;
 use softband_types::{Guid, HcaId, Lid, PortNumber};
 use softband_wire::mad::{DirectedSmp, Layout, SmInfo, SmState};
 
 /// Priority of the built-in subnet manager, the default of OpenSM.
 const MANAGER_PRIORITY: u8 = 0;
-/// Time from the request of a manager to disable or enable a port to the change of its link: the
-/// response leaves before. Assumed.
-const LINK_SWITCHING: SimDuration = SimDuration::from_nanos(20_000);
-/// Time that a link needs from Polling to LinkUp. Assumed.
-const LINK_TRAINING: SimDuration = SimDuration::from_nanos(1_000_000);
-
 impl World {
     /// Sends a MAD from a port at `at`. The answer, if any, arrives as
     /// [`Notice::ManagementArrived`].
@@ -75,7 +69,7 @@ impl World {
     /// Sends a packet of an HCA's own host on its way.
     pub(super) fn on_management_posted(&mut self, packet: u32, notices: &mut Vec<Notice>, now: SimTime) {
         let (port, packet) = self.links.take_management(packet);
-        let is_for_port = packet.dlid == self.subnet.lid(port) || packet.dlid == Lid::PERMISSIVE;
+        let is_for_port = self.subnet.lids(port).contains(packet.dlid) || packet.dlid == Lid::PERMISSIVE;
         if !packet.is_subnet_management() {
             return if is_for_port { self.receive_for_node(port, packet, notices, now) } else { self.send_general(port, packet, now) };
         }
@@ -204,32 +198,6 @@ impl World {
         self.schedule_traps(node, now);
     }
 
-    /// Starts the links again that a manager has set to Down, at both ends.
-    fn restart_links(&mut self, port: u32, node: u32, now: SimTime) {
-        for number in self.agents.agent_mut(node).take_restarts() {
-            let Some(end) = self.links.sibling(port, number.0) else { continue };
-            let far_end = self.links.cabling(end).map(|cabling| cabling.peer);
-            for end in [Some(end), far_end].into_iter().flatten() {
-                self.report_link_change(end, now);
-            }
-        }
-    }
-
-    /// Takes down the links whose ports a manager has disabled, and lets enabled ones come up. A link
-    /// needs both of its ports.
-    fn switch_links(&mut self, port: u32, node: u32, now: SimTime) {
-        for number in self.agents.agent_mut(node).take_switched() {
-            let Some(end) = self.links.sibling(port, number.0) else { continue };
-            let Some(cabling) = self.links.cabling(end) else { continue };
-            let is_disabled = |end: &u32| self.agents.agent(self.links.node(*end)).is_disabled(self.links.number(*end));
-            let from = now + LINK_SWITCHING;
-            let until = if [end, cabling.peer].iter().any(is_disabled) { SimTime::MAX } else { from + LINK_TRAINING };
-            for at in self.keep_link_off(end, (from, until)) {
-                self.timeline.report(at, node, Notice::LinkSwitched);
-            }
-        }
-    }
-
     /// Reports changes of an HCA's ports to its host.
     fn report_events(&mut self, port: u32, node: u32, notices: &mut Vec<Notice>) {
         let Owner::Hca { hca, .. } = self.numbering.owners()[port as usize] else { return };
@@ -240,7 +208,8 @@ impl World {
 
     /// Sends a packet of a node's agent by its destination LID.
     pub(super) fn send_by_lid(&mut self, port: u32, packet: Box<ManagementPacket>, notices: &mut Vec<Notice>, now: SimTime) {
-        if packet.dlid == self.lid_of_node(port) {
+        let is_own = if self.is_switch(port) { packet.dlid == self.lid_of_node(port) } else { self.subnet.lids(port).contains(packet.dlid) };
+        if is_own {
             return self.pass_to_host(port, packet, notices);
         }
         let output = if self.is_switch(port) { self.links.output_for(port, packet.dlid) } else { Some(port) };

@@ -14,6 +14,7 @@ mod receive_queues;
 mod resident;
 mod statistics;
 mod subnet;
+mod training;
 mod traps;
 mod verbs;
 

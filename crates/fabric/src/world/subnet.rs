@@ -67,6 +67,7 @@ impl World {
             active: self.is_active(port),
             state: self.link_state(port),
             lid: self.subnet.lid(port),
+            lmc: self.subnet.lids(port).lmc,
             sm_lid: if cabling.is_some() { self.agents.agent(hca.0).manager_lid(number) } else { Lid::NONE },
             mtu_max: part.mtu_max,
             mtu_active: self.hcas.mtu_active(&self.links, hca, number)?,
@@ -85,6 +86,11 @@ impl World {
             // Switches of Ethernet have no addresses, and those of InfiniBand no queue pairs.
             Owner::Switch { .. } => None,
         }
+    }
+
+    /// Returns the path bits of a LID: its difference from the first LID of its port.
+    pub fn path_bits(&self, lid: Lid) -> u8 {
+        self.subnet.port_with_lid(lid).map_or(0, |port| self.subnet.lids(port).path_bits(lid))
     }
 
     pub(super) fn is_active(&self, port: u32) -> bool {

@@ -15,20 +15,20 @@ impl Desk {
         wanted.emit(&mut data);
         SaMad::view_mut(&mut mad[..]).header(header).component_mask(mask).data(data);
         let own = self.lid(0);
-        let packet = softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) };
+        let packet = softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), slid: own, ..subnet_packet(own, mad) };
         let (_, answer) = self.exchange(packet).expect("an answer");
         let answer = SaMad::view(&answer.mad[..]);
         (answer.header().status, R::parse(&answer.data()).unwrap())
     }
 
     /// Sends a request for a table, and returns its records.
-    fn table<R: Layout>(&mut self, attribute: AttributeId, mask: ComponentMask, wanted: &impl Layout, method: Method) -> Vec<R> {
+    pub(crate) fn table<R: Layout>(&mut self, attribute: AttributeId, mask: ComponentMask, wanted: &impl Layout, method: Method) -> Vec<R> {
         let header = self.header(ManagementClass::SUBNET_ADMINISTRATION, method, attribute, 0);
         let (mut mad, mut data) = (Box::new([0; 256]), [0; SA_DATA_BYTES]);
         wanted.emit(&mut data);
         SaMad::view_mut(&mut mad[..]).header(header).component_mask(mask).data(data);
         let own = self.lid(0);
-        let request = softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), ..subnet_packet(own, mad) };
+        let request = softband_model::management::ManagementPacket { destination: Qpn(1), source: Qpn(1), slid: own, ..subnet_packet(own, mad) };
         let (mut packets, mut bytes) = (self.exchange_all(request.clone()), Vec::new());
         while let Some(packet) = packets.first() {
             let sa = SaMad::view(&packet.mad[..]);
@@ -46,7 +46,7 @@ impl Desk {
         bytes.chunks_exact(room_of_record::<R>()).map(|record| R::parse(record).unwrap()).collect()
     }
 
-    fn gid(&self, host: usize) -> Gid {
+    pub(crate) fn gid(&self, host: usize) -> Gid {
         self.world.port(self.world.hca_id(host, 0), PORT_1).unwrap().gids[0].unwrap()
     }
 
@@ -208,11 +208,11 @@ fn subscribers_learn_of_groups_and_of_traps() {
 }
 
 #[test]
-fn a_large_fabric_has_paths_from_each_port_and_no_table_of_all() {
+fn a_large_fabric_has_paths_from_each_port_and_tables_up_to_a_limit() {
     let catalog = Catalog::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")).unwrap_or_else(|error| panic!("{}", error.to_text()));
     let text = "[generate]\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
                 switch = \"infiniscale-iv\"\nkind = \"fat-tree\"\nhosts = 1008\nports = 36\nlevels = 3\n";
-    let spec = parse_fabric("large.toml", text, &catalog, &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    let mut spec = parse_fabric("large.toml", text, &catalog, &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
     let mut desk = Desk::new(&spec);
     let own = PathRecord { slid: desk.lid(0), ..PathRecord::default() };
     let paths: Vec<PathRecord> = desk.table(AttributeId::PATH_RECORD, ComponentMask::PATH_SLID, &own, Method::GET_TABLE);
@@ -223,8 +223,12 @@ fn a_large_fabric_has_paths_from_each_port_and_no_table_of_all() {
         let path = desk.query(AttributeId::PATH_RECORD, ComponentMask::PATH_DGID | ComponentMask::PATH_SGID, &by_gids);
         assert_eq!((path.slid, path.dlid), (desk.lid(0), desk.lid(host)));
     }
-    let (status, _) = desk.administer(Method::GET_TABLE, AttributeId::PATH_RECORD, ComponentMask(0), &PathRecord::default());
-    assert_eq!(status, Status::SA_NO_RESOURCES);
+    let all = |desk: &mut Desk| desk.administer(Method::GET_TABLE, AttributeId::PATH_RECORD, ComponentMask(0), &PathRecord::default());
+    let (status, first) = all(&mut desk);
+    assert_eq!((status, first.slid, first.dlid), (Status::SUCCESS, Lid(1), Lid(1)));
+    // With two LIDs for each host, more than 2,097,152 paths would come.
+    spec.subnet.lmc = 1;
+    assert_eq!(all(&mut Desk::new(&spec)).0, Status::SA_NO_RESOURCES);
 }
 
 /// Subnet administration survives any request, and answers each.

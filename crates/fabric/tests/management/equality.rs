@@ -22,7 +22,7 @@ fn parse(catalog: &Catalog, name: &str, text: &str) -> FabricSpec {
 }
 
 /// Reads a fabric. `[generate]` gets the parts that it needs.
-fn generated(text: &str) -> FabricSpec {
+pub(crate) fn generated(text: &str) -> FabricSpec {
     let parts = "[generate]\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
                  switch = \"infiniscale-iv\"";
     parse(&catalog(), "test.toml", &text.replace("[generate]", parts))
@@ -36,7 +36,7 @@ fn differences(built: &Snapshot, swept: &Snapshot) -> Vec<String> {
 }
 
 /// Checks that construction and manager leave the same state. Returns the number of attributes.
-fn assert_equal(name: &str, spec: &FabricSpec) -> usize {
+pub(crate) fn assert_equal(name: &str, spec: &FabricSpec) -> usize {
     let mut spec = spec.clone();
     spec.faults.clear();
     let mut built = World::new(&spec, 1);

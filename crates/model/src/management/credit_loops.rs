@@ -192,15 +192,16 @@ impl PortSet {
 fn following_ports(neighbours: &[Vec<Neighbour>], routes: &Routes, first_port: &[usize]) -> Vec<PortSet> {
     let sources: Vec<usize> = (0..neighbours.len()).filter(|switch| has_ends(&neighbours[*switch])).collect();
     let mut following = vec![PortSet::default(); first_port[neighbours.len()]];
-    // Destination for which each switch was last passed: from there on the route is known.
+    // LID for which each switch was last passed: from there on the route is known.
     let mut passed = vec![usize::MAX; neighbours.len()];
     for (_, to_home, destinations) in homes(neighbours, routes) {
-        for (destination, source) in destinations.flat_map(|destination| sources.iter().map(move |source| (destination, *source))) {
-            let mut at = source;
-            while let Some(output) = to_home.output(at, destination).filter(|_| passed[at] != destination) {
-                passed[at] = destination;
+        let paths = destinations.flat_map(|destination| (0..routes.paths()).map(move |path| (destination, path)));
+        for ((destination, path), source) in paths.flat_map(|lid| sources.iter().map(move |source| (lid, *source))) {
+            let (mut at, number) = (source, destination * routes.paths() + path);
+            while let Some(output) = to_home.output_of_path(at, destination, path).filter(|_| passed[at] != number) {
+                passed[at] = number;
                 let Neighbour::Switch(next) = neighbours[at][usize::from(output)] else { break };
-                if let Some(onward) = to_home.output(next, destination) {
+                if let Some(onward) = to_home.output_of_path(next, destination, path) {
                     following[first_port[at] + usize::from(output)].insert(usize::from(onward));
                 }
                 at = next;

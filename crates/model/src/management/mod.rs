@@ -69,12 +69,19 @@ pub enum Neighbour {
 /// `None` at `home` itself, and without a route.
 fn routes_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u8>> {
     let distances = hops_to(home, neighbours);
-    let route = |(switch, ports): (usize, &Vec<Neighbour>)| {
-        let distance = distances[switch].filter(|distance| *distance > 0)?;
-        let nearer = |port: &Neighbour| matches!(port, Neighbour::Switch(next) if distances[*next] == Some(distance - 1));
-        ports.iter().position(nearer).map(|port| port as u8)
-    };
-    neighbours.iter().enumerate().map(route).collect()
+    (0..neighbours.len()).map(|switch| nearer_ports(switch, neighbours, &distances).next()).collect()
+}
+
+/// Returns, by switch, all port indices of shortest routes to the end ports of switch `home`.
+fn ways_by_hops(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Vec<u8>> {
+    let distances = hops_to(home, neighbours);
+    (0..neighbours.len()).map(|switch| nearer_ports(switch, neighbours, &distances).collect()).collect()
+}
+
+fn nearer_ports<'a>(switch: usize, neighbours: &'a [Vec<Neighbour>], distances: &'a [Option<u32>]) -> impl Iterator<Item = u8> + 'a {
+    let nearer = distances[switch].and_then(|distance| distance.checked_sub(1));
+    let leads = move |port: &Neighbour| matches!(port, Neighbour::Switch(next) if nearer.is_some() && distances[*next] == nearer);
+    neighbours[switch].iter().enumerate().filter(move |(_, port)| leads(port)).map(|(index, _)| index as u8)
 }
 
 fn hops_to(home: usize, neighbours: &[Vec<Neighbour>]) -> Vec<Option<u32>> {

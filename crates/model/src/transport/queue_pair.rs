@@ -5,7 +5,7 @@ use super::responder::Responder;
 use crate::packet::PacketPool;
 use crate::verbs::api::{AddressVector, HostMemory, QpInit, QpModification, QpSnapshot};
 use crate::verbs::{ChunkPool, Verbs};
-use softband_types::{Access, HcaId, Lid, Mtu, PKey, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
+use softband_types::{Access, HcaId, Mtu, PKey, PortLids, PortNumber, ProcessId, Psn, QKey, QpState, Qpn};
 
 /// Side of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +26,8 @@ pub struct Environment<'a> {
     pub chunks: &'a mut ChunkPool,
     /// Boxes for packets.
     pub packets: &'a mut PacketPool,
-    /// LID of the QP's port.
-    pub slid: Lid,
+    /// LIDs of the QP's port.
+    pub lids: PortLids,
 }
 
 /// Queue pair: its attributes, and the state machines of both sides.

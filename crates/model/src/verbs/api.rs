@@ -198,6 +198,8 @@ pub struct Completion {
     pub source_qpn: Qpn,
     /// Port that sent a datagram, or [`Lid::NONE`].
     pub source_lid: Lid,
+    /// LID to which a message was sent, or [`Lid::NONE`].
+    pub destination_lid: Lid,
     /// Service level of a received datagram.
     pub service_level: ServiceLevel,
     /// Index of a received datagram's P_Key in the port's table.

@@ -72,7 +72,7 @@ pub fn credit_loops(spec: &FabricSpec) -> Vec<CreditLoop> {
     // The routes are those of the whole fabric; no route leads from links without flow control to
     // others.
     let Ok(routes) = Routes::new(spec.subnet.routing, &crate::neighbours(spec)) else { return Vec::new() };
-    let routes = routes.with_lanes(crate::lanes_of_switches(spec));
+    let routes = routes.with_lanes(crate::lanes_of_switches(spec)).with_lmc(spec.subnet.lmc);
     let loops = management::credit_loops(&neighbours, &routes, |switch, port| vls[switch][port].expect("routes lead by cabled ports"));
     loops.into_iter().map(named).collect()
 }

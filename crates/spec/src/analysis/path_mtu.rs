@@ -65,7 +65,7 @@ impl<'a> Paths<'a> {
         let routes = Routes::new(spec.subnet.routing, &neighbours).ok()?;
         let mut forwarding = BTreeMap::new();
         routes.for_each_end(&neighbours, |home, port, output| {
-            let outputs = (0..spec.switches.len()).map(|switch| if switch == home { Some(port as u8) } else { output(switch) });
+            let outputs = (0..spec.switches.len()).map(|switch| if switch == home { Some(port as u8) } else { output(switch, 0) });
             forwarding.insert((home, port), outputs.collect());
         });
         let mtus = spec.cables.iter().map(|cable| settings_of(spec, cable).mtu).collect();

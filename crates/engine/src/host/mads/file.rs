@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// Most agents of an open file (`IB_UMAD_MAX_AGENTS` of the kernel).
 const AGENTS_MAX: usize = 32;
-/// Most bytes of records that wait for their reader. The longest message fits.
+/// Most bytes of records that wait for their reader. A longer record waits alone.
 const QUEUE_BYTES_MAX: usize = 2 * super::MESSAGE_BYTES_MAX;
 
 /// A record that waits for its reader.
@@ -95,7 +95,7 @@ impl MadFile {
 
     /// Adds a record. Returns false if the reader has too many already.
     pub(super) fn queue(&mut self, received: Received) -> bool {
-        if self.received_bytes + received.record.len() > QUEUE_BYTES_MAX {
+        if self.received_bytes > 0 && self.received_bytes + received.record.len() > QUEUE_BYTES_MAX {
             return false;
         }
         self.received_bytes += received.record.len();

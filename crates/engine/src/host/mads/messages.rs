@@ -3,8 +3,8 @@
 use super::fields::{Fields, class_header_bytes};
 use super::requests::{Acknowledgement, Transaction};
 use super::segments::{self, BAD_TYPE, Kind, RESOURCES_EXHAUSTED, Reception, Segment, TOO_LONG, UNSUPPORTED_VERSION, VERSION};
-use super::{MESSAGE_BYTES_MAX, MadTable, Port, PortFacts, Times, answer_to};
-use softband_model::management::ManagementPacket;
+use super::{MadTable, Port, PortFacts, RECEPTION_BYTES_MAX, Times, answer_to};
+use softband_model::management::{MAD_BYTES, ManagementPacket};
 use softband_sim::SimTime;
 use softband_types::{Lid, Qpn};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Most messages that arrive at a port at once, with those that have just arrived.
 const RECEPTIONS_MAX: usize = 64;
 /// Most bytes of segments of a port that await others.
-const SEGMENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+const SEGMENT_BYTES_MAX: usize = RECEPTION_BYTES_MAX + MAD_BYTES;
 
 /// Identifies a message that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,7 +126,7 @@ impl MadTable {
         }
         let (_, reception) = self.receptions.all.get_mut(&name)?;
         let arrived = reception.take(&packet.mad, segment, times.now);
-        if reception.bytes() > MESSAGE_BYTES_MAX {
+        if reception.bytes() > RECEPTION_BYTES_MAX {
             self.receptions.all.remove(&name);
             self.outgoing.push((port, answer_to(packet, facts.lid, segments::end(&packet.mad, RESOURCES_EXHAUSTED))));
             return None;

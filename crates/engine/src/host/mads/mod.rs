@@ -28,6 +28,9 @@ use std::collections::BTreeMap;
 
 /// Most bytes that a program writes or reads at once.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// Most bytes of a message that arrives: the path records of 1,448 ports, with the room that their
+/// segments take here.
+pub(crate) const RECEPTION_BYTES_MAX: usize = 176 << 20;
 /// Most open files of a port.
 const FILES_MAX: usize = 256;
 /// Most bytes of all records of a port that wait for their readers.

@@ -9,12 +9,14 @@ mod paths;
 mod records;
 mod services;
 mod subscriptions;
+mod tables;
 
 pub use paths::{Path, PathEnd, Paths};
 pub use records::{Inventory, Node};
 
 use super::ManagementPacket;
 use groups::Groups;
+use paths::PathQuery;
 use records::Query;
 use services::Services;
 use softband_sim::SimTime;
@@ -23,22 +25,22 @@ use softband_wire::mad::{
     AttributeId, ClassPortInfo, GidDetails, GmpNotice, Header, Layout, ManagementClass, McMemberRecord, Method, Notice, NoticeType, RmppFlags,
     RmppHeader, RmppStatus, RmppType, SA_DATA_BYTES, SaMad, Status, TrapNumber, room_of_record,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use subscriptions::Subscriptions;
+use tables::{Records, Tables};
 
 /// Version of the class.
 const CLASS_VERSION: u8 = 2;
+/// UD multicast, MultiPathRecord, and requests for ports with some capabilities (IBTA 15.2.4).
+const CAPABILITIES: u16 = 1 << 9 | 1 << 10 | 1 << 13;
 /// Time to answer: 4.096 us * 2^18 is a second.
 const RESPONSE_TIME: u8 = 18;
 /// Q_Key of all packets between QPs 1 (IBTA 10.2.5).
 const GSI_QKEY: QKey = QKey(0x8001_0000);
 /// RRespTime of a segment that names no time.
 const NO_TIME: u8 = 31;
-/// Bytes of the header of subnet administration, which each segment repeats.
-const SA_HEADER_BYTES: usize = 20;
-/// Most records of a table, and most tables under way.
+/// Most records of a table in memory.
 const RECORDS_MAX: usize = 1 << 16;
-const TABLES_MAX: usize = 64;
 /// ProducerType of a notice that a subnet manager issues (IBTA 13.4.8.2).
 const MANAGER_TYPE: u32 = 4;
 /// Key of the built-in subnet manager, the default of OpenSM. Its owners see members of groups.
@@ -50,59 +52,13 @@ pub struct Administration {
     groups: Groups,
     services: Services,
     subscriptions: Subscriptions,
-    tables: BTreeMap<(Lid, u64), Table>,
-}
-
-/// A response of several segments (RMPP, IBTA 13.6).
-struct Table {
-    /// The first segment without its data. All others follow it.
-    head: ManagementPacket,
-    data: Vec<u8>,
-    /// Segments sent so far.
-    sent: usize,
-}
-
-impl Table {
-    fn segments(&self) -> usize {
-        self.data.len().div_ceil(SA_DATA_BYTES)
-    }
-
-    /// Returns a segment, counted from 1.
-    fn segment(&self, number: usize) -> ManagementPacket {
-        let last = self.segments();
-        let part = &self.data[(number - 1) * SA_DATA_BYTES..self.data.len().min(number * SA_DATA_BYTES)];
-        let mut flags = RmppFlags::ACTIVE;
-        let mut payload_length = 0;
-        if number == 1 {
-            flags = flags | RmppFlags::FIRST;
-            payload_length = self.data.len() + last * SA_HEADER_BYTES;
-        }
-        if number == last {
-            flags = flags | RmppFlags::LAST;
-            payload_length = part.len() + SA_HEADER_BYTES;
-        }
-        let rmpp = RmppHeader {
-            version: 1,
-            rmpp_type: RmppType::DATA,
-            resp_time: NO_TIME,
-            flags,
-            status: RmppStatus::NORMAL,
-            segment_number: number as u32,
-            payload_length: payload_length as u32,
-        };
-        let mut packet = self.head.clone();
-        let mut data = [0; SA_DATA_BYTES];
-        data[..part.len()].copy_from_slice(part);
-        SaMad::view_mut(&mut packet.mad[..]).rmpp(rmpp).data(data);
-        packet
-    }
+    tables: Tables,
 }
 
 /// Contents of a response.
 enum Contents {
     Single(Box<[u8; SA_DATA_BYTES]>),
-    /// Records, each with this room in bytes.
-    Table(usize, Vec<u8>),
+    Table(Records),
 }
 
 impl Contents {
@@ -116,17 +72,18 @@ impl Contents {
     /// Returns the response to a query: the only record, or a table of all.
     ///
     /// # Errors
-    /// `SA_NO_RECORDS` without a record, `SA_TOO_MANY_RECORDS` if there is room for one.
+    /// `SA_NO_RECORDS` without a record, and `SA_TOO_MANY_RECORDS` if there are several, both if there
+    /// is room for one. A table may be empty.
     fn of_query<R: Layout>(records: &[R], is_table: bool) -> Result<Self, Status> {
         match records {
-            [] => Err(Status::SA_NO_RECORDS),
+            [] if !is_table => Err(Status::SA_NO_RECORDS),
             [one] if !is_table => Ok(Self::of(one)),
             _ if !is_table => Err(Status::SA_TOO_MANY_RECORDS),
             _ => {
                 let room = room_of_record::<R>();
                 let mut data = vec![0; records.len() * room];
                 records.iter().zip(data.chunks_exact_mut(room)).for_each(|(record, bytes)| record.emit(bytes));
-                Ok(Self::Table(room, data))
+                Ok(Self::Table(Records::Bytes(room, data)))
             }
         }
     }
@@ -145,7 +102,7 @@ impl Administration {
     /// Takes in a packet at `now`, and returns the packets that answer it or report its effects.
     pub fn answer(&mut self, packet: ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Vec<ManagementPacket> {
         if is_about_segments(&packet) {
-            return self.go_on(&packet);
+            return self.tables.go_on(&packet, subnet);
         }
         let manager = subnet.with_lid(packet.dlid);
         // A request can be a message of a single segment (IBTA 13.6.2.3).
@@ -207,42 +164,9 @@ impl Administration {
             Some(Contents::Single(data)) => {
                 sa.data(*data);
             }
-            Some(Contents::Table(room, data)) => return self.begin(response, room, data),
+            Some(Contents::Table(records)) => return vec![self.tables.begin(response, records, subnet)],
         }
         vec![response]
-    }
-
-    /// Begins to send a table. The receiver's window has one segment at first.
-    fn begin(&mut self, mut head: ManagementPacket, room: usize, data: Vec<u8>) -> Vec<ManagementPacket> {
-        SaMad::view_mut(&mut head.mad[..]).attribute_offset((room / 8) as u16);
-        let key = (head.dlid, Header::view(&head.mad[..]).transaction_id());
-        let table = Table { head, data, sent: 1 };
-        let first = table.segment(1);
-        if table.segments() > 1 {
-            if self.tables.len() >= TABLES_MAX {
-                self.tables.pop_first();
-            }
-            self.tables.insert(key, table);
-        }
-        vec![first]
-    }
-
-    /// Sends the segments that an acknowledgement admits.
-    fn go_on(&mut self, packet: &ManagementPacket) -> Vec<ManagementPacket> {
-        let key = (packet.slid, Header::view(&packet.mad[..]).transaction_id());
-        let rmpp = SaMad::view(&packet.mad[..]).rmpp();
-        let Some(table) = self.tables.get_mut(&key) else { return Vec::new() };
-        let last = table.segments();
-        if rmpp.rmpp_type != RmppType::ACK || rmpp.segment_number as usize >= last {
-            // The receiver has everything, or gives up.
-            self.tables.remove(&key);
-            return Vec::new();
-        }
-        // The field has the end of the receiver's window.
-        let admitted = (rmpp.payload_length as usize).min(last);
-        let numbers = table.sent + 1..=admitted;
-        table.sent = table.sent.max(admitted);
-        numbers.map(|number| table.segment(number)).collect()
     }
 
     fn contents(&mut self, packet: &ManagementPacket, subnet: &mut dyn Inventory, now: SimTime) -> Result<Contents, Status> {
@@ -251,13 +175,21 @@ impl Administration {
         let mask = request.component_mask();
         match (header.method(), header.attribute_id()) {
             (Method::GET, AttributeId::CLASS_PORT_INFO) => {
-                let info =
-                    ClassPortInfo { base_version: 1, class_version: CLASS_VERSION, resp_time_value: RESPONSE_TIME, ..ClassPortInfo::default() };
+                let info = ClassPortInfo {
+                    base_version: 1,
+                    class_version: CLASS_VERSION,
+                    capability_mask: CAPABILITIES,
+                    resp_time_value: RESPONSE_TIME,
+                    ..ClassPortInfo::default()
+                };
                 Ok(Contents::of(&info))
             }
             (Method::GET | Method::GET_TABLE, AttributeId::PATH_RECORD) => {
-                let found = paths::matching(&parsed(&request.data())?, mask, packet.slid, subnet, RECORDS_MAX)?;
-                Contents::of_query(&found, is_table)
+                let query = PathQuery { wanted: &parsed(&request.data())?, mask, is_table };
+                match paths::matching(&query, packet.slid, subnet)? {
+                    found if is_table => Ok(Contents::Table(Records::Paths(found))),
+                    found => Contents::of_query(&paths::records(&found, subnet), false),
+                }
             }
             (Method::GET | Method::GET_TABLE, AttributeId::MC_MEMBER_RECORD) => {
                 let found = self.groups.matching(&parsed(&request.data())?, mask, request.sm_key() == MANAGER_KEY);

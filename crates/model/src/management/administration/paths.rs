@@ -1,10 +1,21 @@
 //! Paths of a subnet, and their records.
 
-use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, ServiceLevel};
+use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortLids, ServiceLevel};
 use softband_wire::mad::{ComponentMask, MultiPathRecord, PathRecord, RateCode, Selector, Status};
 
 /// Life of a packet in the subnet: 4.096 us * 2^18, OpenSM's default.
 const PACKET_LIFE_TIME: u8 = 18;
+
+/// A query for paths.
+pub(super) struct PathQuery<'a> {
+    pub(super) wanted: &'a PathRecord,
+    pub(super) mask: ComponentMask,
+    /// Whether the answer has room for several records.
+    pub(super) is_table: bool,
+}
+
+/// Most paths of an answer: those of a subnet of 1,448 ports.
+const PATHS_MAX: usize = 1 << 21;
 
 /// An end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,37 +45,104 @@ pub trait Paths {
     fn with_gid(&self, gid: Gid) -> Option<PathEnd>;
     /// Returns the end with a LID.
     fn with_lid(&self, lid: Lid) -> Option<PathEnd>;
+    /// Returns all LIDs of an end's port.
+    fn lids_of(&self, end: PathEnd) -> PortLids {
+        PortLids { base: end.lid, lmc: 0 }
+    }
     /// Returns the path between two ends; `None` without a route.
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path>;
     /// Returns the least MTU of all links, and the least rate of all ends; `None` without links.
     fn least(&self) -> Option<(Mtu, LinkRate)>;
 }
 
-/// Returns the records of all paths that a request describes, at most `most`.
+/// A port at an end of the wanted paths, with those of its LIDs that the request admits.
+#[derive(Clone)]
+struct Candidate {
+    end: PathEnd,
+    lids: Vec<Lid>,
+}
+
+impl Candidate {
+    /// Returns the port of an end with all of its LIDs.
+    fn whole(paths: &dyn Paths, end: PathEnd) -> Self {
+        Self { end, lids: paths.lids_of(end).all().collect() }
+    }
+
+    /// Returns the ports that a request names by GID and LID; `None` if it names neither.
+    fn named(paths: &dyn Paths, gid: Option<Gid>, lid: Option<Lid>) -> Option<Vec<Self>> {
+        let end = match (gid, lid) {
+            (None, None) => return None,
+            (Some(gid), _) => paths.with_gid(gid),
+            (None, Some(lid)) => paths.with_lid(lid),
+        };
+        let admits = |one: &Lid| lid.is_none_or(|lid| lid == *one);
+        let of_end = |end| Self { lids: paths.lids_of(end).all().filter(admits).collect(), end };
+        Some(end.map(of_end).into_iter().filter(|candidate| !candidate.lids.is_empty()).collect())
+    }
+}
+
+/// Returns the LIDs of all paths that a request describes. Ports with several LIDs have several
+/// paths: first those that share no LID.
 ///
 /// # Errors
-/// `SA_NO_RESOURCES` if there are more.
-pub(super) fn matching(wanted: &PathRecord, mask: ComponentMask, requester: Lid, paths: &dyn Paths, most: usize) -> Result<Vec<PathRecord>, Status> {
-    let ends = |(gid_bit, gid): (ComponentMask, Gid), (lid_bit, lid): (ComponentMask, Lid)| {
-        if mask.contains(gid_bit) {
-            return Some(paths.with_gid(gid).filter(|end| !mask.contains(lid_bit) || end.lid == lid).into_iter().collect());
-        }
-        mask.contains(lid_bit).then(|| paths.with_lid(lid).into_iter().collect())
-    };
-    let to: Option<Vec<PathEnd>> = ends((ComponentMask::PATH_DGID, wanted.dgid), (ComponentMask::PATH_DLID, wanted.dlid));
-    let from: Option<Vec<PathEnd>> = ends((ComponentMask::PATH_SGID, wanted.sgid), (ComponentMask::PATH_SLID, wanted.slid));
+/// `SA_NO_RESOURCES` if there may be more than [`PATHS_MAX`].
+pub(super) fn matching(of: &PathQuery<'_>, requester: Lid, paths: &dyn Paths) -> Result<Vec<(Lid, Lid)>, Status> {
+    let (wanted, mask) = (of.wanted, of.mask);
+    let named =
+        |(gid_bit, gid), (lid_bit, lid)| Candidate::named(paths, mask.contains(gid_bit).then_some(gid), mask.contains(lid_bit).then_some(lid));
+    let to = named((ComponentMask::PATH_DGID, wanted.dgid), (ComponentMask::PATH_DLID, wanted.dlid));
+    let from = named((ComponentMask::PATH_SGID, wanted.sgid), (ComponentMask::PATH_SLID, wanted.slid));
+    let all = || paths.ends().into_iter().map(|end| Candidate::whole(paths, end)).collect::<Vec<_>>();
     let from = match (from, &to) {
         (Some(from), _) => from,
         // A request for the paths to an end means those of the requester.
-        (None, Some(_)) => paths.with_lid(requester).into_iter().collect(),
-        (None, None) => paths.ends(),
+        (None, Some(_)) => paths.with_lid(requester).into_iter().map(|end| Candidate::whole(paths, end)).collect(),
+        (None, None) => all(),
     };
-    let to = to.unwrap_or_else(|| paths.ends());
-    if from.len().saturating_mul(to.len()) > most {
+    let to = to.unwrap_or_else(all);
+    // A single answer has a single path (IBTA 15.2.5.16, NumbPath).
+    let each = match mask.contains(ComponentMask::PATH_NUMB_PATH) {
+        _ if !of.is_table => 1,
+        true => usize::from(wanted.numb_path & 0x7F),
+        false => usize::MAX,
+    };
+    let count = |candidates: &[Candidate]| candidates.iter().map(|candidate| candidate.lids.len()).sum::<usize>();
+    if each > 1 && count(&from).saturating_mul(count(&to)) > PATHS_MAX || from.len().saturating_mul(to.len()) > PATHS_MAX {
         return Err(Status::SA_NO_RESOURCES);
     }
-    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
-    Ok(pairs.filter_map(|(from, to)| Some(record(from, to, paths.path(from, to)?))).collect())
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
+    Ok(pairs.flat_map(|(from, to)| between_lids(from, to, paths).take(each)).collect())
+}
+
+/// Returns the paths from each LID of a port to each of another: first pairs that
+/// share no LID, which have least of their way in common.
+fn between_lids(from: &Candidate, to: &Candidate, paths: &dyn Paths) -> impl Iterator<Item = (Lid, Lid)> {
+    let (sources, destinations) = (from.lids.len(), to.lids.len());
+    let shifts = 0..sources.max(destinations);
+    let pairs = shifts.flat_map(move |shift| {
+        let source = (0..sources.max(destinations)).map(move |place| (place, (place + shift)));
+        source.filter(move |(source, destination)| *source < sources && destination % sources.max(destinations) < destinations)
+    });
+    let longest = sources.max(destinations);
+    pairs.filter_map(move |(source, destination)| {
+        let ends = [PathEnd { lid: from.lids[source], ..from.end }, PathEnd { lid: to.lids[destination % longest], ..to.end }];
+        paths.path(ends[0], ends[1]).map(|_| (ends[0].lid, ends[1].lid))
+    })
+}
+
+/// Returns the records of paths.
+pub(super) fn records(found: &[(Lid, Lid)], paths: &dyn Paths) -> Vec<PathRecord> {
+    found.iter().filter_map(|lids| record_between(*lids, paths)).collect()
+}
+
+fn record_between((slid, dlid): (Lid, Lid), paths: &dyn Paths) -> Option<PathRecord> {
+    let (from, to) = (paths.with_lid(slid)?, paths.with_lid(dlid)?);
+    Some(record(from, to, paths.path(from, to)?))
+}
+
+/// Returns the record of a path. A path that has vanished since the request has its LIDs only.
+pub(super) fn present_record((slid, dlid): (Lid, Lid), paths: &dyn Paths) -> PathRecord {
+    record_between((slid, dlid), paths).unwrap_or(PathRecord { slid, dlid, ..PathRecord::default() })
 }
 
 /// Returns the records of the paths from each source of a request to each destination.

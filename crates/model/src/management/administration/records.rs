@@ -99,8 +99,10 @@ pub(super) fn query(of: &Query<'_>, subnet: &mut dyn Inventory) -> Result<Conten
     }
 }
 
-/// Returns the ports with LIDs, or the port with this LID.
+/// Returns the ports with LIDs, or the port with this LID. Records state the first LID of a port.
 fn ends(subnet: &dyn Inventory, lid: Option<Lid>) -> Vec<End> {
+    let first_of = |lid: Lid| subnet.with_lid(lid).map_or(lid, |end| subnet.lids_of(end).base);
+    let lid = lid.map(first_of);
     let of_node = |node: Node| {
         let (number, is_switch, ports) = (node.number, node.is_switch, node.ports);
         node.lids.into_iter().map(move |(port, lid)| End { node: number, port, lid, is_switch, ports })
@@ -255,11 +257,12 @@ fn maps(wanted: &SlToVlMappingTableRecord, mask: ComponentMask, subnet: &mut dyn
         let pairs: Vec<(u8, u8)> =
             if end.is_switch { (0..=end.ports).flat_map(|input| (1..=end.ports).map(move |output| (input, output))).collect() } else { vec![(0, 0)] };
         for (input, output) in pairs {
+            // The ports of a request have no meaning for an HCA.
             let is_named = agrees(
                 mask,
                 &[
-                    (ComponentMask::SL_TO_VL_INPUT_PORT_NUM, input == wanted.input_port_num.0),
-                    (ComponentMask::SL_TO_VL_OUTPUT_PORT_NUM, output == wanted.output_port_num.0),
+                    (ComponentMask::SL_TO_VL_INPUT_PORT_NUM, !end.is_switch || input == wanted.input_port_num.0),
+                    (ComponentMask::SL_TO_VL_OUTPUT_PORT_NUM, !end.is_switch || output == wanted.output_port_num.0),
                 ],
             );
             let modifier = u32::from(input) << 8 | u32::from(output);

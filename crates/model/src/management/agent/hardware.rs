@@ -2,7 +2,7 @@
 
 use crate::link::{ArbitrationTables, Sl2Vl};
 use crate::switch::LifetimeCode;
-use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PKey};
+use softband_types::{Lid, LinkRate, Mtu, OperationalVls, PKey, PortLids};
 
 /// A link that is up, as one of its ends sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +102,14 @@ pub trait Hardware {
     fn configure(&mut self, port: u8, mtu: Mtu, vls: OperationalVls);
     /// Lets a port send data, or makes it discard all.
     fn let_data_pass(&mut self, port: u8, passes: bool);
-    /// Returns the LID of a port of an HCA, or of port 0.
-    fn lid(&self, port: u8) -> Lid;
-    /// Gives a port of an HCA, or port 0, a LID.
-    fn set_lid(&mut self, port: u8, lid: Lid);
+    /// Returns the LIDs of a port of an HCA, or of port 0.
+    fn lids(&self, port: u8) -> PortLids;
+    /// Returns the first LID of a port of an HCA, or the LID of port 0.
+    fn lid(&self, port: u8) -> Lid {
+        self.lids(port).base
+    }
+    /// Gives a port of an HCA, or port 0, LIDs.
+    fn set_lids(&mut self, port: u8, lids: PortLids);
     /// Returns the output of a switch for a unicast LID. Port 0 is the switch itself.
     fn route(&self, lid: Lid) -> Option<u8>;
     /// Sets the output of a switch for a unicast LID; `None` removes the entry.

@@ -13,11 +13,13 @@ mod port_info;
 mod registers;
 mod subnet;
 mod tables;
+mod training;
 mod traps;
 
 pub use hardware::{Details, Hardware, LinkView, Tally};
 pub use node::{NodeFacts, NodeKind};
 pub use registers::LinkState;
+pub use training::{Trainable, trained_rate};
 pub use traps::{KeyViolation, ViolatedKey};
 
 use super::ManagementPacket;

@@ -2,9 +2,10 @@
 
 use super::registers::{LinkState, PortRegisters};
 use super::subnet::Request;
+use super::training::{Trainable, speed_codes, width_code};
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
 use crate::switch::LifetimeCode;
-use softband_types::{CreditBlocks, Lid, LinkSpeed, LinkWidth, PortNumber};
+use softband_types::{CreditBlocks, Lid, PortLids, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
 };
@@ -47,6 +48,7 @@ impl Agent {
             m_key: if shows_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
+            lmc: if has_lid { hardware.lids(port).lmc } else { 0 },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
             master_sm_sl: registers.master_sm_sl,
             local_port_num: PortNumber(request.port),
@@ -70,22 +72,18 @@ impl Agent {
             max_credit_hint: (self.facts.port_buffer_bytes / CreditBlocks::BLOCK_BYTES).min(u32::from(u16::MAX)) as u16,
             ..PortInfo::default()
         };
-        self.state_rate(&mut info, link.filter(|_| !is_own));
+        self.state_rate(&mut info, registers.trainable, link.filter(|_| !is_own));
         if has_lid {
             info.capability_mask = self.capabilities(port);
         }
         Ok(info)
     }
 
-    fn state_rate(&self, info: &mut PortInfo, link: Option<LinkView>) {
-        let widths = self.facts.widths.iter().fold(0, |codes, width| codes | width_code(*width).0);
-        let (speeds, extended) = self.facts.speeds.iter().fold((0, 0), |(speeds, extended), speed| {
-            let (speed, ext) = speed_codes(*speed);
-            (speeds | speed.0, extended | ext.0)
-        });
-        (info.link_width_supported, info.link_width_enabled) = (LinkWidthCode(widths), LinkWidthCode(widths));
-        (info.link_speed_supported, info.link_speed_enabled) = (LinkSpeedCode(speeds), LinkSpeedCode(speeds));
-        (info.link_speed_ext_supported, info.link_speed_ext_enabled) = (LinkSpeedExtCode(extended), LinkSpeedExtCode(extended));
+    fn state_rate(&self, info: &mut PortInfo, enabled: Trainable, link: Option<LinkView>) {
+        let supported = Trainable::supported(&self.facts);
+        (info.link_width_supported, info.link_width_enabled) = (supported.widths, enabled.widths);
+        (info.link_speed_supported, info.link_speed_enabled) = (supported.speeds, enabled.speeds);
+        (info.link_speed_ext_supported, info.link_speed_ext_enabled) = (supported.extended, enabled.extended);
         let rate = link.map(|link| (width_code(link.rate.width), speed_codes(link.rate.speed)));
         let (width, (speed, ext)) = rate.unwrap_or((LinkWidthCode::X4, (LinkSpeedCode::SDR, LinkSpeedExtCode(0))));
         (info.link_width_active, info.link_speed_active, info.link_speed_ext_active) = (width, speed, ext);
@@ -115,9 +113,11 @@ impl Agent {
         let port = request.named_port(self, request.modifier & !SUPPORTS_EXTENDED_SPEEDS)?;
         let info = PortInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
         let has_lid = port == 0 || !self.facts.is_switch();
-        if has_lid && (info.lid.0 > UNICAST_LAST || info.lid == Lid::NONE || info.master_sm_lid.0 > UNICAST_LAST) {
+        let lids = PortLids { base: info.lid, lmc: info.lmc };
+        if has_lid && (!self.may_have(port, lids) || info.master_sm_lid.0 > UNICAST_LAST) {
             return Err(Status::INVALID_FIELD.into());
         }
+        let trainable = self.trainable_after(port, &info)?;
         let is_switched = self.switch_port(port, &info, hardware)?;
         // The change of the link itself changes the state.
         let wanted = if is_switched { PortState::NO_CHANGE } else { info.port_state };
@@ -128,7 +128,7 @@ impl Agent {
         self.note_changes(port, state, &info, hardware);
         hardware.set_head_lifetime(port, LifetimeCode::of_wire(info.hoq_life));
         if has_lid {
-            hardware.set_lid(port, info.lid);
+            hardware.set_lids(port, lids);
             self.set_key(port, &info);
         }
         if self.facts.is_switch() && port > 0 {
@@ -140,7 +140,11 @@ impl Agent {
         self.configure_link(port, state, &info, hardware);
         let has_other_lanes = hardware.link(port).map(|link| link.vls) != former_lanes;
         let registers = &mut self.ports[usize::from(port)];
-        registers.state = state;
+        // A port in Polling trains by its new values at once.
+        if registers.trainable != trainable && !registers.is_disabled && !is_switched && hardware.link(port).is_none() {
+            self.switched.push(PortNumber(port));
+        }
+        (registers.state, registers.trainable) = (state, trainable);
         clear_violations(registers, &info);
         if has_lid {
             (registers.gid_prefix, registers.master_sm_lid) = (info.gid_prefix, info.master_sm_lid);
@@ -155,6 +159,13 @@ impl Agent {
         registers.vl_stall_count = info.vl_stall_count;
         (registers.local_phy_errors, registers.overrun_errors) = (info.local_phy_errors, info.overrun_errors);
         Ok(())
+    }
+
+    /// Checks whether a port can have these LIDs. A switch has a single one, because its port 0 is not
+    /// enhanced (IBTA 14.2.5.6, LMC).
+    fn may_have(&self, port: u8, lids: PortLids) -> bool {
+        let may_have_several = port > 0 && !self.facts.is_switch();
+        lids.base.is_unicast() && lids.last().is_unicast() && lids.path_bits(lids.base) == 0 && (lids.lmc == 0 || may_have_several)
     }
 
     /// Disables or enables a port by its physical state (IBTA 14.2.5.6). A link that is up begins
@@ -253,30 +264,5 @@ fn state_code(state: LinkState) -> PortState {
         LinkState::Init => PortState::INIT,
         LinkState::Armed => PortState::ARMED,
         LinkState::Active => PortState::ACTIVE,
-    }
-}
-
-fn width_code(width: LinkWidth) -> LinkWidthCode {
-    match width {
-        LinkWidth::X1 => LinkWidthCode::X1,
-        LinkWidth::X2 => LinkWidthCode::X2,
-        LinkWidth::X4 => LinkWidthCode::X4,
-        LinkWidth::X8 => LinkWidthCode::X8,
-        LinkWidth::X12 => LinkWidthCode::X12,
-    }
-}
-
-/// Returns the codes of a speed. Extended speeds report QDR in the older field.
-fn speed_codes(speed: LinkSpeed) -> (LinkSpeedCode, LinkSpeedExtCode) {
-    match speed {
-        LinkSpeed::Sdr => (LinkSpeedCode::SDR, LinkSpeedExtCode(0)),
-        LinkSpeed::Ddr => (LinkSpeedCode::DDR, LinkSpeedExtCode(0)),
-        // FDR10 is a speed of a maker, which reports it by an attribute of its own.
-        LinkSpeed::Qdr | LinkSpeed::Fdr10 => (LinkSpeedCode::QDR, LinkSpeedExtCode(0)),
-        LinkSpeed::Fdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::FDR),
-        LinkSpeed::Edr => (LinkSpeedCode::QDR, LinkSpeedExtCode::EDR),
-        LinkSpeed::Hdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::HDR),
-        // XDR has its code in another attribute (IBTA release 1.7).
-        LinkSpeed::Ndr | LinkSpeed::Xdr => (LinkSpeedCode::QDR, LinkSpeedExtCode::NDR),
     }
 }

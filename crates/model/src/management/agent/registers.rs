@@ -1,6 +1,7 @@
 //! Registers of a node: values that a subnet manager writes and only management reads.
 
 use super::performance::Resets;
+use super::training::Trainable;
 use super::{Agent, NodeFacts};
 use crate::link::ArbitrationTables;
 use crate::management::ManagementPacket;
@@ -24,6 +25,7 @@ pub(super) struct PortRegisters {
     pub(super) state: LinkState,
     /// A manager has disabled the port: its link stays down.
     pub(super) is_disabled: bool,
+    pub(super) trainable: Trainable,
     pub(super) m_key: u64,
     pub(super) m_key_protection: MKeyProtection,
     pub(super) m_key_lease_seconds: u16,
@@ -56,6 +58,7 @@ impl PortRegisters {
         Self {
             state: if configured_by.is_some() { LinkState::Active } else { LinkState::Init },
             is_disabled: false,
+            trainable: Trainable::supported(facts),
             m_key: 0,
             m_key_protection: MKeyProtection::READ_ALL,
             m_key_lease_seconds: 0,

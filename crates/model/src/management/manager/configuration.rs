@@ -24,6 +24,8 @@ pub struct Configuration {
     pub order: Vec<Guid>,
     /// A link uses the minimum of this code and both ports' VLCap.
     pub max_op_vls: OperationalVls,
+    /// LMC of the ports of HCAs, from 0 to 7. The default is 0.
+    pub lmc: u8,
     /// Upper limit of the MTU of every link.
     pub mtu_max: Mtu,
     /// Engine that computes the routes.
@@ -62,6 +64,7 @@ impl Default for Configuration {
         Self {
             order: Vec::new(),
             max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
+            lmc: 0,
             mtu_max: Mtu::B4096,
             routing: Routing::default(),
             hca: None,

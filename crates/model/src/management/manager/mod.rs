@@ -223,8 +223,9 @@ impl Manager {
     pub fn paths(&self) -> Option<SweptPaths> {
         let plan = self.plan.as_ref()?;
         let number: BTreeMap<usize, usize> = plan.switches.iter().enumerate().map(|(number, node)| (*node, number)).collect();
-        let leaf = |end: &End| Some((*plan.lids.get(end)?, *number.get(&self.topology.linked(*end)?.0)?));
-        Some(SweptPaths { manager_lid: plan.manager_lid, routes: plan.routes.clone(), leaves: plan.ends.iter().filter_map(leaf).collect() })
+        let leaf = |end: &End| Some((plan.lids_of(*end)?, *number.get(&self.topology.linked(*end)?.0)?));
+        let leaves = plan.ends.iter().filter_map(leaf).flat_map(|(lids, switch)| lids.all().map(move |lid| (lid, switch)));
+        Some(SweptPaths { manager_lid: plan.manager_lid, routes: plan.routes.clone(), leaves: leaves.collect() })
     }
 
     /// Returns the numbers of the manager's work.

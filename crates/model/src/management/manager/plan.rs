@@ -4,7 +4,7 @@ use super::problem::{Place, Problem};
 use super::topology::{End, Topology};
 use super::{Configuration, note};
 use crate::management::{LinkSettings, Neighbour, PortCapabilities, Routes, Routing, link_settings, ways_to_switch};
-use softband_types::{CreditBlocks, Guid, Lid, Mtu, OperationalVls, PortNumber};
+use softband_types::{CreditBlocks, Guid, Lid, Mtu, OperationalVls, PortLids, PortNumber};
 use softband_wire::mad::PortInfo;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,6 +21,7 @@ pub(super) struct Plan {
     pub(super) switches: Vec<usize>,
     /// LIDs of ports of HCAs, and of ports 0 of switches.
     pub(super) lids: BTreeMap<End, Lid>,
+    lmc: u8,
     pub(super) manager_lid: Lid,
     pub(super) routes: Routes,
     /// Forwarding tables of the switches.
@@ -31,7 +32,7 @@ impl Plan {
     pub(super) fn new(topology: &Topology, configuration: &Configuration, known: &mut Lids, problems: &mut Vec<Problem>) -> Self {
         let (ends, switches) = in_order(topology, &configuration.order);
         let all = ends.iter().copied().chain(switches.iter().map(|switch| (*switch, 0)));
-        let lids = assign_lids(topology, all, known, problems);
+        let lids = assign_lids(topology, (all, configuration.lmc), known, problems);
         let manager = topology.roots.iter().flatten().find_map(|root| lids.get(root));
         let neighbours = neighbours(topology, &switches, &lids);
         let routes = Routes::new(configuration.routing, &neighbours).unwrap_or_else(|found| {
@@ -43,14 +44,21 @@ impl Plan {
             Some(classes) => routes.with_lanes(classes.sl2vl),
             None => routes,
         };
-        let mut plan = Self { ends, switches, manager_lid: manager.copied().unwrap_or_default(), routes, tables: Vec::new(), lids };
+        let routes = routes.with_lmc(configuration.lmc);
+        let mut plan =
+            Self { lmc: configuration.lmc, ends, switches, manager_lid: manager.copied().unwrap_or_default(), routes, tables: Vec::new(), lids };
         plan.tables = plan.forwarding_tables(topology, &neighbours);
         plan
     }
 
     /// Returns the largest LID.
     pub(super) fn top(&self) -> Lid {
-        self.lids.values().copied().max().unwrap_or_default()
+        self.lids.keys().filter_map(|end| self.lids_of(*end)).map(|lids| lids.last()).max().unwrap_or_default()
+    }
+
+    /// Returns the LIDs of a port.
+    pub(super) fn lids_of(&self, end: End) -> Option<PortLids> {
+        Some(PortLids { base: *self.lids.get(&end)?, lmc: lmc_of(end.1, self.lmc) })
     }
 
     fn forwarding_tables(&self, topology: &Topology, neighbours: &[Vec<Neighbour>]) -> Vec<Vec<u8>> {
@@ -58,9 +66,11 @@ impl Plan {
         self.routes.for_each_end(neighbours, |home, port, output| {
             let Neighbour::End(lid) = neighbours[home][port] else { return };
             for (switch, table) in tables.iter_mut().enumerate() {
-                let output = if switch == home { Some(port as u8) } else { output(switch) };
-                if let Some(output) = output {
-                    table[usize::from(lid.0)] = output + 1;
+                for (path, lid) in (PortLids { base: lid, lmc: self.lmc }).all().enumerate() {
+                    let output = if switch == home { Some(port as u8) } else { output(switch, path) };
+                    if let Some(output) = output {
+                        table[usize::from(lid.0)] = output + 1;
+                    }
                 }
             }
         });
@@ -151,14 +161,25 @@ fn in_order(topology: &Topology, order: &[Guid]) -> (Vec<End>, Vec<usize>) {
     (ends, switches)
 }
 
-fn assign_lids(topology: &Topology, ends: impl Iterator<Item = End>, known: &mut Lids, problems: &mut Vec<Problem>) -> BTreeMap<End, Lid> {
-    let mut next = known.values().map(|lid| lid.0).max().unwrap_or(0);
+/// Returns the LMC of a port. A switch has a single LID.
+fn lmc_of(port: u8, lmc: u8) -> u8 {
+    if port == 0 { 0 } else { lmc }
+}
+
+fn assign_lids(
+    topology: &Topology,
+    (ends, lmc): (impl Iterator<Item = End>, u8),
+    known: &mut Lids,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<End, Lid> {
+    let mut last = known.iter().map(|((_, port), lid)| PortLids { base: *lid, lmc: lmc_of(*port, lmc) }.last()).max().unwrap_or_default();
     let mut lids = BTreeMap::new();
     for end in ends {
         let key = (topology.nodes[end.0].guid(), end.1);
         let lid = known.get(&key).copied().or_else(|| {
-            next = next.saturating_add(1);
-            Some(Lid(next)).filter(|lid| lid.is_unicast())
+            let lids = PortLids::after(last, lmc_of(end.1, lmc)).filter(|lids| lids.last().is_unicast())?;
+            last = lids.last();
+            Some(lids.base)
         });
         let Some(lid) = lid else {
             note(problems, Problem::TooManyNodes);

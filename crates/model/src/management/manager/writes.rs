@@ -60,7 +60,7 @@ impl Writes<'_> {
             link_width_enabled: LinkWidthCode(0),
             link_speed_enabled: LinkSpeedCode(0),
             link_speed_ext_enabled: LinkSpeedExtCode(0),
-            lmc: 0,
+            lmc: if is_switch { 0 } else { self.configuration.lmc },
             ..present
         };
         if let Some(lid) = self.plan.lids.get(&end) {
@@ -233,7 +233,7 @@ impl Writes<'_> {
 
 /// Checks whether PortInfo states the values that the manager wants.
 fn states(wanted: &PortInfo, info: &PortInfo) -> bool {
-    let values = |info: &PortInfo| (info.lid, info.master_sm_lid, info.neighbor_mtu, info.operational_vls, info.vl_high_limit);
+    let values = |info: &PortInfo| (info.lid, info.lmc, info.master_sm_lid, info.neighbor_mtu, info.operational_vls, info.vl_high_limit);
     values(wanted) == values(info) && (wanted.port_state == PortState::NO_CHANGE || wanted.port_state == info.port_state)
 }
 

@@ -86,7 +86,7 @@ impl Dragonfly {
             }
             links.iter().map(|(exit, _)| self.local[switch][exit % self.group]).collect()
         };
-        RoutesTo((0..self.local.len()).map(|switch| Outputs { ports: outputs(switch), stride: 1 }).collect())
+        RoutesTo((0..self.local.len()).map(|switch| Outputs { ports: outputs(switch), stride: 1, alternatives: Vec::new() }).collect())
     }
 
     /// Returns the lane, of two, on which a packet goes on, as a service level.

@@ -83,11 +83,14 @@ pub struct Routes {
     engine: Engine,
     /// Mapping of all switches' ports, if lanes do not follow from the route.
     sl2vl: Sl2Vl,
+    /// Most LIDs of an end port.
+    paths: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Engine {
     MinimumHop,
+    DimensionOrder,
     Tree(tree::Tree),
     Torus(Torus),
     Dragonfly(Dragonfly),
@@ -103,6 +106,9 @@ pub struct RoutesTo(Vec<Outputs>);
 struct Outputs {
     ports: Vec<u8>,
     stride: usize,
+    /// Outputs of equal length, the first of `ports` first. Further LIDs of a port take them in turn.
+    /// Empty if those are all of `ports`.
+    alternatives: Vec<u8>,
 }
 
 impl RoutesTo {
@@ -114,13 +120,27 @@ impl RoutesTo {
         (!outputs.ports.is_empty()).then(|| outputs.ports[destination / outputs.stride % outputs.ports.len()])
     }
 
+    /// Returns the port index for a further LID of an end port. `path` is its difference from the
+    /// first LID, which takes [`Self::output`].
+    pub fn output_of_path(&self, switch: usize, destination: usize, path: usize) -> Option<u8> {
+        let outputs = &self.0[switch];
+        match outputs.alternatives.len() {
+            0 => self.output(switch, destination + path * outputs.stride),
+            count => Some(outputs.alternatives[path % count]),
+        }
+    }
+
     /// Checks whether the same routes lead to all end ports of the switch.
     pub fn are_one(&self) -> bool {
         self.0.iter().all(|outputs| outputs.ports.len() <= 1)
     }
 
+    fn of_equal_length(ways: Vec<Vec<u8>>) -> Self {
+        Self(ways.into_iter().map(|ways| Outputs { ports: ways.first().copied().into_iter().collect(), stride: 1, alternatives: ways }).collect())
+    }
+
     fn single(outputs: impl Iterator<Item = Option<u8>>) -> Self {
-        Self(outputs.map(|output| Outputs { ports: output.into_iter().collect(), stride: 1 }).collect())
+        Self(outputs.map(|output| Outputs { ports: output.into_iter().collect(), stride: 1, alternatives: Vec::new() }).collect())
     }
 }
 
@@ -132,13 +152,14 @@ impl Routes {
     pub fn new(routing: Routing, neighbours: &[Vec<Neighbour>]) -> Result<Self, Unroutable> {
         let engine = match routing {
             _ if neighbours.is_empty() => Engine::MinimumHop,
-            Routing::MinimumHop | Routing::DimensionOrder => Engine::MinimumHop,
+            Routing::MinimumHop => Engine::MinimumHop,
+            Routing::DimensionOrder => Engine::DimensionOrder,
             Routing::UpDown => Engine::Tree(tree::Tree::around_the_middle(neighbours)),
             Routing::FatTree => Engine::Tree(tree::Tree::of_levels(neighbours)?),
             Routing::Torus => Engine::Torus(Torus::new(neighbours)?),
             Routing::Dragonfly => Engine::Dragonfly(Dragonfly::new(neighbours)?),
         };
-        Ok(Self { engine, sl2vl: Sl2Vl::IDENTITY })
+        Ok(Self { engine, sl2vl: Sl2Vl::IDENTITY, paths: 1 })
     }
 
     /// Replaces the mapping of service levels to lanes in switches. Engines that choose lanes by
@@ -147,10 +168,22 @@ impl Routes {
         Self { sl2vl, ..self }
     }
 
+    /// Gives end ports up to `1 << lmc` LIDs, each with a route of its own where the engine has
+    /// several.
+    pub fn with_lmc(self, lmc: u8) -> Self {
+        Self { paths: 1 << lmc, ..self }
+    }
+
+    /// Returns the largest number of LIDs of an end port.
+    pub fn paths(&self) -> usize {
+        self.paths
+    }
+
     /// Returns the routes of all switches to the end ports of switch `home`.
     pub fn routes_to(&self, home: usize, neighbours: &[Vec<Neighbour>]) -> RoutesTo {
         match &self.engine {
-            Engine::MinimumHop => RoutesTo::single(super::routes_to(home, neighbours).into_iter()),
+            Engine::MinimumHop if self.paths > 1 => RoutesTo::of_equal_length(super::ways_by_hops(home, neighbours)),
+            Engine::MinimumHop | Engine::DimensionOrder => RoutesTo::single(super::routes_to(home, neighbours).into_iter()),
             Engine::Tree(tree) => tree.routes_to(home, neighbours),
             Engine::Torus(torus) => torus.routes_to(home),
             Engine::Dragonfly(dragonfly) => dragonfly.routes_to(home),
@@ -158,8 +191,8 @@ impl Routes {
     }
 
     /// Calls `set` for every end port, as in the forwarding tables, with its switch, its port index
-    /// there, and its routes.
-    pub fn for_each_end(&self, neighbours: &[Vec<Neighbour>], mut set: impl FnMut(usize, usize, &dyn Fn(usize) -> Option<u8>)) {
+    /// there, and its routes by switch and by the difference from the port's first LID.
+    pub fn for_each_end(&self, neighbours: &[Vec<Neighbour>], mut set: impl FnMut(usize, usize, &dyn Fn(usize, usize) -> Option<u8>)) {
         let mut destination = 0;
         for (home, ports) in neighbours.iter().enumerate() {
             if !has_ends(ports) {
@@ -167,7 +200,7 @@ impl Routes {
             }
             let routes = self.routes_to(home, neighbours);
             for port in (0..ports.len()).filter(|port| matches!(ports[*port], Neighbour::End(_))) {
-                set(home, port, &|switch| routes.output(switch, destination));
+                set(home, port, &|switch, path| routes.output_of_path(switch, destination, path));
                 destination += 1;
             }
         }
@@ -185,14 +218,14 @@ impl Routes {
         match &self.engine {
             Engine::Torus(torus) => Some(torus.service_level(from, to)),
             Engine::Dragonfly(_) => Some(ServiceLevel(0)),
-            Engine::MinimumHop | Engine::Tree(_) => None,
+            Engine::MinimumHop | Engine::DimensionOrder | Engine::Tree(_) => None,
         }
     }
 
     /// Returns the lane of a switch's SL-to-VL mapping, by input and output (IBTA 7.6.6).
     pub fn lane(&self, input: u8, output: u8, service_level: ServiceLevel, vls: OperationalVls) -> VirtualLane {
         let level = match &self.engine {
-            Engine::MinimumHop | Engine::Tree(_) => return self.sl2vl.lane(service_level, vls),
+            Engine::MinimumHop | Engine::DimensionOrder | Engine::Tree(_) => return self.sl2vl.lane(service_level, vls),
             Engine::Torus(torus) => torus.level_at(output, service_level),
             Engine::Dragonfly(dragonfly) => dragonfly.level_at(input, output),
         };

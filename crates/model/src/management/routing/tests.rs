@@ -14,7 +14,7 @@ fn all_are_reached(routes: &Routes, neighbours: &[Vec<Neighbour>]) -> bool {
         for source in 0..neighbours.len() {
             let mut at = source;
             for _ in 0..neighbours.len() {
-                match output(at).map(|output| neighbours[at][usize::from(output)]) {
+                match output(at, 0).map(|output| neighbours[at][usize::from(output)]) {
                     Some(Switch(next)) if at != home => at = next,
                     _ => break,
                 }
@@ -53,7 +53,7 @@ fn every_switch_forwards_along_the_shortest_route() {
     let fabric = [vec![End(Lid(1)), Switch(1)], vec![Switch(0), Switch(2)], vec![Switch(1), End(Lid(2))]];
     let routes = routes(Routing::MinimumHop, &fabric);
     let mut entries = Vec::new();
-    routes.for_each_end(&fabric, |home, port, output| entries.push((home, port, [output(0), output(1), output(2)])));
+    routes.for_each_end(&fabric, |home, port, output| entries.push((home, port, [output(0, 0), output(1, 0), output(2, 0)])));
     assert_eq!(entries, [(0, 0, [None, Some(0), Some(0)]), (2, 1, [Some(1), Some(1), None])]);
 }
 
@@ -86,8 +86,8 @@ fn routes_round_a_torus_load_all_links_alike() {
         let mut loads: Vec<[u32; 6]> = vec![[0; 6]; fabric.len()];
         routes(Routing::Torus, &fabric).for_each_end(&fabric, |home, _, output| {
             for mut at in 0..fabric.len() {
-                while let Some(Switch(next)) = output(at).map(|output| fabric[at][usize::from(output)]).filter(|_| at != home) {
-                    loads[at][usize::from(output(at).unwrap())] += 1;
+                while let Some(Switch(next)) = output(at, 0).map(|output| fabric[at][usize::from(output)]).filter(|_| at != home) {
+                    loads[at][usize::from(output(at, 0).unwrap())] += 1;
                     at = next;
                 }
             }

@@ -94,7 +94,7 @@ impl Tree {
             let Some(nearest) = ports.iter().filter_map(length_by).min() else { continue };
             let by = (0..ports.len()).filter(|port| length_by(&ports[*port]) == Some(nearest)).map(|port| port as u8).collect();
             let height = if goes_down { self.height[switch].saturating_sub(1) } else { self.height[switch] };
-            outputs[switch] = Outputs { ports: by, stride: self.stride[height] };
+            outputs[switch] = Outputs { ports: by, stride: self.stride[height], alternatives: Vec::new() };
             distance[switch] = Some(nearest + 1);
         }
         RoutesTo(outputs)

@@ -220,7 +220,7 @@ impl Requester {
 
 fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn) -> Packet {
     Packet {
-        slid: env.slid,
+        slid: env.lids.with_path_bits(to.source_path_bits),
         dlid: to.dlid,
         service_level: to.service_level,
         pkey: a.pkey,

@@ -35,6 +35,7 @@ impl Responder {
             solicited: packet.solicited,
             source_qpn: packet.source,
             source_lid: packet.slid,
+            destination_lid: packet.dlid,
             service_level: packet.service_level,
             ..completion(r.a, &request, WcOpcode::Receive)
         };

@@ -7,7 +7,7 @@ use crate::transport::requester::Emission;
 use crate::verbs::api::{PayloadSlice, QpSnapshot};
 use crate::verbs::{ChunkPool, Reach, RemoteAccess};
 use softband_sim::SimTime;
-use softband_types::{HcaId, Lid, PdHandle, Psn};
+use softband_types::{HcaId, PdHandle, PortLids, Psn};
 
 /// Answer that waits for its turn. Answers leave in the order of their requests (IBTA 9.7.5.1).
 pub(crate) enum Reply {
@@ -190,7 +190,7 @@ impl Responder {
         if !position.last {
             self.replies.push_front(reply);
         }
-        let packet = Packet { psn, carried: counted(messages), kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.slid) };
+        let packet = Packet { psn, carried: counted(messages), kind: PacketKind::ReadResponse { position }, payload, ..base(a, env.lids) };
         (Emission::Packet { packet: env.packets.place(packet), dma_bytes: len, completes_when_sent: false }, None)
     }
 
@@ -225,9 +225,9 @@ fn counted(messages: u32) -> Carried {
     Carried::Messages(MessageCount::new(messages))
 }
 
-fn base(a: &QpSnapshot, slid: Lid) -> Packet {
+fn base(a: &QpSnapshot, lids: PortLids) -> Packet {
     Packet {
-        slid,
+        slid: lids.with_path_bits(a.address_vector.source_path_bits),
         dlid: a.address_vector.dlid,
         service_level: a.address_vector.service_level,
         pkey: a.pkey,
@@ -247,12 +247,12 @@ fn base(a: &QpSnapshot, slid: Lid) -> Packet {
 }
 
 /// Returns the packet of an answer without payload.
-pub fn response_packet(a: &QpSnapshot, slid: Lid, response: Response) -> Packet {
-    Packet { psn: response.psn, carried: counted(response.messages), kind: response.kind, ..base(a, slid) }
+pub fn response_packet(a: &QpSnapshot, lids: PortLids, response: Response) -> Packet {
+    Packet { psn: response.psn, carried: counted(response.messages), kind: response.kind, ..base(a, lids) }
 }
 
 fn plain(a: &QpSnapshot, env: &mut Environment, response: Response) -> Emission {
-    let packet = response_packet(a, env.slid, response);
+    let packet = response_packet(a, env.lids, response);
     Emission::Packet { packet: env.packets.place(packet), dma_bytes: 0, completes_when_sent: false }
 }
 

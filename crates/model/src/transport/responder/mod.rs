@@ -358,6 +358,7 @@ fn completion(a: &QpSnapshot, request: &ReceiveRequest, opcode: WcOpcode) -> Com
         qpn: a.qpn,
         source_qpn: a.dest_qpn,
         source_lid: Lid::NONE,
+        destination_lid: Lid::NONE,
         service_level: a.address_vector.service_level,
         pkey_index: a.pkey_index,
         has_grh: false,

@@ -52,6 +52,7 @@ impl Responder {
             invalidated: invalidate.map(RKey),
             solicited: packet.solicited,
             source_lid: packet.slid,
+            destination_lid: packet.dlid,
             ..completion(r.a, &request, WcOpcode::Receive)
         });
         if !position.last {
@@ -90,6 +91,7 @@ impl Responder {
                 immediate,
                 solicited: packet.solicited,
                 source_lid: packet.slid,
+                destination_lid: packet.dlid,
                 ..completion(r.a, &request, WcOpcode::ReceiveRdmaWithImmediate)
             });
         }

@@ -258,6 +258,8 @@ pub struct PortSnapshot {
     pub state: Option<LinkState>,
     /// LID that the subnet manager assigned.
     pub lid: Lid,
+    /// LMC that the subnet manager assigned: the port has `1 << lmc` LIDs from `lid` on.
+    pub lmc: u8,
     /// LID of the subnet manager, or [`Lid::NONE`] without a link.
     pub sm_lid: Lid,
     /// Largest MTU of the port.

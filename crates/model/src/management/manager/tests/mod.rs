@@ -59,7 +59,7 @@ fn states(wire: &Wire) -> Vec<LinkState> {
 fn lids_follow_the_order_and_then_the_guids() {
     let (wire, manager) = swept(ring(), with_tables());
     assert_eq!(manager.problems(), []);
-    let lids = |port: u8| move |of: &Registers| of.lids.get(&port).map(|lid| lid.0);
+    let lids = |port: u8| move |of: &Registers| of.lids.get(&port).map(|lids| lids.base.0);
     // The configuration names the first two. The others ascend.
     let hcas: Vec<_> = wire.registers[..6].iter().map(lids(1)).collect();
     assert_eq!(hcas, [1, 2, 6, 5, 4, 3].map(Some));
@@ -196,7 +196,7 @@ fn a_routing_engine_that_does_not_suit_gives_way_to_minimum_hops() {
 
 impl Registers {
     fn lid_of(&self, port: u8) -> Lid {
-        self.lids.get(&port).copied().unwrap_or_default()
+        self.lids.get(&port).copied().unwrap_or_default().base
     }
 
     fn multicast(&self, mlid: Lid) -> Vec<u8> {

@@ -21,7 +21,7 @@ type UnderWay = (Option<End>, ManagementPacket);
 /// Registers of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Registers {
-    pub(super) lids: BTreeMap<u8, Lid>,
+    pub(super) lids: BTreeMap<u8, PortLids>,
     pub(super) links: BTreeMap<u8, (Mtu, OperationalVls)>,
     pub(super) active: BTreeSet<u8>,
     pub(super) routes: BTreeMap<Lid, u8>,
@@ -50,11 +50,11 @@ impl Hardware for Registers {
             self.active.remove(&port);
         }
     }
-    fn lid(&self, port: u8) -> Lid {
+    fn lids(&self, port: u8) -> PortLids {
         self.lids.get(&port).copied().unwrap_or_default()
     }
-    fn set_lid(&mut self, port: u8, lid: Lid) {
-        self.lids.insert(port, lid);
+    fn set_lids(&mut self, port: u8, lids: PortLids) {
+        self.lids.insert(port, lids);
     }
     fn route(&self, lid: Lid) -> Option<u8> {
         self.routes.get(&lid).copied()
@@ -144,6 +144,7 @@ impl Wire {
             port_buffer_bytes: 1 << 20,
             widths: vec![LinkWidth::X4],
             speeds: vec![LinkSpeed::Edr],
+            head_lifetimes: Vec::new(),
             weights: vec![None; usize::from(*ports)],
         };
         let mut wire = Self {
