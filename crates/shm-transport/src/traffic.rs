@@ -4,8 +4,11 @@
 //!
 //! A row of the memory belongs to one queue pair and one way at a time, so adding needs no locked
 //! instruction. Its numbers stay when the queue pair goes. The next queue pair with this way
-//! continues them.
+//! continues them ([`rows`]).
 
+mod rows;
+
+pub use rows::LOCK;
 use softband_ipc::layout::TrafficRow;
 use softband_ipc::post::opcode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -186,39 +189,15 @@ impl Lane {
     fn turn_to(&mut self, (rows, own): (&'static [TrafficRow], u32), (hca, way): (u32, Way)) {
         self.release(own);
         self.way = name(hca, way);
-        self.row = rows.iter().filter(|_| way.exists()).find(|row| row.is_taken_for(self.way, own));
+        self.row = way.exists().then(|| rows::take((rows, own), self.way)).flatten();
     }
 
     /// Leaves the row to other queue pairs of the process. A child of a fork leaves its parent's
     /// alone.
     pub fn release(&mut self, own: u32) {
         if let Some(row) = self.row.take() {
-            let _ = row.writer.compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+            rows::give_back(row, own);
         }
-    }
-}
-
-/// Takes a row.
-trait Take {
-    /// Takes the row if nobody writes it and it is free or has this way.
-    fn is_taken_for(&self, way: u64, own: u32) -> bool;
-}
-
-impl Take for TrafficRow {
-    fn is_taken_for(&self, way: u64, own: u32) -> bool {
-        let may_fit = [0, way].contains(&self.way.load(Ordering::Relaxed));
-        if !may_fit || self.writer.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        match self.way.load(Ordering::Relaxed) {
-            0 => self.way.store(way, Ordering::Release),
-            present if present == way => {}
-            _ => {
-                self.writer.store(0, Ordering::Release);
-                return false;
-            }
-        }
-        true
     }
 }
 

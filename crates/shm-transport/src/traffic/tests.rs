@@ -73,6 +73,30 @@ fn without_a_free_row_or_a_way_nothing_is_counted() {
 }
 
 #[test]
+fn a_sender_with_many_ways_finds_its_rows_again() {
+    let table = rows(200);
+    let mut lane = Lane::default();
+    for _ in 0..3 {
+        (1..=200).for_each(|lid| lane.count((table, OWN + 2), (5, way(lid)), send(10)));
+    }
+    assert!(table.iter().all(|row| row.sent_packets.load(Ordering::Relaxed) == 3), "no way has two rows");
+    lane.count((table, OWN + 2), (5, way(201)), send(10));
+    assert_eq!(table.iter().filter(|row| row.writer.load(Ordering::Relaxed) != 0).count(), 0, "no row is left");
+}
+
+#[test]
+fn a_child_that_attaches_begins_anew_at_the_same_address() {
+    let table = rows(4);
+    let mut lane = Lane::default();
+    (2..5).for_each(|lid| lane.count((table, OWN + 3), (5, way(lid)), send(10)));
+    // The engine's new file replaces the table.
+    table.iter().for_each(|row| row.way.store(0, Ordering::Relaxed));
+    let mut next = Lane::default();
+    next.count((table, OWN + 3), (5, way(9)), send(10));
+    assert_eq!(table[0].way.load(Ordering::Relaxed), name(5, way(9)));
+}
+
+#[test]
 fn a_child_of_a_fork_takes_a_row_of_its_own() {
     let (table, of_child) = (rows(2), rows(2));
     let mut lane = Lane::default();
