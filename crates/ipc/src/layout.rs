@@ -202,6 +202,8 @@ pub struct ThreadSlot {
     pub ahead_until_ps: AtomicU64,
     /// Time of the next event of the fabric or of another program, as of the beginning of the turn.
     pub next_event_ps: AtomicU64,
+    /// In wall pace: nonzero if the engine has not seen the call in progress yet.
+    pub is_calling: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }
