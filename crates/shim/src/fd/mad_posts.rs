@@ -1,5 +1,5 @@
-//! The MADs that need no reply of the engine, at wall pace: those of which the program's side knows that
-//! the kernel would take them. They leave through the ring of posts.
+//! The MADs that need no reply of the engine, at wall pace: the kernel would take them, as this side
+//! knows. They leave through the ring of posts.
 
 use softband_client::post;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,8 +65,9 @@ pub(super) fn note_no_agent(object: u32, id: u32) {
 /// Notes that a program has read a record.
 pub(super) fn note_read(object: u32, record: &[u8]) {
     change(object, |file| {
-        let key = file.key(record);
-        file.awaited.retain(|other| Some(*other) != key);
+        if let Some(key) = file.key(record) {
+            file.awaited.remove(&key);
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-/// Held by whoever changes the lists. A fork holds it as well, so that no child inherits it locked.
+/// A thread holds it to change the lists. A fork holds it as well, so that no child inherits it locked.
 pub static LOCK: Mutex<()> = Mutex::new(());
 
 static FREE: Mutex<Option<Free>> = Mutex::new(None);
