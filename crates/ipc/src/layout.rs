@@ -254,6 +254,11 @@ pub struct TrafficRow {
     /// The same of responses.
     pub returned_bytes: AtomicU64,
     pub returned_packets: AtomicU64,
+    /// RDMA writes and reads among the requests.
+    pub writes: AtomicU64,
+    pub reads: AtomicU64,
+    /// Atomics among them. This number wraps.
+    pub atomics: AtomicU32,
     /// PID of the process one of whose queue pairs writes this row; 0 for none.
     pub writer: AtomicU32,
 }
