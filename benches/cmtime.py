@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Connections set up a second by cmtime at wall pace, beside TCP over loopback: asserts nothing.
+"""Connections set up a second by cmtime in both paces, beside TCP over loopback: asserts nothing.
 
     benches/cmtime.py [CONNECTIONS [RUNS]]
 
 One fabric serves all runs of cmtime, 1,000 connections in each of ten, unless other numbers are
 given. The time of a run is that of cmtime's steps from the identifier to the established connection.
 As many TCP connections follow each run, from a process to another. Figures are medians. The engine's
-memory is that after the first run and after the last: all connections have ended then.
+memory is that before the first run, after it, and after the last: all connections have ended then.
+In simulated time 1,000 connections follow.
 It needs cmtime (Debian's rdmacm-utils).
 """
 
@@ -27,6 +28,7 @@ SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" 
 FIRST_PORT = 20_000
 PATIENCE_SECONDS = 300
 DEFAULTS = (1_000, 10)
+SIMULATED = 1_000
 STEPS = ("create id", "resolve addr", "resolve route", "create qp", "connect")
 
 
@@ -54,6 +56,17 @@ def tcp_seconds(program: Path, connections: int) -> float:
     return float(subprocess.run([program, str(connections)], check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS).stdout)
 
 
+def simulated_steps(folder: Path) -> dict[str, float]:
+    server, client = f"cmtime -c {SIMULATED} & sleep 10; kill $!", f"sleep 1; cmtime -c {SIMULATED} -s a"
+    words = [str(SOFTBAND), "run", "modern-pair", "--out", str(folder / "simulated"), "--on", "a", f"sh -c '{server}'", "--on", "b", f"sh -c '{client}'"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    return milliseconds_of(done.stdout.replace("b: ", ""))
+
+
+def microseconds(steps: dict[str, float], connections: int) -> str:
+    return ", ".join(f"{step} {1_000 * steps[step] / connections:.0f}" for step in STEPS)
+
+
 def main() -> int:
     given = [int(word) for word in sys.argv[1:3]]
     connections, runs = (*given, *DEFAULTS[len(given) :])
@@ -76,7 +89,8 @@ def main() -> int:
         )
         words = [SOFTBAND, "run", "modern-pair", "--pace", "wall", "--out", folder / "out", "--on", "a", f"sh {server}", "--on", "b", f"sh {client}"]
         process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        times, peers, memory = [], [], []
+        wait_for(folder / "pids", process)
+        times, peers, memory = [], [], [kibibytes_of(process.pid)]
         for run in range(runs):
             (folder / f"begin.{run}").touch()
             wait_for(folder / f"done.{run}", process)
@@ -85,12 +99,14 @@ def main() -> int:
             peers.append(tcp_seconds(program, connections))
         (folder / "end").touch()
         process.communicate(timeout=PATIENCE_SECONDS)
+        simulated = simulated_steps(folder)
     steps = {step: statistics.median(each[step] for each in times) for step in STEPS}
     rate = connections / (statistics.median(sum(each[step] for step in STEPS) for each in times) / 1_000)
     peer = connections / statistics.median(peers)
     print(f"{connections} connections a run, {runs} runs: {rate:,.0f} set up a second, {rate / peer:.3f} of TCP over loopback ({peer:,.0f})")
-    print("of these, us a connection: " + ", ".join(f"{step} {1_000 * total / connections:.0f}" for step, total in steps.items()))
-    print(f"the engine's memory: {memory[0]:,} KiB after {connections:,} connections, {memory[-1]:,} KiB after {connections * runs:,}: ratio {memory[-1] / memory[0]:.2f}")
+    print(f"of these, us a connection: {microseconds(steps, connections)}")
+    print(f"the engine's memory: {memory[0]:,} KiB before, {memory[1]:,} KiB after {connections:,} connections, {memory[-1]:,} KiB after {connections * runs:,}: ratio {memory[-1] / memory[1]:.2f}")
+    print(f"{SIMULATED} connections in simulated time, us a connection: {microseconds(simulated, SIMULATED)}")
     return 0
 
 

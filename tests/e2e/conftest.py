@@ -306,6 +306,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "events",
         "extended_poll",
         "held_up",
+        "hw_counters",
         "native_calls",
         "no_reads",
         "no_spins",

@@ -6,6 +6,7 @@ import socket
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from conftest import Fabrics, Softband
@@ -35,6 +36,13 @@ def test_files_have_the_present_counters(softband: Softband, pace: str) -> None:
     # 20 messages of two packets of 4,096 bytes; LRH, BTH and ICRC are 24 bytes of each.
     words = 20 * (5_000 + 2 * 24) // 4
     assert outcome.program("a-0").splitlines() == [f"0 40 40 {words} 21", "0"]
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_the_hardware_counts_what_queue_pairs_refuse_and_serve(softband: Softband, c_programs: Path, pace: str) -> None:
+    program = c_programs / "hw_counters"
+    outcome = softband.run("modern-pair", ("a", str(program)), ("b", f"{program} a"), options=("--pace", pace)).assert_ok()
+    assert outcome.stdout.count("all counters hold") == 2
 
 
 def free_port() -> int:

@@ -255,7 +255,9 @@ pub(crate) fn give(slot: &ThreadSlot, op: Op) {
     slot.op.store(op as u32, Ordering::Relaxed);
     slot.token.store(token::ENGINE, Ordering::SeqCst);
     if session::is_wall() {
-        session::send_word(0, word::CALL);
+        session::leave_without_control();
+        slot.is_calling.store(1, Ordering::SeqCst);
+        wake_word::ring_bell();
         return;
     }
     wake_engine(slot);

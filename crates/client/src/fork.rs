@@ -18,7 +18,8 @@ static CHILD_HOOK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Locks of threads during calls to the engine and transfers. A fork holds them, so that no child
 /// inherits a locked one.
-const LOCKS: [&Mutex<()>; 4] = [&crate::execution_token::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES];
+const LOCKS: [&Mutex<()>; 5] =
+    [&crate::execution_token::CALLS, &shared_memory::PEERS, &crate::ring::PRODUCERS, &shared_memory::CHANGES, &softband_shm_transport::traffic::LOCK];
 
 struct Held(UnsafeCell<[Option<MutexGuard<'static, ()>>; LOCKS.len()]>);
 // SAFETY: only the thread that holds a lock touches the place of that lock.

@@ -6,7 +6,7 @@ use crate::computation;
 use crate::execution_token::{note_progress, now_ps, sync};
 use crate::session::{is_wall, thread_slot};
 use softband_ipc::layout::{POSTED_BYTES, ThreadSlot};
-use softband_ipc::post::{PostRecord, PostSge, record_bytes};
+use softband_ipc::post::{PostRecord, PostSge, kind, record_bytes};
 use std::sync::atomic::Ordering;
 
 /// Appends `record` with its entries and inline bytes, stamped with the thread's clock.
@@ -42,6 +42,14 @@ pub fn post(mut record: PostRecord, entries: &[PostSge], inline: &[u8]) -> Resul
     append(slot, at, inline);
     slot.posted_len.store((start + len) as u32, Ordering::Relaxed);
     Ok(())
+}
+
+/// Posts a MAD, at wall pace. `object` is the open file.
+///
+/// # Errors
+/// As [`post`].
+pub fn post_mad(object: u32, record: &[u8]) -> Result<(), Errno> {
+    post(PostRecord { kind: kind::MAD, object, ..bytemuck::Zeroable::zeroed() }, &[], record)
 }
 
 /// As [`post`], at wall pace, without waiting. Returns false if the buffer has no room at the

@@ -400,12 +400,25 @@ pub(crate) fn send_word(slot: u32, kind: u32) {
         // SAFETY: the descriptor stays open as long as the process is attached.
         let control = unsafe { BorrowedFd::borrow_raw(fd) };
         let sent = rustix::net::send(control, bytemuck::bytes_of(&Word { slot, kind }), SendFlags::NOSIGNAL);
-        if matches!(sent, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
-            // The C library cannot close this descriptor, so the program used a raw
-            // system call. The program would wait for an answer for ever.
-            crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
-            crate::execution_token::leave();
-        }
+        leave_if_closed(sent);
+    }
+}
+
+/// Ends the process if it has closed the control socket: the engine serves it no more.
+pub(crate) fn leave_without_control() {
+    let fd = CONTROL_FD.load(Ordering::Acquire);
+    if fd >= 0 {
+        // SAFETY: the descriptor stays open as long as the process is attached.
+        leave_if_closed(rustix::net::sockopt::socket_type(unsafe { BorrowedFd::borrow_raw(fd) }));
+    }
+}
+
+fn leave_if_closed<T>(outcome: rustix::io::Result<T>) {
+    if matches!(outcome, Err(rustix::io::Errno::BADF | rustix::io::Errno::NOTSOCK)) {
+        // The C library cannot close this descriptor, so the program used a raw system call. The
+        // program would wait for an answer for ever.
+        crate::warn::always("this program has closed the descriptor by which it reaches the engine, and cannot go on");
+        crate::execution_token::leave();
     }
 }
 

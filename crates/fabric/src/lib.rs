@@ -124,7 +124,7 @@ pub use hca::{HcaCounters, QPN_FIRST, QueuePairRepeats, QueuePairView};
 pub use link::{CarriedElsewhere, EthernetCounters, PacketSink, Parcel, PortCounters, Starved};
 pub use pdes::lookahead;
 pub use pdes::partition::Partitioning;
-pub use softband_model::transport::Repeats;
+pub use softband_model::transport::{HardwareCounters, Repeats};
 pub use world::{NodeOfPort, PortStatistics, World};
 
 /// Runs the examples of the README file.

@@ -38,7 +38,7 @@ fn a_message_counts_as_its_packets_do() {
         returned_packets: 1,
         // BTH, AETH and invariant CRC of the acknowledgement.
         returned_bytes: 20,
-        destination: None,
+        ..CarriedElsewhere::default()
     };
     let (hca, to) = (carried.programs[0].hca, lid(&carried, 2));
     carried.world.count_elsewhere((hca, PORT), to, &traffic);
@@ -60,13 +60,17 @@ fn a_message_to_its_own_port_crosses_no_link() {
         lab.send(0, a, request);
         lab.run();
         assert_eq!(lab.statuses(0), [(1, WcStatus::Success)]);
-        let traffic = CarriedElsewhere { sent_packets: 3, sent_bytes: 5_068, returned_packets: 1, returned_bytes: 20, destination: None };
+        let traffic =
+            CarriedElsewhere { sent_packets: 3, sent_bytes: 5_068, returned_packets: 1, returned_bytes: 20, writes: 2, ..Default::default() };
         let hca = lab.programs[0].hca;
         lab.world.count_elsewhere((hca, PORT), lid(&lab, 0), &traffic);
         assert!(counts(&lab).iter().all(|count| *count == [0; 4]));
         lab.world.count_elsewhere((hca, PORT), lid(&lab, 1), &traffic);
         let [there, back] = [(5_068 + 3 * 8) / 4, (20 + 8) / 4];
         assert_eq!(counts(&lab)[..2], [[there, 3, back, 1], [back, 1, there, 3]]);
+        // Requests count where they arrive, also those to the own port.
+        let writes = |program: usize| lab.world.hardware_counters(lab.programs[program].hca, PORT).expect("a port").rx_write_requests;
+        assert_eq!([writes(0), writes(1)], [2, 2]);
     }
 }
 
@@ -98,8 +102,9 @@ fn claims_of_a_liar_neither_overflow_nor_leave_the_fabric() {
         sent_packets: u64::MAX,
         sent_bytes: u64::MAX,
         returned_packets: u64::MAX,
-        returned_bytes: 0,
+        writes: u64::MAX,
         destination: Some(Gid::default()),
+        ..Default::default()
     };
     let hca = lab.programs[0].hca;
     for to in [lid(&lab, 1), lid(&lab, 0), Lid(77), Lid(0), Lid(0xC001), Lid(0xFFFF)] {

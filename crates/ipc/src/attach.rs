@@ -57,6 +57,4 @@ pub struct Word {
 pub mod word {
     /// A thread that was away waits for the token again.
     pub const BACK: u32 = 0;
-    /// In wall pace: a thread made a call.
-    pub const CALL: u32 = 1;
 }

@@ -202,6 +202,8 @@ pub struct ThreadSlot {
     pub ahead_until_ps: AtomicU64,
     /// Time of the next event of the fabric or of another program, as of the beginning of the turn.
     pub next_event_ps: AtomicU64,
+    /// In wall pace: nonzero if the engine has not seen the call in progress yet.
+    pub is_calling: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],
     pub posted: [u8; POSTED_BYTES],
 }
@@ -252,6 +254,11 @@ pub struct TrafficRow {
     /// The same of responses.
     pub returned_bytes: AtomicU64,
     pub returned_packets: AtomicU64,
+    /// RDMA writes and reads among the requests.
+    pub writes: AtomicU64,
+    pub reads: AtomicU64,
+    /// Atomics among them. This number wraps.
+    pub atomics: AtomicU32,
     /// PID of the process one of whose queue pairs writes this row; 0 for none.
     pub writer: AtomicU32,
 }

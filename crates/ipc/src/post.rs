@@ -20,7 +20,13 @@ pub mod kind {
     pub const NOTIFY_OWN: u32 = 7;
     /// The same for the CQ in which the peer of queue pair `object` receives.
     pub const NOTIFY_PEER: u32 = 8;
+    /// In wall pace: a MAD leaves by the open file `object`. The inline data is its record.
+    pub const MAD: u32 = 9;
 }
+
+/// Most bytes of a record with one MAD: the header of `umadN` and the MAD. In wall pace the socket of
+/// an open file carries such records. A byte announces a longer one.
+pub const SHORT_MAD_BYTES: usize = 64 + 256;
 
 /// Bits of [`PostRecord::flags`] of a send.
 pub mod send_flags {

@@ -17,6 +17,8 @@ pub struct Port {
     /// Rate of the link, 0 without one.
     pub bytes_per_second: u64,
     pub counters: Counters,
+    /// Counters of an HCA's queue pairs; zero for a switch.
+    pub hardware: Hardware,
 }
 
 /// Node of a port.
@@ -65,6 +67,40 @@ counters! {
     vl15_dropped "vl15_dropped" "port_vl15_dropped" 1 "Packets on VL 15 discarded",
 }
 
+macro_rules! hardware {
+    ($($field:ident $name:literal $help:literal,)*) => {
+        /// Counters of the queue pairs of an HCA's port, with the names of mlx5.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Hardware {
+            $(#[doc = concat!($help, ".")] pub $field: u64,)*
+        }
+
+        /// End of the name, help and value of all of them.
+        const HARDWARE: &[(&str, &str, fn(&Hardware) -> u64)] = &[$(($name, $help, |of| of.$field)),*];
+    };
+}
+
+hardware! {
+    duplicate_request "duplicate_requests_packets" "Repeated request packets that came",
+    implied_nak_seq_err "implied_nak_seq_errors" "Responses that came before an expected one",
+    local_ack_timeout_err "local_ack_timeout_errors" "Waits for a response that were too long",
+    out_of_buffer "out_of_buffer_drops" "Messages lost or put off for lack of a receive request",
+    out_of_sequence "out_of_sequence_packets_received" "Request packets that came before their predecessors",
+    packet_seq_err "packet_sequence_errors" "NAKs that came for a missing packet",
+    req_cqe_error "req_cqes_errors" "Completions of send queues with an error",
+    req_cqe_flush_error "req_cqes_flush_errors" "Flushed completions of send queues",
+    req_remote_access_errors "req_remote_access_errors" "Send requests that the peer's memory refused",
+    req_remote_invalid_request "req_remote_invalid_request_errors" "Send requests that made no sense to the peer",
+    resp_cqe_error "resp_cqes_errors" "Completions of receive queues with an error",
+    resp_cqe_flush_error "resp_cqes_flush_errors" "Flushed completions of receive queues",
+    resp_local_length_error "resp_local_length_errors" "Messages longer than their receive requests",
+    resp_remote_access_errors "resp_remote_access_errors" "Requests without a right to the memory here",
+    rnr_nak_retry_err "rnr_nak_retry_packets_received" "RNR NAKs that came",
+    rx_atomic_requests "rx_atomic_requests" "Atomics that came",
+    rx_read_requests "rx_read_requests" "RDMA reads that came",
+    rx_write_requests "rx_write_requests" "RDMA writes that came",
+}
+
 /// Name, help and value of a state of ports.
 type State = (&'static str, &'static str, fn(&Port) -> u64);
 
@@ -75,6 +111,11 @@ pub fn to_text(ports: &[Port]) -> String {
         let name = format!("node_infiniband_{}_total", counter.hca);
         text.begin(&name, counter.help, Kind::Counter);
         of_hcas(ports).for_each(|(port, labels)| text.sample(&name, &labels.each(), (counter.value)(&port.counters)));
+    }
+    for (end, help, value) in HARDWARE {
+        let name = format!("node_infiniband_{end}_total");
+        text.begin(&name, help, Kind::Counter);
+        of_hcas(ports).for_each(|(port, labels)| text.sample(&name, &labels.each(), value(&port.hardware)));
     }
     let states: [State; 3] = [
         ("node_infiniband_state_id", "State of the port (1: down, 2: init, 3: armed, 4: active)", |port| port.state.into()),

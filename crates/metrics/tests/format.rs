@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use softband_metrics::ports::{Counters, Node, Port, to_text};
+use softband_metrics::ports::{Counters, Hardware, Node, Port, to_text};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Labels = BTreeMap<String, String>;
@@ -113,7 +113,15 @@ impl Reading {
 
 fn port(node: Node, port: u8, port_xmit_data: u64) -> Port {
     let counters = Counters { port_xmit_data, link_downed: 3, ..Counters::default() };
-    Port { node, port, state: 4, physical_state: 5, bytes_per_second: 5_000_000_000, counters }
+    Port {
+        node,
+        port,
+        state: 4,
+        physical_state: 5,
+        bytes_per_second: 5_000_000_000,
+        counters,
+        hardware: Hardware { out_of_buffer: 4, ..Hardware::default() },
+    }
 }
 
 fn hca(host: &str) -> Node {

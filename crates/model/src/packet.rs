@@ -2,7 +2,7 @@
 
 use crate::link::Framing;
 use crate::verbs::api::{GlobalRoute, PayloadSlice};
-use softband_types::{Gid, Lid, PKey, Psn, QKey, QpType, Qpn, ServiceLevel};
+use softband_types::{Gid, Lid, PKey, Psn, QKey, QpType, Qpn, ServiceLevel, WcOpcode};
 use softband_wire as wire;
 
 mod image;
@@ -132,6 +132,17 @@ impl PacketKind {
     /// Checks whether the packet goes to the requester of its destination.
     pub const fn is_response(&self) -> bool {
         matches!(self, Self::ReadResponse { .. } | Self::AtomicAck { .. } | Self::Ack | Self::Nak(_) | Self::RnrNak { .. })
+    }
+
+    /// Returns the operation on this side's memory that the packet begins.
+    pub const fn begun_operation(&self) -> Option<WcOpcode> {
+        match self {
+            Self::Write { position, .. } if position.first => Some(WcOpcode::RdmaWrite),
+            Self::ReadRequest { .. } => Some(WcOpcode::RdmaRead),
+            Self::CompareSwap { .. } => Some(WcOpcode::CompareSwap),
+            Self::FetchAdd { .. } | Self::AtomicWrite { .. } => Some(WcOpcode::FetchAdd),
+            _ => None,
+        }
     }
 
     /// Returns the bytes of extended transport headers (IBTA 9.3 and the table of operation codes

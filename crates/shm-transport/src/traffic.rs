@@ -4,8 +4,11 @@
 //!
 //! A row of the memory belongs to one queue pair and one way at a time, so adding needs no locked
 //! instruction. Its numbers stay when the queue pair goes. The next queue pair with this way
-//! continues them.
+//! continues them ([`rows`]).
 
+mod rows;
+
+pub use rows::LOCK;
 use softband_ipc::layout::TrafficRow;
 use softband_ipc::post::opcode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,6 +111,37 @@ impl Volume {
 pub struct Exchange {
     pub sent: Volume,
     pub returned: Volume,
+    pub requests: Requests,
+}
+
+/// Requests that the receiving port counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    pub writes: u64,
+    pub reads: u64,
+    pub atomics: u32,
+}
+
+impl Requests {
+    #[inline(always)]
+    const fn of(operation: u32) -> Self {
+        let none = Self { writes: 0, reads: 0, atomics: 0 };
+        match operation {
+            opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => Self { writes: 1, ..none },
+            opcode::RDMA_READ => Self { reads: 1, ..none },
+            opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD | opcode::ATOMIC_WRITE => Self { atomics: 1, ..none },
+            _ => none,
+        }
+    }
+
+    /// Returns the growth since an earlier reading.
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            writes: self.writes.saturating_sub(earlier.writes),
+            reads: self.reads.saturating_sub(earlier.reads),
+            atomics: self.atomics.wrapping_sub(earlier.atomics),
+        }
+    }
 }
 
 /// Transport service of a queue pair.
@@ -133,17 +167,18 @@ impl Exchange {
         let each = bytes::BASE + extension;
         let padded = (len_bytes + 3) & !3;
         let packets = if service == Service::Datagram { 1 } else { way.packets_of(len_bytes) };
+        let requests = Requests::of(operation);
         let answer = Volume::one(bytes::BASE + bytes::AETH + bytes::WORD);
         let headers = match operation {
             opcode::RDMA_READ => {
                 // The first and the last packet of the response have an AETH.
                 let response = Volume { bytes: packets * bytes::BASE + padded + packets.min(2) * bytes::AETH, packets };
-                return Self { sent: Volume::one(each + bytes::RETH), returned: response };
+                return Self { sent: Volume::one(each + bytes::RETH), returned: response, requests };
             }
             opcode::ATOMIC_CMP_AND_SWP | opcode::ATOMIC_FETCH_AND_ADD => {
-                return Self { sent: Volume::one(each + bytes::ATOMIC_ETH), returned: answer };
+                return Self { sent: Volume::one(each + bytes::ATOMIC_ETH), returned: answer, requests };
             }
-            opcode::ATOMIC_WRITE => return Self { sent: Volume::one(each + bytes::RETH + bytes::WORD), returned: answer },
+            opcode::ATOMIC_WRITE => return Self { sent: Volume::one(each + bytes::RETH + bytes::WORD), returned: answer, requests },
             opcode::RDMA_WRITE => bytes::RETH,
             opcode::RDMA_WRITE_WITH_IMM => bytes::RETH + bytes::IMMEDIATE,
             opcode::SEND_WITH_IMM => bytes::IMMEDIATE,
@@ -154,7 +189,7 @@ impl Exchange {
             Service::Unreliable | Service::Datagram => 0,
         };
         let returned = Volume { bytes: acknowledgements * (bytes::BASE + bytes::AETH), packets: acknowledgements };
-        Self { sent: Volume { bytes: packets * each + padded + headers, packets }, returned }
+        Self { sent: Volume { bytes: packets * each + padded + headers, packets }, returned, requests }
     }
 }
 
@@ -180,45 +215,26 @@ impl Lane {
         add(&row.sent_packets, exchange.sent.packets);
         add(&row.returned_bytes, exchange.returned.bytes);
         add(&row.returned_packets, exchange.returned.packets);
+        if exchange.requests != Requests::default() {
+            add(&row.writes, exchange.requests.writes);
+            add(&row.reads, exchange.requests.reads);
+            row.atomics.store(row.atomics.load(Ordering::Relaxed).wrapping_add(exchange.requests.atomics), Ordering::Relaxed);
+        }
     }
 
     #[cold]
     fn turn_to(&mut self, (rows, own): (&'static [TrafficRow], u32), (hca, way): (u32, Way)) {
         self.release(own);
         self.way = name(hca, way);
-        self.row = rows.iter().filter(|_| way.exists()).find(|row| row.is_taken_for(self.way, own));
+        self.row = way.exists().then(|| rows::take((rows, own), self.way)).flatten();
     }
 
     /// Leaves the row to other queue pairs of the process. A child of a fork leaves its parent's
     /// alone.
     pub fn release(&mut self, own: u32) {
         if let Some(row) = self.row.take() {
-            let _ = row.writer.compare_exchange(own, 0, Ordering::Release, Ordering::Relaxed);
+            rows::give_back(row, own);
         }
-    }
-}
-
-/// Takes a row.
-trait Take {
-    /// Takes the row if nobody writes it and it is free or has this way.
-    fn is_taken_for(&self, way: u64, own: u32) -> bool;
-}
-
-impl Take for TrafficRow {
-    fn is_taken_for(&self, way: u64, own: u32) -> bool {
-        let may_fit = [0, way].contains(&self.way.load(Ordering::Relaxed));
-        if !may_fit || self.writer.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        match self.way.load(Ordering::Relaxed) {
-            0 => self.way.store(way, Ordering::Release),
-            present if present == way => {}
-            _ => {
-                self.writer.store(0, Ordering::Release);
-                return false;
-            }
-        }
-        true
     }
 }
 
@@ -244,13 +260,15 @@ impl Readings {
         let now = Exchange {
             sent: Volume { bytes: of(&row.sent_bytes), packets: of(&row.sent_packets) },
             returned: Volume { bytes: of(&row.returned_bytes), packets: of(&row.returned_packets) },
+            requests: Requests { writes: of(&row.writes), reads: of(&row.reads), atomics: row.atomics.load(Ordering::Relaxed) },
         };
         if self.0.len() <= index {
             self.0.resize(index + 1, (way, Exchange::default()));
         }
         let (known, last) = std::mem::replace(&mut self.0[index], (way, now));
         let last = if known == way { last } else { now }; // only a liar changes the way
-        let growth = Exchange { sent: now.sent.since(last.sent), returned: now.returned.since(last.returned) };
+        let growth =
+            Exchange { sent: now.sent.since(last.sent), returned: now.returned.since(last.returned), requests: now.requests.since(last.requests) };
         Some(((way >> 32) as u32, Way(way as u32), growth))
     }
 }

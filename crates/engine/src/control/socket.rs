@@ -25,8 +25,6 @@ pub(crate) enum ControlEvent {
     Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
     /// A thread that was away waits for the token.
     Back { connection: u64, slot: u32 },
-    /// In wall pace: a thread has made a call.
-    Call { connection: u64, slot: u32 },
     /// A process image is gone (ended, killed or replaced).
     Closed { connection: u64 },
     /// The command line sends a command.
@@ -211,7 +209,6 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
         let Word { slot, kind } = bytemuck::pod_read_unaligned(&buffer[..len]);
         match kind {
             word::BACK => mailbox.put(ControlEvent::Back { connection: number, slot }),
-            word::CALL => mailbox.put(ControlEvent::Call { connection: number, slot }),
             _ => return false,
         }
         true

@@ -19,7 +19,6 @@ impl Engine {
                 ControlEvent::Exited { program, status } => self.program_exited(program, status),
                 ControlEvent::Closed { connection } => self.connection_closed(connection),
                 ControlEvent::Back { connection, slot } => self.scheduler.thread_back(&mut self.processes, connection, slot),
-                ControlEvent::Call { connection, slot } => self.wall_call(connection, slot),
                 ControlEvent::Command { socket, pid, command } => self.handle_command(&socket, pid, &command),
                 ControlEvent::Hello { .. } => {}
             }

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::host::files::bytes_per_second;
 use serde_json::Value;
 use softband_fabric::{NodeOfPort, PortStatistics};
-use softband_metrics::ports::{Counters, Node, Port};
+use softband_metrics::ports::{Counters, Hardware, Node, Port};
 use softband_model::management::agent::LinkState;
 
 impl Engine {
@@ -40,6 +40,32 @@ impl Engine {
             physical_state: if port.state.is_some() { 5 } else { 2 },
             bytes_per_second: port.rate.map_or(0, |rate| bytes_per_second(port.link_layer, rate)),
             counters: counters(port),
+            hardware: self.hardware(port),
+        }
+    }
+
+    fn hardware(&self, port: &PortStatistics) -> Hardware {
+        let NodeOfPort::Hca(hca) = port.node else { return Hardware::default() };
+        let of = self.world.hardware_counters(hca, port.port).unwrap_or_default();
+        Hardware {
+            duplicate_request: of.duplicate_request,
+            implied_nak_seq_err: of.implied_nak_seq_err,
+            local_ack_timeout_err: of.local_ack_timeout_err,
+            out_of_buffer: of.out_of_buffer,
+            out_of_sequence: of.out_of_sequence,
+            packet_seq_err: of.packet_seq_err,
+            req_cqe_error: of.req_cqe_error,
+            req_cqe_flush_error: of.req_cqe_flush_error,
+            req_remote_access_errors: of.req_remote_access_errors,
+            req_remote_invalid_request: of.req_remote_invalid_request,
+            resp_cqe_error: of.resp_cqe_error,
+            resp_cqe_flush_error: of.resp_cqe_flush_error,
+            resp_local_length_error: of.resp_local_length_error,
+            resp_remote_access_errors: of.resp_remote_access_errors,
+            rnr_nak_retry_err: of.rnr_nak_retry_err,
+            rx_atomic_requests: of.rx_atomic_requests,
+            rx_read_requests: of.rx_read_requests,
+            rx_write_requests: of.rx_write_requests,
         }
     }
 }

@@ -12,7 +12,7 @@ use softband_ipc::layout::{BELL, ENGINE_SLEEPS, token};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, Qpn};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest lead of the World over the clock, in picoseconds. Latencies of the modelled hardware
 /// cost no time, but its timers do.
@@ -30,11 +30,16 @@ const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
 const ACK_WAIT_MAX: SimDuration = SimDuration::from_micros(67_000);
 /// Polls for work before the engine sleeps.
 const IDLE_POLLS: u32 = 200;
+/// Longest yield while a processor is free. A longer one has let others run.
+const SHORT_YIELD: Duration = Duration::from_micros(50);
+/// Sleeps without polls before them, after a longer yield. A thread that sleeps comes before busy
+/// others when it wakes, and one that yields comes after them.
+const SLEEPS_WHEN_CROWDED: u32 = 64;
 
 impl Engine {
     /// Serves programs until all have ended.
     pub(super) fn wall_loop(&mut self) -> Option<Failure> {
-        let mut idle = 0;
+        let (mut idle, mut crowded) = (0, 0u32);
         self.world.limit_ack_wait(ACK_WAIT_MAX);
         loop {
             if let Some(failure) = self.outside_failure() {
@@ -46,11 +51,15 @@ impl Engine {
                 return None;
             }
             idle = if has_worked { 0 } else { idle + 1 };
-            if idle > IDLE_POLLS {
+            if idle > IDLE_POLLS || idle > 0 && crowded > 0 {
                 self.sleep_until_rung();
-                idle = 0;
+                (idle, crowded) = (0, crowded.saturating_sub(1));
             } else if idle > 0 {
+                let before = Instant::now();
                 std::thread::yield_now();
+                if before.elapsed() > SHORT_YIELD {
+                    crowded = SLEEPS_WHEN_CROWDED;
+                }
             }
         }
     }
@@ -69,14 +78,26 @@ impl Engine {
         SimTime::from_picos(self.scheduler.wall_time().as_picos() + AHEAD_PICOS)
     }
 
+    /// Serves the calls of programs, and handles what the control socket brings.
     fn serve_calls(&mut self) -> bool {
-        if !self.control.has_events() {
-            return false;
+        let has_events = self.control.has_events();
+        if has_events {
+            self.control.receive();
+            self.greet_all();
         }
-        self.control.receive();
-        self.greet_all();
-        self.handle_control_events();
-        true
+        let mut any = has_events;
+        // Before the events: the last call of a process comes before its end.
+        for process in self.attached() {
+            let is_calling = self.processes[process].shared().takes_call();
+            if is_calling {
+                self.serve_call(process, 0);
+            }
+            any |= is_calling;
+        }
+        if has_events {
+            self.handle_control_events();
+        }
+        any
     }
 
     /// Takes the posts of programs. A sender may post because its receiver has announced that it is
@@ -208,12 +229,6 @@ impl Engine {
         }
     }
 
-    /// Serves a call of a thread.
-    pub(super) fn wall_call(&mut self, connection: u64, slot: u32) {
-        let Some(process) = self.processes.of_connection(connection) else { return };
-        self.serve_call(process, slot);
-    }
-
     /// Carries out the call in a slot.
     pub(super) fn serve_call(&mut self, process: usize, slot: u32) {
         let record = &self.processes[process];
@@ -261,7 +276,7 @@ impl Engine {
         let rung = bell.load(Ordering::SeqCst);
         self.scheduler.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
         self.control.wait_on(bell);
-        let is_quiet = !self.control.is_filled() && !self.processes.any(|process| process.shared().has_posts());
+        let is_quiet = !self.control.is_filled() && !self.processes.any(|process| process.shared().has_posts() || process.shared().has_call());
         if is_quiet && !limit.is_zero() {
             let limit = rustix::thread::futex::Timespec { tv_sec: 0, tv_nsec: limit.as_nanos() as _ };
             let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), rung, Some(&limit));

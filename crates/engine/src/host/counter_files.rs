@@ -1,7 +1,13 @@
 //! The counters of a port below `ports/N/counters`, with the names of the kernel
-//! (`drivers/infiniband/core/sysfs.c`).
+//! (`drivers/infiniband/core/sysfs.c`), and below `ports/N/hw_counters`, with those of mlx5.
 
-use softband_fabric::PortStatistics;
+use softband_fabric::{HardwareCounters, PortStatistics};
+
+/// Beginning of the names in the second folder.
+const HARDWARE: &str = "hw_counters/";
+/// Milliseconds for which the kernel keeps values of that folder (`lifespan`).
+const LIFESPAN: &str = "lifespan";
+const LIFESPAN_MILLIS: u64 = 10;
 
 /// How a counter follows from the answers of performance management.
 type Read = fn(&PortStatistics) -> u64;
@@ -34,6 +40,18 @@ const COUNTERS: [(&str, Read); 21] = [
 /// Returns the names of all counters.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COUNTERS.iter().map(|(name, _)| *name)
+}
+
+/// Returns the names and first values in the folder of the hardware's counters.
+pub(super) fn hardware_names() -> impl Iterator<Item = (&'static str, u64)> {
+    HardwareCounters::NAMES.iter().map(|name| (*name, 0)).chain([(LIFESPAN, LIFESPAN_MILLIS)])
+}
+
+/// Returns a counter in the folder of the hardware's counters; `None` for an unknown name, and outside
+/// of it.
+pub(crate) fn hardware_value(name: &[u8], counters: &HardwareCounters) -> Option<u64> {
+    let name = std::str::from_utf8(name).ok()?.strip_prefix(HARDWARE)?;
+    if name == LIFESPAN { Some(LIFESPAN_MILLIS) } else { counters.by_name(name) }
 }
 
 /// Returns a counter of a port; `None` for an unknown name.

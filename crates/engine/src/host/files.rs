@@ -261,6 +261,8 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     // A program that opens one gets its present value (`shim/fd/counter_files`).
     let counters: Vec<_> = counter_files::names().map(|name| (name, "0".to_owned())).collect();
     put(&folder.join("counters"), &counters)?;
+    let hardware: Vec<_> = counter_files::hardware_names().map(|(name, value)| (name, value.to_string())).collect();
+    put(&folder.join("hw_counters"), &hardware)?;
     let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
 }

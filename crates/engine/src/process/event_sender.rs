@@ -25,8 +25,9 @@ impl EventSender {
         self.name.abstract_name().unwrap_or_default()
     }
 
-    /// Sends one event. Returns false if the program has no room for it or does not listen.
-    pub(crate) fn send(&self, to: &SocketAddrUnix) -> bool {
-        rustix::net::sendto(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, to).is_ok()
+    /// Sends the bytes of one event. Returns false if the program has no room for them or does not
+    /// listen.
+    pub(crate) fn send(&self, to: &SocketAddrUnix, event: &[u8]) -> bool {
+        rustix::net::sendto(&self.socket, event, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, to).is_ok()
     }
 }

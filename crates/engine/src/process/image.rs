@@ -214,6 +214,16 @@ impl Shared {
         self.header().ring_produced.load(Ordering::SeqCst) != self.header().ring_consumed.load(Ordering::Relaxed)
     }
 
+    /// Returns whether a call waits for the engine, in wall pace. All threads make their calls in slot 0.
+    pub(crate) fn has_call(&self) -> bool {
+        self.slot(0).is_calling.load(Ordering::SeqCst) != 0
+    }
+
+    /// Takes the call that waits for the engine. Returns false if there is none.
+    pub(crate) fn takes_call(&self) -> bool {
+        self.has_call() && self.slot(0).is_calling.swap(0, Ordering::SeqCst) != 0
+    }
+
     /// Copies the records in the ring of posts, in wall pace. Returns the counter of their end; the
     /// caller publishes it after it has carried out the records.
     pub(crate) fn read_ring(&self, into: &mut Vec<u8>) -> Option<u64> {

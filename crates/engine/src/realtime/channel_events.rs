@@ -1,5 +1,5 @@
 //! Events of channels on their way to programs, in wall pace: one byte for each event, through a
-//! socket of each process.
+//! socket of each process. A short MAD goes itself.
 
 use crate::protocol::Caller;
 use crate::realtime::room::DataPlane;
@@ -7,17 +7,19 @@ use rustix::net::SocketAddrUnix;
 use softband_ipc::calls::EventSocket;
 
 impl DataPlane<'_> {
-    /// Sends a byte to the program's descriptor for one event of a channel. Returns false if the
-    /// engine must send it later.
+    /// Sends a byte to the program's descriptor for one event of a channel, or the next MAD. Returns
+    /// false if the engine must send it later.
     pub(crate) fn tell_of_event(&mut self, object: u32) -> bool {
         if self.host.object(object).is_none() {
             return true;
         }
         let told = self.host.event_socket(object).is_some_and(|(process, address)| {
             let sender = self.processes[process].event_sender();
-            sender.is_some_and(|sender| sender.send(address))
+            sender.is_some_and(|sender| sender.send(address, self.host.mads().short_record(object).unwrap_or(&[1])))
         });
-        if !told {
+        if told {
+            self.host.mads_mut().note_told(object);
+        } else {
             // The program has many unread bytes, or has not created its descriptor yet.
             *self.realtime.undelivered.entry(object).or_default() += 1;
         }

@@ -72,6 +72,9 @@ fn carried(way: Way, growth: Exchange) -> CarriedElsewhere {
         sent_bytes: growth.sent.bytes,
         returned_packets: growth.returned.packets,
         returned_bytes: growth.returned.bytes,
+        writes: growth.requests.writes,
+        reads: growth.requests.reads,
+        atomics: growth.requests.atomics.into(),
         destination: match way.header() {
             RouteHeader::None => None,
             RouteHeader::Global => Some(Gid::default()),

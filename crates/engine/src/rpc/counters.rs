@@ -15,6 +15,9 @@ impl Verbs<'_> {
         let port = u8::try_from(request.head.port).map_err(|_| libc::ENOENT)?;
         let hca = self.world.hca_id(host, index);
         self.plane().count_direct_traffic();
+        if let Some(count) = self.world.hardware_counters(hca, PortNumber(port)).and_then(|counters| counter_files::hardware_value(name, &counters)) {
+            return Ok(Count { count });
+        }
         let statistics = self.world.port_statistics(hca, PortNumber(port)).ok_or(libc::ENOENT)?;
         let count = counter_files::value(name, &statistics).ok_or(libc::ENOENT)?;
         Ok(Count { count })

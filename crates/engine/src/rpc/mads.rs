@@ -67,11 +67,27 @@ impl Verbs<'_> {
             self.host.keep_outgoing(thread, record);
             return Ok(());
         }
+        self.send_record(object, port, &record)
+    }
+
+    fn send_record(&mut self, object: u32, port: Port, record: &[u8]) -> Result<(), i32> {
         let lid = self.world.port(port.0, port.1).map(|port| port.lid).unwrap_or_default();
         let facts = PortFacts { lid, pkeys: self.world.pkeys(port.0) };
-        self.host.mads_mut().send(object, &record, facts, self.scheduler.now())?;
+        self.host.mads_mut().send(object, record, facts, self.scheduler.now())?;
         self.send_mads();
         Ok(())
+    }
+
+    /// Sends a MAD that a program at wall pace has posted. The program awaits no reply, so a MAD that
+    /// cannot leave comes back with the error.
+    pub(crate) fn mad_posted(&mut self, process: usize, object: u32, record: &[u8]) {
+        let Ok(object) = self.processes[process].held(object) else { return };
+        let Some(port) = self.host.mads().port_of(object).filter(|_| self.scheduler.is_wall()) else { return };
+        let Err(error) = self.send_record(object, port, record) else { return };
+        let now = self.scheduler.now();
+        if let Some(object) = self.host.mads_mut().send_back(object, record, error, now) {
+            self.scheduler.push(now, u32::MAX, Event::ObjectChanged { object, edge: readiness::READABLE });
+        }
     }
 
     pub(crate) fn mad_receive(&mut self, caller: Caller, request: &MadReceive) -> Result<WithTail<MadReceived, u8>, i32> {
@@ -102,6 +118,7 @@ impl Verbs<'_> {
     fn note_mad_left(&mut self, object: u32) {
         let is_readable = self.host.mads().readiness(object, self.scheduler.now()) & readiness::READABLE != 0;
         if self.scheduler.is_wall() && is_readable {
+            self.host.mads_mut().note_left(object);
             // Before the reply: the reader may look for the byte at once.
             self.plane().tell_of_event(object);
         }

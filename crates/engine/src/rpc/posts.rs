@@ -50,6 +50,9 @@ impl Verbs<'_> {
     }
 
     fn post(&mut self, process: usize, record: &PostRecord, entries: &[PostSge], inline: &[u8]) {
+        if record.kind == kind::MAD {
+            return self.mad_posted(process, record.object, inline);
+        }
         let owner = self.processes[process].number();
         let Ok(hca) = own_hca(self.world, self.processes[process].host(), record.hca) else { return };
         // A lying program cannot post into the past. In wall pace it cannot post into the future

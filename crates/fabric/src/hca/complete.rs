@@ -51,6 +51,11 @@ impl Hcas {
         {
             (owner, cq) = (srq.owner, xrc.cq);
         }
+        if completion.status != WcStatus::Success
+            && let Some(counters) = self.hardware_of(qp)
+        {
+            if queue == SEND { counters.note_sent(completion.status) } else { counters.note_received(completion.status) }
+        }
         let completion = self.completions.insert((owner, cq, completion));
         timeline.push(at, node, Event::Completed { completion });
     }

@@ -3,8 +3,8 @@
 use super::{Hcas, Work};
 use softband_model::link::Sl2Vl;
 use softband_model::parts::HcaPart;
-use softband_model::transport::Throttle;
-use softband_types::{HcaId, PKey, VirtualLane};
+use softband_model::transport::{HardwareCounters, Throttle};
+use softband_types::{HcaId, PKey, VirtualLane, WcOpcode};
 use std::collections::VecDeque;
 
 /// The HCA's side of a port.
@@ -17,6 +17,7 @@ pub(super) struct HcaPort {
     pub(super) throttles: Vec<Throttle>,
     /// Work held back per service level, in the order in which it may continue.
     pub(super) held_back: Vec<VecDeque<Work>>,
+    pub(super) hardware: HardwareCounters,
 }
 
 /// Packets of an HCA between DMA read and departure, by lane.
@@ -40,7 +41,14 @@ impl Staged {
 impl HcaPort {
     pub(super) fn new(hca: u32, sl2vl: Sl2Vl, is_throttled: bool) -> Self {
         let levels = if is_throttled { 16 } else { 0 };
-        Self { hca, sl2vl, staging: Box::default(), throttles: vec![Throttle::default(); levels], held_back: vec![VecDeque::new(); levels] }
+        Self {
+            hca,
+            sl2vl,
+            staging: Box::default(),
+            throttles: vec![Throttle::default(); levels],
+            held_back: vec![VecDeque::new(); levels],
+            hardware: HardwareCounters::default(),
+        }
     }
 
     pub(super) fn staged(&mut self, lane: VirtualLane) -> &mut Staged {
@@ -57,6 +65,24 @@ impl Hcas {
     /// Sets the partition keys of an HCA's ports.
     pub(crate) fn set_pkeys(&mut self, hca: HcaId, pkeys: Vec<PKey>) {
         self.nodes[hca.0 as usize].pkeys = pkeys;
+    }
+
+    /// Returns the counters of the queue pairs of an HCA's port.
+    pub(crate) fn hardware_counters(&self, port: u32) -> HardwareCounters {
+        self.ports[port as usize].hardware
+    }
+
+    /// Counts requests that reached an HCA's port outside the model. Ports of switches have none.
+    pub(crate) fn note_requests(&mut self, port: u32, requests: [(WcOpcode, u64); 3]) {
+        if let Some(port) = self.ports.get_mut(port as usize) {
+            requests.into_iter().for_each(|(operation, count)| port.hardware.note_requests(operation, count));
+        }
+    }
+
+    /// Returns the counters of a queue pair's port.
+    pub(super) fn hardware_of(&mut self, qp: u32) -> Option<&mut HardwareCounters> {
+        let port = self.slot(qp)?.port?;
+        self.ports.get_mut(port as usize).map(|port| &mut port.hardware)
     }
 
     /// Returns the places in the staging buffer of a port's lane that packets hold. Ports of

@@ -10,7 +10,7 @@ use crate::subnet::Subnet;
 use softband_model::management::agent::ViolatedKey;
 use softband_model::packet::{NakCode, Packet, PacketKind};
 use softband_model::parts::ReceiveMode;
-use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Response, Side, response_packet};
+use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Remark, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::{Lid, Psn, QpState, SrqHandle, WcStatus};
@@ -179,7 +179,8 @@ impl Hcas {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
-        let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit } = outcome;
+        self.count_request(qp, packet, outcome.remark);
+        let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit, .. } = outcome;
         if let Some(srq) = srq_limit {
             self.report_srq_limit(hop.timeline, srq, now);
         }
@@ -198,6 +199,29 @@ impl Hcas {
             self.on_qp_error(hop.timeline, qp, qp_error, now);
         }
         dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now))
+    }
+
+    /// Counts a request packet at its port: its event, or the operation that it begins.
+    fn count_request(&mut self, qp: u32, packet: &Packet, remark: Option<Remark>) {
+        let operation = packet.kind.begun_operation();
+        if remark.is_none() && operation.is_none() {
+            return; // nearly all packets
+        }
+        let Some(counters) = self.hardware_of(qp) else { return };
+        match (remark, operation) {
+            (Some(remark), _) => counters.note(remark),
+            (None, Some(operation)) => counters.note_requests(operation, 1),
+            (None, None) => {}
+        }
+    }
+
+    /// Counts the event that the last input meant to a requester.
+    pub(super) fn count_remark(&mut self, qp: u32) {
+        if let Some(remark) = self.slot_mut(qp).and_then(|slot| slot.qp.requester.take_remark())
+            && let Some(counters) = self.hardware_of(qp)
+        {
+            counters.note(remark);
+        }
     }
 
     fn note_established(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
@@ -286,6 +310,7 @@ impl Hcas {
             _ => dma_write = requester.on_response(a, hca, &self.verbs, packet, now),
         }
         let freed = dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now));
+        self.count_remark(qp);
         self.after_requester(hop, qp, memory, now);
         freed
     }

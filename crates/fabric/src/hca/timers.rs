@@ -17,6 +17,7 @@ impl Hcas {
         }
         slot.timer_at = None;
         slot.qp.requester.on_timer(&slot.qp.attributes, now);
+        self.count_remark(qp);
         self.after_requester(hop, qp, memory, now);
     }
 

@@ -24,6 +24,12 @@ pub struct CarriedElsewhere {
     pub returned_packets: u64,
     /// Their bytes, from BTH to invariant CRC.
     pub returned_bytes: u64,
+    /// RDMA writes among the requests.
+    pub writes: u64,
+    /// RDMA reads among them.
+    pub reads: u64,
+    /// Atomics among them.
+    pub atomics: u64,
     /// A GID like that of their global routes, if they have one. Only its kind matters.
     pub destination: Option<Gid>,
 }
@@ -50,20 +56,21 @@ impl Elsewhere {
 
 impl Links {
     /// Counts traffic from a port to `dlid` at all ports of its way, by the present routes. `slid`
-    /// is the port's LID: messages to it cross no link.
-    pub(crate) fn count_elsewhere(&mut self, from: u32, (slid, dlid): (Lid, Lid), carried: &CarriedElsewhere) {
+    /// is the port's LID: messages to it cross no link. Returns the port of a single receiver.
+    pub(crate) fn count_elsewhere(&mut self, from: u32, (slid, dlid): (Lid, Lid), carried: &CarriedElsewhere) -> Option<u32> {
         if dlid == slid {
-            return;
+            return Some(from);
         }
         let (sent, returned) = (self.framed(from, carried.sent_packets, carried), self.framed(from, carried.returned_packets, carried));
         let sent = Traffic { bytes: sent.bytes.saturating_add(carried.sent_bytes), ..sent };
         let returned = Traffic { bytes: returned.bytes.saturating_add(carried.returned_bytes), ..returned };
         if dlid.0 >= MULTICAST_LIDS {
-            return self.count_at_members(from, dlid, sent);
+            self.count_at_members(from, dlid, sent);
+            return None;
         }
-        if let Some(to) = self.count_on_way(from, dlid, sent) {
-            self.count_on_way(to, slid, returned);
-        }
+        let to = self.count_on_way(from, dlid, sent)?;
+        self.count_on_way(to, slid, returned);
+        Some(to)
     }
 
     /// Returns packets with only the bytes around their transport headers and payload.

@@ -5,7 +5,7 @@ use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
 use crate::link::{CarriedElsewhere, PacketSink, PortCounters};
 use crate::numbering::Owner;
 use softband_spec::PortRef;
-use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn};
+use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn, WcOpcode};
 
 impl World {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
@@ -17,8 +17,11 @@ impl World {
     /// Counts packets from a port of an HCA to `dlid` that crossed the fabric outside the model, at
     /// all ports of the way by its present routes. Ignores a port that does not exist.
     pub fn count_elsewhere(&mut self, (hca, port): (HcaId, PortNumber), dlid: Lid, carried: &CarriedElsewhere) {
-        if let Some(port) = self.hcas.port_index(hca, port) {
-            self.links.count_elsewhere(port, (self.subnet.lid(port), dlid), carried);
+        if let Some(port) = self.hcas.port_index(hca, port)
+            && let Some(to) = self.links.count_elsewhere(port, (self.subnet.lid(port), dlid), carried)
+        {
+            let CarriedElsewhere { writes, reads, atomics, .. } = *carried;
+            self.hcas.note_requests(to, [(WcOpcode::RdmaWrite, writes), (WcOpcode::RdmaRead, reads), (WcOpcode::FetchAdd, atomics)]);
         }
     }
 

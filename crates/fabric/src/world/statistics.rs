@@ -3,6 +3,7 @@
 use super::World;
 use crate::numbering::Owner;
 use softband_model::management::agent::{Hardware, LinkState, LinkView};
+use softband_model::transport::HardwareCounters;
 use softband_types::{Guid, HcaId, Lid, LinkLayer, LinkRate, PortNumber};
 use softband_wire::mad::{PortCounters, PortCountersExtended};
 
@@ -44,6 +45,11 @@ impl World {
     pub fn port_statistics(&mut self, hca: HcaId, port: PortNumber) -> Option<PortStatistics> {
         let id = self.hcas.port_index(hca, port)?;
         Some(self.statistics_of(id))
+    }
+
+    /// Returns the counters of the queue pairs of an HCA's port; `None` without that port.
+    pub fn hardware_counters(&self, hca: HcaId, port: PortNumber) -> Option<HardwareCounters> {
+        Some(self.hcas.hardware_counters(self.hcas.port_index(hca, port)?))
     }
 
     /// Returns the counters of all ports, HCAs first, in the order of the fabric file. Only for a

@@ -22,22 +22,33 @@ const MEMBERS_MAX: usize = 256;
 /// Most known groups. The library forgets all of them above this number.
 const GROUPS_MAX: usize = 256;
 
-/// Members of each group, by LID and GID, with the version of all groups.
+/// The known groups, by LID and GID.
 #[derive(Default)]
-pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), (u32, Vec<DatagramReceiver>)>);
+pub(crate) struct Groups(BTreeMap<(u16, [u8; 16]), Group>);
+
+/// A group as of a version of all groups.
+#[derive(Default)]
+struct Group {
+    version: u32,
+    members: Vec<DatagramReceiver>,
+    /// Counters of the datagrams to the group.
+    lane: Lane,
+}
 
 impl Groups {
     /// Returns the members that receive this queue pair's datagrams. Callers hold no guard, because
     /// this may call the engine.
     fn members(&mut self, qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, &[DatagramReceiver])> {
         let version = guard_tables()?.groups_version();
-        if self.0.get(&(mlid, mgid)).is_none_or(|(of, _)| *of != version) {
+        if self.0.get(&(mlid, mgid)).is_none_or(|group| group.version != version) {
+            let (version, members) = ask(qp, (mlid, mgid))?;
             if self.0.len() > GROUPS_MAX {
                 self.0.clear();
             }
-            self.0.insert((mlid, mgid), ask(qp, (mlid, mgid))?);
+            let group = self.0.entry((mlid, mgid)).or_default();
+            (group.version, group.members) = (version, members);
         }
-        self.0.get(&(mlid, mgid)).map(|(version, members)| (*version, members.as_slice()))
+        self.0.get(&(mlid, mgid)).map(|group| (group.version, group.members.as_slice()))
     }
 }
 
@@ -52,12 +63,7 @@ fn ask(qp: &QpInner, (mlid, mgid): (u16, [u8; 16])) -> Option<(u32, Vec<Datagram
 
 /// Sends a datagram to a group. Returns its length in bytes, or the reason why the engine must
 /// handle it.
-pub(super) fn deliver(
-    at: (&QpInner, u32),
-    (receivers, groups, lane): (&mut Receivers, &mut Groups, &mut Lane),
-    record: &PostRecord,
-    data: &Data<'_>,
-) -> Direct<u64> {
+pub(super) fn deliver(at: (&QpInner, u32), (receivers, groups): (&mut Receivers, &mut Groups), record: &PostRecord, data: &Data<'_>) -> Direct<u64> {
     let (mlid, service_level) = split_path(record.path);
     let group = (mlid, record.route().dgid);
     let (mut version, members) = groups.members(at.0, group).ok_or(FallbackReason::UnknownDestination)?;
@@ -87,8 +93,9 @@ pub(super) fn deliver(
     }
     if let Some(guard) = guard_tables()
         && let Some(own) = guard.queue_pair(at.1, at.0.qpn)
+        && let Some(known) = groups.0.get_mut(&group)
     {
-        lane.count_datagram((at.0, Way(own.way.load(Ordering::Relaxed))), record, len_bytes);
+        known.lane.count_datagram((at.0, Way(own.way.load(Ordering::Relaxed))), record, len_bytes);
     }
     Ok(len_bytes)
 }

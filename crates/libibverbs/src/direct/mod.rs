@@ -67,7 +67,7 @@ pub(crate) struct Sending {
     receivers: datagram::Receivers,
     groups: groups::Groups,
     xrc: xrc::Queues,
-    /// Counters of messages to the peer, and of datagrams to groups.
+    /// Counters of messages to the peer.
     lane: counting::Lane,
 }
 
@@ -215,7 +215,7 @@ fn deliver_datagram(at: (&QpInner, u32), sending: &mut Sending, record: &PostRec
     match split_path(record.path).0 {
         0 => Err(FallbackReason::UnknownDestination), // the engine decides its fate
         1..MULTICAST_LIDS => datagram::deliver(at, &mut sending.receivers, (None, true), record, data),
-        _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups, &mut sending.lane), record, data),
+        _ => groups::deliver(at, (&mut sending.receivers, &mut sending.groups), record, data),
     }
 }
 

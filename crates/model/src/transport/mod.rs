@@ -4,6 +4,7 @@
 //! a byte reaches memory.
 
 mod dma_write;
+mod hardware_counters;
 mod injection;
 mod queue_pair;
 mod requester;
@@ -11,6 +12,7 @@ mod responder;
 mod timers;
 
 pub use dma_write::{DmaWrite, DmaWriteEnd, Placement};
+pub use hardware_counters::{HardwareCounters, Remark};
 pub use injection::{CctEntry, Flow, InjectionSettings, Throttle, congestion_notification};
 pub use queue_pair::{Environment, QueuePair, Side};
 pub use requester::{Emission, Pending, Repeats, Requester, Retired};

@@ -1,4 +1,4 @@
-//! The counters of HCAs' ports (`/sys/class/infiniband/HCA/ports/N/counters`). Each open asks the
+//! The counters of HCAs' ports (`/sys/class/infiniband/HCA/ports/N/counters` and `hw_counters`). Each open asks the
 //! engine for the present value, and opens a file in memory with it. So does each `read` from the
 //! start of the file.
 
@@ -13,7 +13,24 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Beginnings of the names of counters. Most paths have another name, and end here.
-const BEGINNINGS: [&[u8]; 8] = [b"symbol_", b"link_", b"port_", b"local_", b"excessive_", b"VL15_", b"unicast_", b"multicast_"];
+const BEGINNINGS: [&[u8]; 16] = [
+    b"symbol_",
+    b"link_",
+    b"port_",
+    b"local_",
+    b"excessive_",
+    b"VL15_",
+    b"unicast_",
+    b"multicast_", // counters
+    b"duplicate_",
+    b"implied_",
+    b"out_of_",
+    b"packet_",
+    b"req_",
+    b"resp_",
+    b"rnr_",
+    b"rx_", // hw_counters
+];
 
 /// Returns a file that replaces `path`, if `path` names a counter. A relative path begins at
 /// `folder`.
@@ -25,10 +42,11 @@ pub(super) fn instead_of(folder: c_int, path: &[u8]) -> Option<OwnedFd> {
     }
     keeping_errno(|| {
         let whole = if path.starts_with(b"/") { before.to_vec() } else { [folder_name(folder)?.as_slice(), b"/", before].concat() };
-        let (device, port) = place(&whole)?;
-        let text = text_of(device, port, name)?;
+        let (device, port, folder) = place(&whole)?;
+        let name = [folder, name].concat();
+        let text = text_of(device, port, &name)?;
         IS_USED.store(true, Ordering::Relaxed);
-        let [device, name] = [device, name].map(String::from_utf8_lossy);
+        let [device, name] = [device, &name].map(String::from_utf8_lossy);
         random_files::new_file(&format!("{FILE}{device}/{port}/{name}"), &text)
     })
 }
@@ -57,7 +75,7 @@ fn refresh_at_start(fd: c_int) -> Option<()> {
     }
     let link = target_of(&random_files::path_of(fd))?;
     let name = link.strip_prefix(b"/memfd:")?.strip_prefix(FILE.as_bytes())?.strip_suffix(b" (deleted)")?;
-    let mut parts = name.split(|byte| *byte == b'/');
+    let mut parts = name.splitn(3, |byte| *byte == b'/');
     let (device, port, name) = (parts.next()?, std::str::from_utf8(parts.next()?).ok()?.parse().ok()?, parts.next()?);
     let text = text_of(device, port, name)?;
     // The descriptor itself may be for reads only.
@@ -75,12 +93,18 @@ const FILE: &str = "softband-counter:";
 /// Whether this process has opened such a file; most never do.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the HCA and the port of a folder of counters below a folder of HCAs.
-fn place(folder: &[u8]) -> Option<(&[u8], u32)> {
+/// Returns the HCA and the port of a folder of counters below a folder of HCAs, and the beginning of
+/// its names for the engine.
+fn place(folder: &[u8]) -> Option<(&[u8], u32, &'static [u8])> {
     let mut parts = folder.split(|byte| *byte == b'/').rev().filter(|part| !part.is_empty());
     let (last, port, ports, device, class) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let port = std::str::from_utf8(port).ok()?.parse().ok()?;
-    (last == b"counters" && ports == b"ports" && class == b"infiniband").then_some((device, port))
+    let beginning: &[u8] = match last {
+        b"counters" => b"",
+        b"hw_counters" => b"hw_counters/",
+        _ => return None,
+    };
+    (ports == b"ports" && class == b"infiniband").then_some((device, port, beginning))
 }
 
 /// Returns the program's name of an open or the working folder, if the engine wrote it.
@@ -104,7 +128,9 @@ mod tests {
 
     #[test]
     fn folders_of_counters_have_a_port() {
-        let found = Some((&b"mlx5_0"[..], 2));
+        let found = Some((&b"mlx5_0"[..], 2, &b""[..]));
+        let hardware = Some((&b"mlx5_0"[..], 2, &b"hw_counters/"[..]));
+        assert_eq!(place(b"/sys/class/infiniband/mlx5_0/ports/2/hw_counters"), hardware);
         assert_eq!(place(b"/sys/class/infiniband/mlx5_0/ports/2/counters"), found);
         assert_eq!(place(b"/sys/devices/pci0000:00/0000:00:01.0/infiniband/mlx5_0/ports/2//counters/"), found);
         for other in ["", "/counters", "/sys/class/infiniband/mlx5_0/ports/x/counters", "/sys/class/net/mlx5_0/ports/2/counters"] {

@@ -163,6 +163,7 @@ pub fn forget(fd: c_int) {
     }
     if let Some(entry) = fds::remove(fd) {
         let saved = errno();
+        management::note_close(entry);
         let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
         set_errno(saved);
     }

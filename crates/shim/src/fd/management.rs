@@ -3,13 +3,13 @@
 //!
 //! In the host's folder they are links to a device that does nothing. Its descriptor stands for the
 //! engine's object, with the program's flags. At wall pace programs wait in the kernel for `umadN`,
-//! so a socket takes its place, on which the engine sends a byte for each MAD.
+//! so a socket takes its place, on which the engine sends short MADs, and a byte for each long one.
 
 use crate::clib::args::{InOut, Text};
 use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::clib::real;
-use crate::fd::connections;
 use crate::fd::descriptors::wait_or_again;
+use crate::fd::{connections, mad_posts};
 use crate::runtime::world::{active, errno, fail, walled};
 use crate::time::pace::pay_for_call;
 use libc::{c_int, c_ulong, ssize_t};
@@ -19,6 +19,7 @@ use softband_client::{self as client, Errno, fds, warn};
 use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{MadAgent, MadAgentName, MadOpen, MadReceive, MadSend, Object, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
+use softband_ipc::post::SHORT_MAD_BYTES;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MANAGEMENT: &[u8] = b"/dev/infiniband/umad";
@@ -115,10 +116,20 @@ fn open(kind: Kind, device: u32, flags: c_int, fd: c_int) -> Result<(), Errno> {
     };
     let placed = if walled() && kind != Kind::SubnetManager { place_socket(object, flags, fd) } else { Ok(()) };
     let placed = placed.and_then(|()| if fds::register(fd, Entry { kind, object }) { Ok(()) } else { Err(Errno(libc::EMFILE)) });
+    if placed.is_ok() && walled() && kind == Kind::ManagementDevice {
+        mad_posts::note_open(object);
+    }
     if placed.is_err() {
         let _ = client::call::<op::ObjectClose>(&Object { object, reserved: 0 });
     }
     placed
+}
+
+/// Notes that a descriptor of an object closes. Another may go on.
+pub fn note_close(entry: Entry) {
+    if walled() && entry.kind == Kind::ManagementDevice {
+        mad_posts::note_close(entry.object);
+    }
 }
 
 /// Puts the socket of an object in the place of `fd`. An exec closes it, because the new image has
@@ -182,6 +193,9 @@ fn transfer() -> Option<MutexGuard<'static, ()>> {
 
 fn send(object: u32, bytes: &[u8]) -> Result<usize, Errno> {
     pay_for_call();
+    if walled() && mad_posts::try_post(object, bytes) {
+        return Ok(bytes.len());
+    }
     let _one_at_a_time = transfer();
     let mut offset = 0;
     loop {
@@ -207,17 +221,48 @@ pub fn read(fd: c_int, entry: Entry, parts: &[Writable]) -> ssize_t {
 
 fn receive(fd: c_int, object: u32, room: Writable) -> Result<usize, Errno> {
     pay_for_call();
+    if walled() {
+        return receive_by_socket(fd, object, room);
+    }
     loop {
-        if walled() {
-            await_byte(fd)?;
-        }
         match take(object, room) {
-            // Another thread took the MAD.
-            Err(Errno(libc::EAGAIN)) if walled() => {}
             Err(Errno(libc::EAGAIN)) => wait_or_again(fd, object, READABLE, u64::MAX)?,
             outcome => return outcome,
         }
     }
+}
+
+/// Reads a MAD at wall pace. The socket carries short ones, and a byte for each longer one.
+fn receive_by_socket(fd: c_int, object: u32, room: Writable) -> Result<usize, Errno> {
+    loop {
+        let mut record = [0u8; SHORT_MAD_BYTES];
+        let has_room = room.len() >= SHORT_MAD_BYTES;
+        // A reader with too little room leaves the MAD to the next.
+        let count = receive_packet(fd, &mut record, if has_room { 0 } else { libc::MSG_PEEK })?;
+        if count > 1 && room.len() < count {
+            return Err(Errno(libc::EINVAL));
+        }
+        // Another thread may take what this one has seen.
+        if !has_room && receive_packet(fd, &mut record, libc::MSG_DONTWAIT) != Ok(count) {
+            continue;
+        }
+        if count > 1 {
+            room.put_at(0, &record[..count]);
+            mad_posts::note_read(object, &record[..count]);
+            return Ok(count);
+        }
+        match take(object, room) {
+            // Another thread took the MAD.
+            Err(Errno(libc::EAGAIN)) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn receive_packet(fd: c_int, into: &mut [u8], flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: there is room for the length.
+    let count = unsafe { real::recv(fd, into.as_mut_ptr().cast(), into.len(), flags) };
+    usize::try_from(count).map_err(|_| Errno(errno()))
 }
 
 /// Takes the byte that announces a MAD or an event. The kernel waits for it, unless the descriptor does not wait.
@@ -238,6 +283,9 @@ fn take(object: u32, room: Writable) -> Result<usize, Errno> {
         let request = MadReceive { object, room: u32::try_from(room.len()).unwrap_or(u32::MAX), offset: offset as u32, reserved: 0 };
         let rest = cursor.room().unwrap_or_default();
         let (head, count) = client::call_with_tail::<op::MadReceive>(&request, &[], rest)?;
+        if offset == 0 && head.error == 0 {
+            mad_posts::note_read(object, &rest[..count]);
+        }
         cursor.advance(count);
         offset += count;
         // The first reply alone has the error.
@@ -267,7 +315,7 @@ pub unsafe fn control(entry: Entry, request: c_ulong, argument: usize) -> Option
             REGISTER_AGENT => register(object, InOut::from_raw(argument as *mut Agent)),
             REGISTER_AGENT2 => register2(object, InOut::from_raw(argument as *mut Agent2)),
             UNREGISTER_AGENT => unregister(object, InOut::from_raw(argument as *mut u32)),
-            ENABLE_PKEY => client::call::<op::MadEnablePkey>(&Object { object, reserved: 0 }),
+            ENABLE_PKEY => client::call::<op::MadEnablePkey>(&Object { object, reserved: 0 }).inspect(|()| mad_posts::note_pkey_index(object)),
             _ => Err(Errno(libc::ENOTTY)),
         }
     };
@@ -289,7 +337,13 @@ pub fn argument_bytes(request: c_ulong) -> usize {
 
 fn unregister(object: u32, id: InOut<u32>) -> Result<(), Errno> {
     let id = id.get().ok_or(Errno(libc::EFAULT))?;
-    client::call::<op::MadUnregister>(&MadAgentName { object, id })
+    client::call::<op::MadUnregister>(&MadAgentName { object, id }).inspect(|()| mad_posts::note_no_agent(object, id))
+}
+
+fn register_with_engine(wanted: &MadAgent) -> Result<u32, Errno> {
+    let id = client::call::<op::MadRegister>(wanted)?.id;
+    mad_posts::note_agent(wanted.object, id, wanted.is_newer != 0, wanted.qpn == 0 && wanted.rmpp_version == 0);
+    Ok(id)
 }
 
 fn register(object: u32, asked: InOut<Agent>) -> Result<(), Errno> {
@@ -309,7 +363,7 @@ fn register(object: u32, asked: InOut<Agent>) -> Result<(), Errno> {
         reserved: 0,
         methods: [a | b << 32, c | d << 32],
     };
-    let id = client::call::<op::MadRegister>(&wanted)?.id;
+    let id = register_with_engine(&wanted)?;
     asked.set(Agent { id, ..agent });
     Ok(())
 }
@@ -334,7 +388,7 @@ fn register2(object: u32, asked: InOut<Agent2>) -> Result<(), Errno> {
         reserved: 0,
         methods: agent.methods,
     };
-    let id = client::call::<op::MadRegister>(&wanted)?.id;
+    let id = register_with_engine(&wanted)?;
     asked.set(Agent2 { id, ..agent });
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod files;
 pub mod interest;
 pub mod io;
 pub mod kernel_news;
+mod mad_posts;
 pub mod management;
 pub mod poll;
 pub mod random;

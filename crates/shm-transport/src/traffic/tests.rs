@@ -30,17 +30,23 @@ fn a_way_keeps_its_parts() {
 fn messages_have_the_packets_of_the_model() {
     let of = |service, operation, len| Exchange::of(service, operation, len, way(2));
     let volume = |bytes, packets| Volume { bytes, packets };
-    assert_eq!(of(Service::Reliable, opcode::SEND, 0), Exchange { sent: volume(16, 1), returned: volume(20, 1) });
+    assert_eq!(of(Service::Reliable, opcode::SEND, 0), Exchange { sent: volume(16, 1), returned: volume(20, 1), requests: Requests::default() });
     assert_eq!(of(Service::Reliable, opcode::SEND_WITH_IMM, 5).sent, volume(16 + 8 + 4, 1));
     assert_eq!(of(Service::Reliable, opcode::RDMA_WRITE, 4097).sent, volume(3 * 16 + 4100 + 16, 3));
     assert_eq!(of(Service::Extended, opcode::SEND, 4096).sent, volume(2 * 20 + 4096, 2));
     assert_eq!(of(Service::Unreliable, opcode::RDMA_WRITE_WITH_IMM, 8).returned, volume(0, 0));
-    assert_eq!(of(Service::Datagram, opcode::SEND, 4000), Exchange { sent: volume(24 + 4000, 1), returned: volume(0, 0) });
-    let read = Exchange { sent: volume(32, 1), returned: volume(3 * 16 + 5000 + 2 * 4, 3) };
+    assert_eq!(
+        of(Service::Datagram, opcode::SEND, 4000),
+        Exchange { sent: volume(24 + 4000, 1), returned: volume(0, 0), requests: Requests::default() }
+    );
+    let one_read = Requests { reads: 1, ..Requests::default() };
+    let read = Exchange { sent: volume(32, 1), returned: volume(3 * 16 + 5000 + 2 * 4, 3), requests: one_read };
     assert_eq!(of(Service::Reliable, opcode::RDMA_READ, 5000), read);
     assert_eq!(of(Service::Reliable, opcode::RDMA_READ, 1).returned, volume(16 + 4 + 4, 1));
-    assert_eq!(of(Service::Reliable, opcode::ATOMIC_FETCH_AND_ADD, 8), Exchange { sent: volume(44, 1), returned: volume(28, 1) });
-    assert_eq!(of(Service::Reliable, opcode::ATOMIC_WRITE, 0), Exchange { sent: volume(40, 1), returned: volume(28, 1) });
+    let atomic = Requests { atomics: 1, ..Requests::default() };
+    assert_eq!(of(Service::Reliable, opcode::RDMA_WRITE, 0).requests, Requests { writes: 1, ..Requests::default() });
+    assert_eq!(of(Service::Reliable, opcode::ATOMIC_FETCH_AND_ADD, 8), Exchange { sent: volume(44, 1), returned: volume(28, 1), requests: atomic });
+    assert_eq!(of(Service::Reliable, opcode::ATOMIC_WRITE, 0), Exchange { sent: volume(40, 1), returned: volume(28, 1), requests: atomic });
     // A long message asks for an acknowledgement every 128 packets.
     assert_eq!(of(Service::Reliable, opcode::SEND, 129 * 2048).returned, volume(40, 2));
 }
@@ -70,6 +76,30 @@ fn without_a_free_row_or_a_way_nothing_is_counted() {
     first.count((table, OWN), (5, way(2)), send(10));
     second.count((table, OWN), (5, way(2)), send(10));
     assert_eq!(table[0].sent_packets.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_sender_with_many_ways_finds_its_rows_again() {
+    let table = rows(200);
+    let mut lane = Lane::default();
+    for _ in 0..3 {
+        (1..=200).for_each(|lid| lane.count((table, OWN + 2), (5, way(lid)), send(10)));
+    }
+    assert!(table.iter().all(|row| row.sent_packets.load(Ordering::Relaxed) == 3), "no way has two rows");
+    lane.count((table, OWN + 2), (5, way(201)), send(10));
+    assert_eq!(table.iter().filter(|row| row.writer.load(Ordering::Relaxed) != 0).count(), 0, "no row is left");
+}
+
+#[test]
+fn a_child_that_attaches_begins_anew_at_the_same_address() {
+    let table = rows(4);
+    let mut lane = Lane::default();
+    (2..5).for_each(|lid| lane.count((table, OWN + 3), (5, way(lid)), send(10)));
+    // The engine's new file replaces the table.
+    table.iter().for_each(|row| row.way.store(0, Ordering::Relaxed));
+    let mut next = Lane::default();
+    next.count((table, OWN + 3), (5, way(9)), send(10));
+    assert_eq!(table[0].way.load(Ordering::Relaxed), name(5, way(9)));
 }
 
 #[test]

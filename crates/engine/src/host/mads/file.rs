@@ -2,6 +2,7 @@
 
 use super::Port;
 use super::record::header_bytes;
+use softband_ipc::post::SHORT_MAD_BYTES;
 use softband_sim::SimTime;
 use std::collections::VecDeque;
 
@@ -38,11 +39,21 @@ pub(super) struct MadFile {
     agents: [Option<u32>; AGENTS_MAX],
     received: VecDeque<Received>,
     received_bytes: usize,
+    /// In wall pace: the first records, which a byte in the file's socket has announced.
+    announced: usize,
 }
 
 impl MadFile {
     pub(super) fn new(port: Port) -> Self {
-        Self { port, has_pkey_index: false, has_registered: false, agents: [None; AGENTS_MAX], received: VecDeque::new(), received_bytes: 0 }
+        Self {
+            port,
+            has_pkey_index: false,
+            has_registered: false,
+            agents: [None; AGENTS_MAX],
+            received: VecDeque::new(),
+            received_bytes: 0,
+            announced: 0,
+        }
     }
 
     pub(super) fn has_pkey_index(&self) -> bool {
@@ -126,9 +137,34 @@ impl MadFile {
         if room < first.record.len() {
             return Ok(Taken { bytes: first.record[..first.first].to_vec(), error: libc::ENOSPC });
         }
-        let taken = self.received.pop_front().ok_or(libc::EAGAIN)?;
-        self.received_bytes -= taken.record.len();
-        Ok(Taken { bytes: taken.record, error: 0 })
+        self.announced = self.announced.saturating_sub(1);
+        Ok(Taken { bytes: self.pop().ok_or(libc::EAGAIN)?, error: 0 })
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let Received { record, .. } = self.received.pop_front()?;
+        self.received_bytes -= record.len();
+        Some(record)
+    }
+
+    /// Returns the next record if the socket of the file may carry it: it is short, and overtakes none.
+    pub(super) fn short_record(&self) -> Option<&[u8]> {
+        let next = self.received.front().filter(|_| self.announced == 0)?;
+        (next.record.len() <= SHORT_MAD_BYTES).then_some(&next.record[..])
+    }
+
+    /// Notes that the socket of the file has taken the next record or its announcement.
+    pub(super) fn note_told(&mut self) {
+        if self.short_record().is_some() {
+            self.pop();
+        } else {
+            self.announced = (self.announced + 1).min(self.received.len());
+        }
+    }
+
+    /// Notes that a reader has taken an announcement, and left the record.
+    pub(super) fn note_left(&mut self) {
+        self.announced = self.announced.saturating_sub(1);
     }
 }
 
@@ -153,6 +189,32 @@ mod tests {
         assert_eq!(file.take(699, NOW).map(|taken| (taken.bytes.len(), taken.error)), Ok((312, libc::ENOSPC)));
         assert_eq!(file.take(700, NOW).map(|taken| (taken.bytes.len(), taken.error)), Ok((700, 0)));
         assert_eq!(file.take(700, NOW), Err(libc::EAGAIN));
+    }
+
+    #[test]
+    fn a_socket_carries_short_records_and_none_past_a_long_one() {
+        let mut file = file();
+        for len in [320, 321, 100, 99] {
+            assert!(file.queue(Received { at: NOW, record: vec![7; len], first: len.min(312) }));
+        }
+        assert_eq!(file.short_record().map(<[u8]>::len), Some(320));
+        file.note_told();
+        // A byte announces the long record, and all behind it.
+        for announced in 1..=3 {
+            assert_eq!(file.short_record(), None);
+            file.note_told();
+            assert_eq!(file.announced, announced);
+        }
+        file.note_left();
+        file.note_told();
+        assert_eq!(file.take(321, NOW).map(|taken| taken.bytes.len()), Ok(321));
+        assert_eq!(file.short_record(), None, "announced already");
+        assert_eq!(file.take(321, NOW).map(|taken| taken.bytes.len()), Ok(100));
+        // A reader with too little room leaves the last one: it may come by the socket.
+        file.note_left();
+        assert_eq!(file.short_record().map(<[u8]>::len), Some(99));
+        file.note_told();
+        assert_eq!((file.received_bytes(), file.announced), (0, 0));
     }
 
     #[test]

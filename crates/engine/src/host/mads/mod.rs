@@ -296,6 +296,33 @@ impl MadTable {
         self.file(object)?.take(room, now)
     }
 
+    /// Returns the record that the socket of a file may carry next, in wall pace. `None` if a byte
+    /// announces it.
+    pub(crate) fn short_record(&self, object: u32) -> Option<&[u8]> {
+        self.files.get(&object)?.short_record()
+    }
+
+    /// Notes that the socket of a file has taken the next record or its announcement.
+    pub(crate) fn note_told(&mut self, object: u32) {
+        if let Some(file) = self.files.get_mut(&object) {
+            file.note_told();
+        }
+    }
+
+    /// Notes that a reader has taken the announcement of a record, and left the record.
+    pub(crate) fn note_left(&mut self, object: u32) {
+        if let Some(file) = self.files.get_mut(&object) {
+            file.note_left();
+        }
+    }
+
+    /// Queues a written record for its writer, with the error that kept it from leaving. Returns the
+    /// file that becomes readable.
+    pub(crate) fn send_back(&mut self, object: u32, record: &[u8], error: i32, at: SimTime) -> Option<u32> {
+        let (header, mad) = Header::split(record, self.files.get(&object)?.has_pkey_index())?;
+        self.queue(object, (header.agent(), error), &header, mad.get(..HEADER_BYTES)?, at)
+    }
+
     /// Takes the packets that the last operations have sent.
     pub(crate) fn take_outgoing(&mut self) -> Vec<(Port, Box<ManagementPacket>)> {
         std::mem::take(&mut self.outgoing)

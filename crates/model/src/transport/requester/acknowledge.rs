@@ -2,6 +2,7 @@
 
 use super::Requester;
 use crate::packet::NakCode;
+use crate::transport::hardware_counters::Remark;
 use crate::transport::timers::rnr_wait;
 use crate::verbs::api::QpSnapshot;
 use softband_sim::{SimDuration, SimTime};
@@ -27,7 +28,10 @@ impl Requester {
             return;
         }
         match code {
-            NakCode::PsnSequenceError => self.retry(a, now),
+            NakCode::PsnSequenceError => {
+                self.remark = Some(Remark::SequenceNak);
+                self.retry(a, now);
+            }
             NakCode::InvalidRequest => self.fail(WcStatus::RemoteInvalidRequestError),
             NakCode::RemoteAccessError => self.fail(WcStatus::RemoteAccessError),
             NakCode::RemoteOperationalError => self.fail(WcStatus::RemoteOperationError),
@@ -40,6 +44,7 @@ impl Requester {
         if self.waits_for_receiver || !self.accept_nak(a, psn, now) {
             return None;
         }
+        self.remark = Some(Remark::RnrNak);
         if a.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 self.fail(WcStatus::RnrRetryExceeded);
@@ -70,6 +75,7 @@ impl Requester {
         self.deadline = None;
         if !self.halted && self.sent_psn != self.unacked_psn {
             self.recovering = false;
+            self.remark = Some(Remark::Timeout);
             let waited = self.ack_timeout(a).unwrap_or(SimDuration::ZERO);
             let repeats = self.repeats.get_or_insert_default();
             repeats.timeouts += 1;
@@ -162,6 +168,7 @@ impl Requester {
     pub(super) fn response_lost(&mut self, a: &QpSnapshot, now: SimTime) {
         if !self.recovering {
             self.recovering = true;
+            self.remark = Some(Remark::ImpliedNak);
             self.retry(a, now);
         }
     }

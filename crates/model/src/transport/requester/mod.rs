@@ -12,6 +12,7 @@ mod transmit;
 pub use transmit::{Emission, Pending};
 
 use super::MessageKind;
+use super::hardware_counters::Remark;
 use super::timers::AckTimer;
 use crate::verbs::api::{PayloadSlice, QpSnapshot, SendOperation, SendRequest};
 use softband_sim::{SimDuration, SimTime};
@@ -51,6 +52,8 @@ pub struct Requester {
     ack_wait_max: Option<SimDuration>,
     /// Counts of repeats, once there is something to count.
     repeats: Option<Box<Repeats>>,
+    /// Event of the last input for the counters of the port.
+    remark: Option<Remark>,
 }
 
 struct SendWqe {
@@ -290,6 +293,11 @@ impl Requester {
     /// Returns the repeats since the queue pair was made, or `None` if there were none.
     pub fn repeats(&self) -> Option<Repeats> {
         self.repeats.as_deref().copied()
+    }
+
+    /// Takes the event of the last response or deadline for the counters of the port.
+    pub fn take_remark(&mut self) -> Option<Remark> {
+        self.remark.take()
     }
 
     /// Sets the HCA's timer for acknowledgements and the longest wait. If nothing is lost on the

@@ -3,6 +3,7 @@
 use super::{Outcome, Receiving, Responder, completion, request_end};
 use crate::packet::{NakCode, Packet, PacketKind};
 use crate::transport::dma_write::{DmaWrite, Placement};
+use crate::transport::hardware_counters::Remark;
 use crate::verbs::api::{Completion, PayloadSlice};
 use softband_types::{WcOpcode, WcStatus};
 use softband_wire::GRH_BYTES;
@@ -15,7 +16,7 @@ impl Responder {
         if qkey != r.a.qkey {
             return Outcome::default();
         }
-        let Some(request) = self.take_receive(r) else { return Outcome::default() };
+        let Some(request) = self.take_receive(r) else { return Outcome::default().with(Remark::OutOfBuffer) };
         let has_grh = packet.grh.is_some();
         let skipped = if has_grh { 0 } else { GRH_BYTES };
         let len = packet.payload_bytes();

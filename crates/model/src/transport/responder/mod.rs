@@ -8,6 +8,7 @@ use fetch::Reply;
 pub use fetch::response_packet;
 
 use super::dma_write::{DmaWrite, DmaWriteEnd};
+use super::hardware_counters::Remark;
 use crate::packet::{NakCode, Packet, PacketKind};
 use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use crate::verbs::{Reach, Verbs};
@@ -32,6 +33,8 @@ pub struct Responder {
     /// Whether the responder asked for the expected packet again. Until it comes, nothing else is
     /// answered (IBTA 9.7.5.1.2).
     refused: bool,
+    /// Whether it did so for a gap in the PSNs.
+    has_gap: bool,
     /// Completed messages, for the headers of responses. Only the low 24 bits travel.
     messages: u32,
     replies: VecDeque<Reply>,
@@ -72,11 +75,17 @@ pub struct Outcome {
     pub qp_error: Option<QpError>,
     /// Shared receive queue that has come below its limit.
     pub srq_limit: Option<SrqHandle>,
+    /// Event for the counters of the port. Without it, the packet was expected.
+    pub remark: Option<Remark>,
 }
 
 impl Outcome {
     fn respond(psn: Psn, kind: PacketKind) -> Self {
         Self { response: Some(Response { psn, messages: 0, kind }), ..Self::default() }
+    }
+
+    fn with(self, remark: Remark) -> Self {
+        Self { remark: Some(remark), ..self }
     }
 
     /// Refuses a request that this side cannot get over.
@@ -87,7 +96,8 @@ impl Outcome {
             _ => None,
         };
         if a.init.qp_type.is_reliable() {
-            Self { qp_error: Some(QpError { event }), ..Self::respond(psn, PacketKind::Nak(code)) }
+            let remark = (code == NakCode::RemoteAccessError).then_some(Remark::AccessRefused);
+            Self { qp_error: Some(QpError { event }), remark, ..Self::respond(psn, PacketKind::Nak(code)) }
         } else {
             Self::default() // Unreliable services drop what they cannot accept (IBTA 9.8.3, 9.9.3).
         }
@@ -228,13 +238,13 @@ impl Responder {
             return self.execute(receiving, packet);
         }
         if packet.psn.is_before(self.expected_psn) {
-            return self.on_duplicate(receiving, packet);
+            return self.on_duplicate(receiving, packet).with(Remark::Duplicate);
         }
         if self.refused {
-            return Outcome::default();
+            return if self.has_gap { Outcome::default().with(Remark::OutOfSequence) } else { Outcome::default() };
         }
-        self.refused = true;
-        Outcome::respond(self.expected_psn, PacketKind::Nak(NakCode::PsnSequenceError))
+        (self.refused, self.has_gap) = (true, true);
+        Outcome::respond(self.expected_psn, PacketKind::Nak(NakCode::PsnSequenceError)).with(Remark::OutOfSequence)
     }
 
     /// Handles a repeated packet (IBTA 9.7.5.1.2). Writes are acknowledged again, reads and atomics
@@ -316,16 +326,16 @@ impl Responder {
     fn not_ready(&mut self, r: &mut Receiving, psn: Psn) -> Outcome {
         if r.a.init.qp_type.is_reliable() {
             self.refused = true;
-            return Outcome::respond(psn, PacketKind::RnrNak { timer_code: r.a.min_rnr_timer });
+            return Outcome::respond(psn, PacketKind::RnrNak { timer_code: r.a.min_rnr_timer }).with(Remark::OutOfBuffer);
         }
         self.abandon_message(r.verbs);
-        Outcome::default()
+        Outcome::default().with(Remark::OutOfBuffer)
     }
 
     /// Accepts the expected packet, which takes `packets` PSNs.
     fn step_over(&mut self, packets: u32) {
         self.expected_psn = self.expected_psn.plus(packets);
-        self.refused = false;
+        (self.refused, self.has_gap) = (false, false);
     }
 }
 

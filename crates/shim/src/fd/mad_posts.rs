@@ -1,0 +1,164 @@
+//! The MADs that need no reply of the engine, at wall pace: the kernel would take them, as this side
+//! knows. They leave through the ring of posts.
+
+use softband_client::post;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MAD_BYTES: usize = 256;
+/// Bytes of the header with the P_Key index, and without (`rdma/ib_user_mad.h`).
+const LONG: usize = 64;
+const SHORT: usize = 56;
+/// Classes of subnet management (IBTA 13.4.4).
+const SUBNET: [u8; 2] = [0x01, 0x81];
+/// Most MADs of a file that await their answers. The engine takes 4,096 from all files of a port,
+/// and refuses more in its reply.
+const AWAITED_MAX: usize = 512;
+
+/// What this process knows of an open file.
+#[derive(Debug, Default)]
+struct File {
+    has_pkey_index: bool,
+    has_registered: bool,
+    /// Agents of subnet management without RMPP: bit n is agent n.
+    agents: u32,
+    /// Agents and lower halves of the transaction ids that await answers.
+    awaited: BTreeSet<(u32, u32)>,
+}
+
+static FILES: Mutex<BTreeMap<u32, File>> = Mutex::new(BTreeMap::new());
+
+fn files() -> MutexGuard<'static, BTreeMap<u32, File>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that the object is a newly opened file.
+pub(super) fn note_open(object: u32) {
+    files().insert(object, File::default());
+}
+
+/// Forgets a file. If another descriptor of it goes on, the engine judges its MADs.
+pub(super) fn note_close(object: u32) {
+    files().remove(&object);
+}
+
+pub(super) fn note_pkey_index(object: u32) {
+    change(object, |file| file.has_pkey_index = true);
+}
+
+/// Notes an agent. The newer request for an agent brings P_Key indices if it is the first.
+pub(super) fn note_agent(object: u32, id: u32, is_newer: bool, is_of_subnet: bool) {
+    change(object, |file| {
+        file.has_pkey_index |= is_newer && !file.has_registered;
+        file.has_registered = true;
+        file.agents |= u32::from(is_of_subnet).checked_shl(id).unwrap_or(0);
+    });
+}
+
+pub(super) fn note_no_agent(object: u32, id: u32) {
+    change(object, |file| {
+        file.agents &= !1u32.checked_shl(id).unwrap_or(0);
+        file.awaited.retain(|(agent, _)| *agent != id);
+    });
+}
+
+/// Notes that a program has read a record.
+pub(super) fn note_read(object: u32, record: &[u8]) {
+    change(object, |file| {
+        if let Some(key) = file.key(record) {
+            file.awaited.remove(&key);
+        }
+    });
+}
+
+fn change(object: u32, change: impl FnOnce(&mut File)) {
+    if let Some(file) = files().get_mut(&object) {
+        change(file);
+    }
+}
+
+/// Posts a MAD that the kernel would take. Returns false if the engine has to judge it.
+pub(super) fn try_post(object: u32, record: &[u8]) -> bool {
+    let mut files = files();
+    if !files.get_mut(&object).is_some_and(|file| file.takes(record)) {
+        return false;
+    }
+    // Under the lock, so that MADs of a file leave in the order of their transactions.
+    post::post_mad(object, record).is_ok()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
+    bytes.get(at..at + 4)?.try_into().ok()
+}
+
+impl File {
+    fn header_bytes(&self) -> usize {
+        if self.has_pkey_index { LONG } else { SHORT }
+    }
+
+    /// Returns the agent of a record, and the half of its transaction id that the program chose.
+    fn key(&self, record: &[u8]) -> Option<(u32, u32)> {
+        let id = word(record, self.header_bytes() + 12)?;
+        Some((u32::from_ne_bytes(word(record, 0)?), u32::from_be_bytes(id)))
+    }
+
+    /// Returns whether the kernel would take a record, and notes its transaction.
+    fn takes(&mut self, record: &[u8]) -> bool {
+        let header = self.header_bytes();
+        let (Some(key), Some(destination), Some(class)) = (self.key(record), word(record, 20), record.get(header + 1)) else { return false };
+        let is_plain = record.len() == header + MAD_BYTES
+            && 1u32.checked_shl(key.0).is_some_and(|agent| self.agents & agent != 0)
+            // A queue pair has 24 bits (IBTA 9.2.5).
+            && u32::from_be_bytes(destination) << 8 == 0
+            && SUBNET.contains(class);
+        let has_timeout = word(record, 8) != Some([0; 4]);
+        is_plain && (!has_timeout || self.awaited.len() < AWAITED_MAX && self.awaited.insert(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> File {
+        File { has_pkey_index: true, has_registered: true, agents: 0b10, ..File::default() }
+    }
+
+    /// Returns a request of agent 1 with a timeout.
+    fn record(id: u8) -> Vec<u8> {
+        let mut record = vec![0; LONG + MAD_BYTES];
+        (record[0], record[8], record[LONG + 1], record[LONG + 15]) = (1, 9, 0x81, id);
+        record
+    }
+
+    #[test]
+    fn only_plain_smps_of_known_agents_need_no_judge() {
+        assert!(file().takes(&record(1)));
+        for (place, value) in [(0, 0), (0, 40), (23, 1), (LONG + 1, 3)] {
+            let mut other = record(1);
+            other[place] = value;
+            assert!(!file().takes(&other), "{place}");
+        }
+        assert!(!file().takes(&record(1)[1..]) && !file().takes(&[]));
+    }
+
+    #[test]
+    fn a_transaction_under_way_needs_a_judge() {
+        let mut file = file();
+        assert!(file.takes(&record(1)) && !file.takes(&record(1)) && file.takes(&record(2)));
+        assert_eq!(file.key(&record(1)), Some((1, 1)));
+        file.awaited.remove(&(1, 1));
+        assert!(file.takes(&record(1)));
+        // A MAD that awaits nothing may come again.
+        let mut answer = record(1);
+        answer[8] = 0;
+        assert!(file.takes(&answer) && file.takes(&answer));
+    }
+
+    #[test]
+    fn a_file_with_many_requests_under_way_needs_a_judge() {
+        let mut file = file();
+        file.awaited = (0..AWAITED_MAX as u32).map(|id| (0, id)).collect();
+        assert!(!file.takes(&record(1)));
+    }
+}
