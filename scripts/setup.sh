@@ -16,6 +16,7 @@ need libibmad-dev /usr/include/infiniband/mad.h
 need libibumad-dev /usr/include/infiniband/umad.h
 need librdmacm-dev /usr/include/rdma/rdma_cma.h
 need rdmacm-utils rping
+need netpipe-tcp NPtcp
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need iperf3 iperf3
 need libfabric-bin fi_pingpong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import sys
 import urllib.error
@@ -52,6 +53,18 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.skipif(not shutil.which("mckey") or not shutil.which("perfquery"), reason="no mckey or perfquery")
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_multicast_packets_count_apart(softband: Softband, pace: str) -> None:
+    member, ask = "mckey -m 239.0.0.1 -C 5 -S 64", "perfquery -x | grep Multicast | grep -o '[0-9]*$' | xargs"
+    # Another member of host a outlasts the transfer: at wall pace packets count on the ways of the present members.
+    stays = "mckey -m 239.0.0.1 -C 6 -S 64 >/dev/null & stays=$!"
+    hosts = ("a", f"{stays}; {member}; {ask}; sleep 1; kill $stays"), ("b", f"sleep 0.5; {member} -s; {ask}; cat /sys/class/infiniband/*/ports/1/counters/multicast_xmit_packets")
+    outcome = softband.run("qdr-through-switch", *hosts, options=("--pace", pace, "--timeout", "60")).assert_ok()
+    assert outcome.program("a-0").splitlines()[-1] == "0 5"
+    assert outcome.program("b-0").splitlines()[-2:] == ["5 0", "5"]
+
+
 def test_prometheus_gets_the_counters_of_all_ports(fabrics: Fabrics) -> None:
     port = free_port()
     fabrics.up("modern-pair", "--metrics", f"127.0.0.1:{port}")
@@ -65,6 +78,12 @@ def test_prometheus_gets_the_counters_of_all_ports(fabrics: Fabrics) -> None:
     assert samples['node_infiniband_port_packets_received_total{device="mlx5_0",port="1",host="a"}'] == "100"
     assert int(samples['node_infiniband_port_data_transmitted_bytes_total{device="mlx5_0",port="1",host="b"}']) > 100 * 4096
     assert samples['node_infiniband_state_id{device="mlx5_0",port="1",host="b"}'] == "4"
+    # LID 2 is host b.
+    assert fabrics.on("a", "ibportstate", "2", "1", "disable").wait(30) == 0
+    with urllib.request.urlopen(place, timeout=10) as answer:
+        samples = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+    states = [samples[f'node_infiniband_physical_state_id{{device="mlx5_0",port="1",host="{host}"}}'] for host in "ab"]
+    assert states == ["5", "3"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10)
     taken = fabrics.command("up", "--name", "other", "--metrics", str(port))

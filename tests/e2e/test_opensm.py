@@ -144,6 +144,28 @@ def test_opensm_logs_wrong_keys(softband: Softband, tmp_path: Path) -> None:
     assert "num:256" in log.read_text()
 
 
+def test_opensm_logs_packets_with_wrong_keys_and_represses_their_traps(softband: Softband, c_programs: Path, tmp_path: Path) -> None:
+    """Traps 257 and 258 come from the port that a packet reaches, and 259 from the switch that refuses it."""
+    fabric, log, guid = unmanaged(tmp_path, "qdr-through-switch"), tmp_path / "opensm.log", tmp_path / "guid"
+    partitions, note = tmp_path / "partitions.conf", "ibstat mlx4_0 1 | grep -o '0x.*$' | tail -1"
+    # Index 1 is the partition of both hosts, and index 2 that of host a alone. Host b's queue pair has index 0.
+    lines = f"Default=0x7fff: ALL=full, SELF=full;\nfive=5: $own=full, $(cat {guid})=full;\nsix=6: $own=full;\n"
+    start = f'own=$({note}); printf "{lines}" > {partitions}; opensm -P {partitions} -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; '
+    wrong_keys = [f"ib_send_bw -n 5 -Q 1 -s 64 --pkey_index {index}" for index in (1, 2)] + [f"{c_programs / 'many_senders'} 64 1"]
+    client = f"sleep 0.5; {start}{'; '.join(f'timeout 9 {command} b >/dev/null 2>&1; sleep 6' for command in wrong_keys)}" + STOP
+    servers = [f"timeout 9 ib_send_bw -n 5 -Q 1 -s 64 >/dev/null 2>&1; sleep {pause}" for pause in (3, 3)] + [f"{c_programs / 'many_senders'} 64 1 mortal"]
+    outcome = softband.run(fabric, ("b", f"{note} > {guid}; sleep 1.8; {'; '.join(servers)}"), ("a", client), options=("--timeout", "60"))
+    assert "none wrong" in outcome.program("b-0")
+    text = log.read_text()
+    traps = re.findall(r"Received Generic Notice type:2 num:(\d+) .* from LID:(\d+) TID:(\S+)", text)
+    assert list(dict.fromkeys((number, lid) for number, lid, _ in traps)) == [("257", "3"), ("259", "2"), ("258", "3")]
+    assert len(set(traps)) == len(traps), "no trap comes again after OpenSM's answer"
+    assert sum(number == "258" for number, *_ in traps) == 1
+    assert re.search("Bad P_Key:0x8005 on SL:0 from LID1:1 QP1:0x4.* to LID2:3 QP2:0x4", text)
+    assert re.search("Bad Q_Key:0x11111112 on SL:0 from LID1:1 QP1:0x4.* to LID2:3 QP2:0x4", text)
+    assert "port 2 : data_valid 0xfc00, LID1 1, LID2 3, PKey 0x8006, SL 0, QP1 0x4" in text
+
+
 def test_switches_refuse_what_vendors_ask(softband: Softband) -> None:
     """Tools of vendors get an answer at once, and not the end of their patience."""
     tools = "vendstat -N 3 2>&1; ibsysstat 3 2>&1; date +%S; smpquery nodeinfo 3 | grep -i id; ibnetdiscover | grep -B3 switchguid"

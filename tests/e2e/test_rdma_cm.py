@@ -16,9 +16,9 @@ def run(softband: Softband, pace: str, server: str, client: str) -> Outcome:
     return softband.run("two-hosts", ("a", server), ("b", client), options=("--pace", pace, "--timeout", "60"))
 
 
-def until_done(server: str, done: Path) -> str:
-    """Returns the command of a server that goes on until a file is there."""
-    return f"{server} & server=$!; while [ ! -e {done} ]; do sleep 0.02; done; kill $server"
+def until_done(server: str, done: Path, pause: float = 0.02) -> str:
+    """Returns the command of a server that goes on until a file is there, and looks after each `pause` in seconds."""
+    return f"{server} & server=$!; while [ ! -e {done} ]; do sleep {pause}; done; kill $server"
 
 
 def events(outcome: Outcome, name: str) -> list[str]:
@@ -122,6 +122,15 @@ def test_librspreload_turns_sockets_into_rsockets(softband: Softband, c_programs
     assert answer == "all bytes"
     words = next(int(line.split(".")[-1]) for line in counters if line.startswith("PortXmitData"))
     assert words * 4 > 1_000_000
+
+
+@pytest.mark.skipif(not RSOCKETS or not shutil.which("NPtcp"), reason="no librspreload, or no NetPIPE")
+@pytest.mark.parametrize("pace", PACES)
+def test_netpipe_runs_over_rsockets(softband: Softband, pace: str) -> None:
+    command, out = f"LD_PRELOAD={RSOCKETS} NPtcp -u 4096 -n 2 -o {softband.folder}", "perfquery -x | grep PortXmitData"
+    outcome = run(softband, pace, f"{command}/a", f"{command}/b -h a 2>&1; {out}").assert_ok()
+    *_, last, counter = outcome.program("b-0").splitlines()
+    assert "4099 bytes" in last and int(counter.split(".")[-1]) > 10_000, "the data passed the HCA"
 
 
 def test_two_runs_in_simulated_time_are_equal(softband: Softband, c_programs: Path) -> None:
@@ -263,13 +272,15 @@ def test_an_extended_connection_finds_its_shared_queue(softband: Softband, kind:
     assert "rdma_xserver: end 0" in outcome.program("a-0") and "rdma_xclient: end 0" in outcome.program("b-0")
 
 
-@pytest.mark.parametrize("pace", PACES)
-def test_rsockets_of_datagrams_answer(softband: Softband, pace: str) -> None:
+# At wall pace the asynchronous server can wait for the wake-up of librdmacm, every five seconds: tests/full has it.
+@pytest.mark.parametrize(("pace", "mode"), [("virtual", "b"), ("virtual", "a"), ("wall", "b")])
+def test_rsockets_of_datagrams_answer(softband: Softband, pace: str, mode: str) -> None:
     """A server without `-b` listens at localhost, and each goes on until it is stopped."""
     begin = "0.005" if pace == "virtual" else "0.5"
     done = softband.folder / "done"
-    client = f"sleep {begin}; udpong -s a -C 50 -S 64; touch {done}"
-    outcome = softband.run("modern-pair", ("a", until_done("udpong -T b -b a", done)), ("b", client), options=("--pace", pace, "--timeout", "60"))
+    client = f"sleep {begin}; udpong -T {mode} -s a -C 50 -S 64; touch {done}"
+    server = until_done(f"udpong -T {mode} -b a", done, 1 if mode == "a" else 0.02)
+    outcome = softband.run("modern-pair", ("a", server), ("b", client), options=("--pace", pace, "--timeout", "60"))
     assert outcome.program("b-0").splitlines()[-1].split()[:4] == ["custom", "64", "50", "3.1k"]
 
 

@@ -23,7 +23,7 @@ CONFORMANCE = ROOT / "conformance" / "pyverbs"
 PYTHON = "/usr/bin/python3"
 INSTALLED = Path("/usr/share/doc/rdma-core/tests")
 # Tests of one maker's devices or of other libraries, not of verbs.
-OTHERS = ("test_mlx5", "test_efa", "test_cuda", "test_rdmacm")
+OTHERS = ("test_mlx5", "test_efa", "test_cuda")
 # The kernel's own software HCA passes this many generic tests. It skips nearly all the others.
 SOFT_ROCE_PASSES = 64
 # The machine causes a skip with these reasons, not Softband.
@@ -50,9 +50,9 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def run(suite: Path, fabric: str, device: str, out: Path) -> str:
-    command = f"{PYTHON} {CONFORMANCE / 'run.py'} {suite} --dev {device}"
-    words = [str(SOFTBAND), "run", str(ROOT / "fabrics" / f"{fabric}.toml"), "--out", str(out), "--on", "a", command]
+def run(suite: Path, fabric: str, device: str, out: Path, *names: str, pace: str = "virtual") -> str:
+    command = " ".join([f"{PYTHON} {CONFORMANCE / 'run.py'} {suite} --dev {device}", *names])
+    words = [str(SOFTBAND), "run", str(ROOT / "fabrics" / f"{fabric}.toml"), "--pace", pace, "--out", str(out), "--on", "a", command]
     done = subprocess.run(words, cwd=out.parent, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return (out / "a-0.out").read_text()
@@ -91,3 +91,9 @@ def test_an_hca_of_the_period_fails_none_either(suite: Path, tmp_path: Path) -> 
     broken = {name: why for name, why in found.items() if why[0] in ("fail", "error")}
     assert not broken
     assert counts(found)["pass"] > SOFT_ROCE_PASSES
+
+
+@pytest.mark.parametrize(("fabric", "pace"), [("modern-pair", "wall"), ("roce-100g", "virtual"), ("roce-100g", "wall")])
+def test_the_tests_of_the_connection_manager_pass_in_both_paces(suite: Path, tmp_path: Path, fabric: str, pace: str) -> None:
+    found = outcomes(run(suite, fabric, "mlx5_0", tmp_path / "out", "test_rdmacm", pace=pace))
+    assert Counter(outcome for outcome, _ in found.values()) == {"pass": 10}, found

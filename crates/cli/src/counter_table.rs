@@ -143,7 +143,7 @@ softband: counters of the run; transfers were under way for 10.000 us
   ports (data in words of 4 bytes)  credit_stall_vl1  port_xmit_data        xmit_busy
   a/h/1 to sw/1                      2.500 us (25 %)            4711  7.500 us (75 %)
   sw/12                                            -               0          0 (0 %)
-    0 everywhere: credit_stall_vl0, port_pkt_rcv_becn, port_pkt_rcv_fecn, port_rcv_data, port_rcv_pkts, port_xmit_discards, port_xmit_pkts, \
+    0 everywhere: credit_stall_vl0, multicast_rcv_pkts, multicast_xmit_pkts, port_pkt_rcv_becn, port_pkt_rcv_fecn, port_rcv_data, port_rcv_pkts, port_xmit_discards, port_xmit_pkts, \
 port_xmit_time_cong, port_xmit_wait, unicast_rcv_pkts, unicast_xmit_pkts
   HCAs     message_gap
   a/h   1.000 ns (0 %)

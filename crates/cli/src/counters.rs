@@ -12,6 +12,8 @@ pub(crate) fn port_counters(port: &PortCounters) -> Value {
         "port_rcv_pkts": port.port_rcv_pkts,
         "unicast_xmit_pkts": port.unicast_xmit_pkts,
         "unicast_rcv_pkts": port.unicast_rcv_pkts,
+        "multicast_xmit_pkts": port.multicast_xmit_pkts,
+        "multicast_rcv_pkts": port.multicast_rcv_pkts,
         "port_xmit_discards": port.port_xmit_discards,
         "port_xmit_time_cong": port.port_xmit_time_cong,
         "port_pkt_rcv_fecn": port.port_pkt_rcv_fecn,

@@ -93,6 +93,10 @@ fn a_message_to_a_group_counts_once_for_its_sender_and_once_for_each_member() {
     let hosts = [[words, 3, 0, 0], [0, 0, words, 3], [0, 0, words, 3]];
     let switch = [[0, 0, words, 3], [words, 3, 0, 0], [words, 3, 0, 0]];
     assert_eq!(counts(&lab), [hosts, switch].concat());
+    for port in lab.world.counters() {
+        assert_eq!((port.multicast_xmit_pkts, port.multicast_rcv_pkts), (port.port_xmit_pkts, port.port_rcv_pkts));
+        assert_eq!((port.unicast_xmit_pkts, port.unicast_rcv_pkts), (0, 0));
+    }
 }
 
 #[test]

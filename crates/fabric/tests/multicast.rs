@@ -111,6 +111,28 @@ fn what_arrives_is_the_datagram_behind_its_grh() {
 }
 
 #[test]
+fn ports_count_multicast_packets_apart() {
+    let mut g = groups(&through_switch(LinkSpeed::Sdr, &[1, 1, 1], 5, host_part(600, 300)), &[0, 1, 2], |_| ());
+    (1..3).for_each(|member| g.attach(member).unwrap());
+    g.send(0, 0x1111);
+    let dlid = g.lab.world.port(g.lab.programs[1].hca, PortNumber(1)).unwrap().lid;
+    let to_one = (AddressVector { dlid, port: PortNumber(1), ..Default::default() }, g.qps[1].1);
+    g.post(0, to_one, QKey(0x1111), 10);
+    g.lab.run();
+    let world = &mut g.lab.world;
+    // Unicast and multicast packets sent, then received.
+    let hosts = [[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]];
+    let expected = [hosts, hosts.map(|[unicast, multicast, unicast_in, multicast_in]| [unicast_in, multicast_in, unicast, multicast])].concat();
+    let counts: Vec<_> =
+        (world.counters().iter()).map(|p| [p.unicast_xmit_pkts, p.multicast_xmit_pkts, p.unicast_rcv_pkts, p.multicast_rcv_pkts]).collect();
+    assert_eq!(counts, expected);
+    let answers: Vec<_> = (world.statistics().iter().filter(|port| port.state.is_some()).map(|port| port.extended))
+        .map(|p| [p.port_unicast_xmit_pkts, p.port_multicast_xmit_pkts, p.port_unicast_rcv_pkts, p.port_multicast_rcv_pkts])
+        .collect();
+    assert_eq!(answers, expected, "as performance management answers");
+}
+
+#[test]
 fn datagrams_of_a_queue_pair_keep_their_order_whether_they_are_for_a_group_or_for_one() {
     let mut g = groups(&through_switch(LinkSpeed::Sdr, &[1, 1], 5, host_part(5_000, 300)), &[0, 1], |_| ());
     g.attach(1).unwrap();

@@ -21,6 +21,7 @@ from softband_lab.base.softband import Softband
 from softband_lab.base.table_files import write_table
 from softband_lab.campaign.cluster import Cluster, check_dask
 from softband_lab.campaign.runner import describe_failure, exclusive
+from softband_lab.campaign.subnet_manager import SubnetManager, check_manager
 from softband_lab.report.compare import compare as compare_tables
 from softband_lab.report.compare import load_results, print_comparison
 from softband_lab.spec.study_file import list_studies, load_study
@@ -50,6 +51,10 @@ def study(
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/NAME.")] = None,
     jobs: Jobs = None,
     cluster: Where = None,
+    manager: Annotated[
+        SubnetManager,
+        typer.Option("--sm", help="Who configures the fabric: the built-in manager, or the installed OpenSM."),
+    ] = SubnetManager.BUILTIN,
     listing: Annotated[bool, typer.Option("--list", help="List the studies, or the study's runs.")] = False,
 ) -> None:
     """Run a study: each missing run, then tables, claims, figures and the page."""
@@ -66,11 +71,13 @@ def study(
         for run in chosen.runs(quick):
             console.print(f"{run.id}  {run.fabric}  {run.transport}  {run.test}", highlight=False, soft_wrap=True)
         return
-    folder = out or Path("results") / chosen.head.name
-    command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else [])])
+    folder = out or Path("results") / f"{chosen.head.name}{manager.suffix}"
+    command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else []), *manager.options])
     softband = Softband(find_softband(), home)
     with Cluster(cluster, jobs) as place:
-        options = StudyOptions(home, folder, quick, place, command)
+        if place.is_local:
+            check_manager(manager)
+        options = StudyOptions(home, folder, quick, place, command, manager)
         if chosen.accuracy is not None:
             folders = out or Path("results")
             status = run_accuracy(chosen, chosen.accuracy, softband, options, folders, console)

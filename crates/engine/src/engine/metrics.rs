@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use crate::host::files::bytes_per_second;
+use crate::protocol::convert;
 use serde_json::Value;
 use softband_fabric::{NodeOfPort, PortStatistics};
 use softband_metrics::ports::{Counters, Hardware, Node, Port};
-use softband_model::management::agent::LinkState;
 
 impl Engine {
     /// Returns the list of all ports.
@@ -27,17 +27,11 @@ impl Engine {
                 Node::Switch { name, guid: port.node_guid.0, lid: port.lid.0 }
             }
         };
-        let state = match port.state {
-            None => 1,
-            Some(LinkState::Init) => 2,
-            Some(LinkState::Armed) => 3,
-            Some(LinkState::Active) => 4,
-        };
         Port {
             node,
             port: port.port.0,
-            state,
-            physical_state: if port.state.is_some() { 5 } else { 2 },
+            state: convert::state_code(port.state),
+            physical_state: convert::physical_state_code(port.state, port.is_disabled),
             bytes_per_second: port.rate.map_or(0, |rate| bytes_per_second(port.link_layer, rate)),
             counters: counters(port),
             hardware: self.hardware(port),

@@ -231,7 +231,11 @@ fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 6] {
         Some(LinkState::Armed) => "3: ARMED",
         Some(LinkState::Active) => "4: ACTIVE",
     };
-    let physical = if port.state.is_some() { "5: LinkUp" } else { "2: Polling" };
+    let physical = match port.state {
+        _ if port.is_disabled => "3: Disabled",
+        None => "2: Polling",
+        Some(_) => "5: LinkUp",
+    };
     let lid = |lid| format!("{:#x}", abi_lid(port.link_layer, lid).0);
     [
         ("state", state.into()),

@@ -2,6 +2,7 @@
 
 use softband_ipc::calls::{AddressVector as WireVector, QpFields, RegisterMr};
 use softband_ipc::post::{BindInfo, PostRecord, PostSge, opcode, send_flags};
+use softband_model::management::agent::LinkState;
 use softband_model::verbs::api::{
     AddressVector, DatagramDestination, GlobalRoute, PayloadSlice, QpCapabilities, QpInit, QpModification, QpSnapshot, ReceiveRequest,
     ScatterGatherEntry, SendOperation, SendRequest, VerbsError, WindowBind,
@@ -10,6 +11,7 @@ use softband_types::{
     Access, AhHandle, CqHandle, Gid, LKey, Lid, LinkLayer, LinkSpeed, MrHandle, Mtu, MwHandle, PdHandle, PortNumber, Psn, QKey, QpState, QpType, Qpn,
     RKey, ServiceLevel, SrqHandle, XrcdHandle,
 };
+use softband_wire::mad::PhysicalState;
 use std::sync::Arc;
 
 /// Bits of `enum ibv_access_flags`.
@@ -95,6 +97,26 @@ pub(crate) fn access_bits(access: Access) -> u32 {
         | (u32::from(access.remote_read) * ACCESS_REMOTE_READ)
         | (u32::from(access.remote_atomic) * ACCESS_REMOTE_ATOMIC)
         | (u32::from(access.mw_bind) * ACCESS_MW_BIND)
+}
+
+/// Returns a port's state as in `enum ibv_port_state`, which is that of PortInfo.
+pub(crate) fn state_code(state: Option<LinkState>) -> u8 {
+    match state {
+        None => 1,
+        Some(LinkState::Init) => 2,
+        Some(LinkState::Armed) => 3,
+        Some(LinkState::Active) => 4,
+    }
+}
+
+/// Returns a port's physical state as in PortInfo (IBTA 14.2.5.6).
+pub(crate) fn physical_state_code(state: Option<LinkState>, is_disabled: bool) -> u8 {
+    let physical = match state {
+        _ if is_disabled => PhysicalState::DISABLED,
+        None => PhysicalState::POLLING,
+        Some(_) => PhysicalState::LINK_UP,
+    };
+    physical.0
 }
 
 /// Returns the code of a link layer in `struct ibv_port_attr`.

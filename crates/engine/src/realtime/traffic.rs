@@ -1,6 +1,6 @@
 //! Port counters of the packets that programs carried themselves
 //! ([`softband_shm_transport::traffic`]). The engine looks at the numbers of all programs only when
-//! somebody asks for counters, and when a program ends.
+//! somebody asks for counters, before members of a group change, and when a program ends.
 
 use crate::realtime::room::DataPlane;
 use softband_fabric::{CarriedElsewhere, World};
@@ -37,7 +37,15 @@ impl DataPlane<'_> {
     /// Adds the packets that programs have carried to the counters of ports, if the last call was not
     /// just before.
     pub(crate) fn count_direct_traffic(&mut self) {
-        if !self.scheduler.is_wall() || !self.realtime.traffic.is_due(self.scheduler.wall_time()) {
+        if self.scheduler.is_wall() && self.realtime.traffic.is_due(self.scheduler.wall_time()) {
+            self.count_all_direct_traffic();
+        }
+    }
+
+    /// Adds the packets that programs have carried, before the members of a group change: packets
+    /// count on the present ways.
+    pub(crate) fn count_all_direct_traffic(&mut self) {
+        if !self.scheduler.is_wall() {
             return;
         }
         let attached: Vec<ProcessId> = self.processes.living().filter(|process| process.is_attached()).map(|process| process.number()).collect();

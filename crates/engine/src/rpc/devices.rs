@@ -5,7 +5,6 @@ use crate::protocol::Caller;
 use crate::protocol::convert;
 use crate::rpc::room::Verbs;
 use softband_ipc::calls::{Device, DeviceList, PortQuery, PortReply, WithTail};
-use softband_model::management::agent::LinkState;
 use softband_spec::HcaSpec;
 use softband_types::{HcaId, LinkLayer, PortNumber};
 
@@ -26,7 +25,7 @@ impl Verbs<'_> {
             *entry = key.0;
         }
         Ok(PortReply {
-            state: state_code(port.state),
+            state: convert::state_code(port.state).into(),
             lid: u32::from(abi_lid(port.link_layer, port.lid).0),
             lmc: u32::from(port.lmc),
             sm_lid: u32::from(abi_lid(port.link_layer, port.sm_lid).0),
@@ -35,7 +34,7 @@ impl Verbs<'_> {
             vl_cap_code: if port.link_layer == LinkLayer::Ethernet { 0 } else { u32::from(port.vl_cap.code()) },
             width_code: u32::from(port.rate.width.code()),
             speed_code: convert::speed_code(port.link_layer, port.rate.speed),
-            physical_state: if port.state.is_some() { 5 } else { 2 },
+            physical_state: convert::physical_state_code(port.state, port.is_disabled).into(),
             pkey_count: self.world.pkeys(hca).len() as u32,
             link_layer: convert::link_layer_code(port.link_layer),
             interface_index: interface_index(&port),
@@ -88,14 +87,4 @@ fn padded(text: &str) -> [u8; 64] {
     let len = text.len().min(63);
     bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
     bytes
-}
-
-/// Returns a port's state as in `enum ibv_port_state`.
-fn state_code(state: Option<LinkState>) -> u32 {
-    match state {
-        None => 1,
-        Some(LinkState::Init) => 2,
-        Some(LinkState::Armed) => 3,
-        Some(LinkState::Active) => 4,
-    }
 }

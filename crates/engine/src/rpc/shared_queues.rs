@@ -112,6 +112,7 @@ impl Verbs<'_> {
     fn change_group(&mut self, caller: Caller, of: &Multicast, change: GroupChange) -> Result<(), i32> {
         let hca = self.own_hca(caller, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
+        self.plane().count_all_direct_traffic();
         change(self.world, caller.owner, hca, Qpn(of.qpn), Gid(of.mgid), mlid).map_err(convert::errno_of)?;
         self.note_groups_changed();
         Ok(())

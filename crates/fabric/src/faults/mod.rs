@@ -17,6 +17,7 @@ use softband_model::packet::PacketKind;
 use softband_sim::{RandomStream, SimTime};
 use softband_spec::FabricSpec;
 use softband_spec::faults::{FaultKind, FaultSpec};
+use softband_types::Lid;
 
 /// The faults of a fabric, planned and random.
 pub(crate) struct Faults {
@@ -141,9 +142,9 @@ impl Faults {
     }
 
     /// Counts a packet of `bytes` bytes that never reached a port.
-    pub(crate) fn count_lost(&mut self, port: u32, bytes: u32) {
+    pub(crate) fn count_lost(&mut self, port: u32, bytes: u32, dlid: Lid) {
         if let Some(plan) = &mut self.plan {
-            plan.ports[port as usize].lost.count(bytes);
+            plan.ports[port as usize].lost.count(bytes, dlid);
         }
     }
 

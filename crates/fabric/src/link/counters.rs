@@ -30,10 +30,14 @@ pub struct PortCounters {
     pub port_xmit_pkts: u64,
     /// Packets received.
     pub port_rcv_pkts: u64,
-    /// Packets sent. The model does not separate multicast packets.
+    /// Unicast packets sent.
     pub unicast_xmit_pkts: u64,
-    /// Packets received. The model does not separate multicast packets.
+    /// Unicast packets received.
     pub unicast_rcv_pkts: u64,
+    /// Multicast packets sent.
+    pub multicast_xmit_pkts: u64,
+    /// Multicast packets received.
+    pub multicast_rcv_pkts: u64,
     /// Time for which the port's own traffic occupied the link, in picoseconds.
     pub xmit_busy_picos: u64,
     /// Packets that the port discarded instead of sending.
@@ -117,9 +121,9 @@ impl Links {
         // With windows, every partition reads at the same window end, independent of its last
         // event.
         let heard_until = timeline.heard_until();
-        let (tally, sent) = (port.tally_at(heard_until), sum(port.sent, self.elsewhere.sent_by(id)));
+        let (tally, sent) = (port.tally_at(heard_until), port.sent + self.elsewhere.sent_by(id));
         let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
-        let received = sum(received, self.elsewhere.sent_by(cabling.peer));
+        let received = received + self.elsewhere.sent_by(cabling.peer);
         let lanes = usize::from(cabling.vls.data_lanes());
         let former = self.retrained.get(&id).copied().unwrap_or_else(|| Retrained::first(cabling.rate));
         let over_time = former.after(cabling.rate, port.sent.bytes, &tally);
@@ -132,8 +136,10 @@ impl Links {
             received_bytes: received.bytes,
             port_xmit_pkts: sent.packets,
             port_rcv_pkts: received.packets,
-            unicast_xmit_pkts: sent.packets,
-            unicast_rcv_pkts: received.packets,
+            unicast_xmit_pkts: sent.unicast(),
+            unicast_rcv_pkts: received.unicast(),
+            multicast_xmit_pkts: sent.multicast,
+            multicast_rcv_pkts: received.multicast,
             xmit_busy_picos: over_time.busy_picos,
             port_xmit_discards: tally.xmit_discards,
             port_xmit_time_cong: over_time.congested_symbols,
@@ -151,13 +157,8 @@ impl Links {
 
     /// Returns the traffic that a port's peer sent, minus the losses on the cable.
     fn what_has_come(&self, port: u32, peer: u32, faults: &Faults) -> Traffic {
-        let (sent, lost) = (self.ports[peer as usize].sent, faults.lost(port));
-        Traffic { bytes: sent.bytes - lost.bytes, packets: sent.packets - lost.packets }
+        self.ports[peer as usize].sent - faults.lost(port)
     }
-}
-
-fn sum(one: Traffic, other: Traffic) -> Traffic {
-    Traffic { bytes: one.bytes + other.bytes, packets: one.packets + other.packets }
 }
 
 /// Returns the time for which `bytes` occupy a link, in picoseconds.

@@ -51,6 +51,7 @@ impl Elsewhere {
         sum.bytes = sum.bytes.saturating_add(more.bytes).min(BYTES_MAX);
         // Each packet has at least one byte, also of a liar.
         sum.packets = sum.packets.saturating_add(more.packets).min(PACKETS_MAX);
+        sum.multicast = sum.multicast.saturating_add(more.multicast).min(sum.packets);
     }
 }
 
@@ -65,7 +66,7 @@ impl Links {
         let sent = Traffic { bytes: sent.bytes.saturating_add(carried.sent_bytes), ..sent };
         let returned = Traffic { bytes: returned.bytes.saturating_add(carried.returned_bytes), ..returned };
         if dlid.0 >= MULTICAST_LIDS {
-            self.count_at_members(from, dlid, sent);
+            self.count_at_members(from, dlid, Traffic { multicast: sent.packets, ..sent });
             return None;
         }
         let to = self.count_on_way(from, dlid, sent)?;
@@ -76,7 +77,8 @@ impl Links {
     /// Returns packets with only the bytes around their transport headers and payload.
     fn framed(&self, port: u32, packets: u64, carried: &CarriedElsewhere) -> Traffic {
         let framing = self.ports[port as usize].framing;
-        Traffic { bytes: packets.saturating_mul(u64::from(framing.packet_bytes(carried.destination, 0))), packets }
+        let bytes = packets.saturating_mul(u64::from(framing.packet_bytes(carried.destination, 0)));
+        Traffic { bytes, packets, multicast: 0 }
     }
 
     /// Counts traffic at each port that sends it. Returns the port that receives it.

@@ -40,7 +40,7 @@ impl Hop<'_> {
             port.departing = Some(departing);
             port.departs = true;
         }
-        port.sent.count(transit.bytes);
+        port.sent.count(transit.bytes, transit.dlid);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
         let (through, far_end) = (port.onward.through, port.far_end);
@@ -127,8 +127,8 @@ impl Hop<'_> {
         }
         let lane = self.subnet.lane((switch, index, port.owner.index()), transit.service_level, onward.vls);
         let ready = Ready { at, packet, input: index, lane, blocks: transit.blocks };
-        let bytes = transit.bytes;
-        self.links.count_received(input, bytes);
+        let (bytes, dlid) = (transit.bytes, transit.dlid);
+        self.links.count_received(input, bytes, dlid);
         self.await_ready(output, ready);
     }
 
@@ -146,7 +146,7 @@ impl Hop<'_> {
     /// Takes a packet that a switch discards, and frees its buffer.
     pub(super) fn take_discarded(&mut self, id: u32, now: SimTime) -> Transit {
         let transit = self.links.packets.take(id);
-        self.links.count_received(transit.port, transit.bytes);
+        self.links.count_received(transit.port, transit.bytes, transit.dlid);
         self.free_buffer(transit.port, transit.lane, transit.blocks, now, now);
         transit
     }
@@ -230,7 +230,7 @@ impl Hop<'_> {
             self.free_buffer(transit.port, transit.lane, transit.blocks, transit.tail, now);
             return None;
         }
-        self.links.count_received(transit.port, transit.bytes);
+        self.links.count_received(transit.port, transit.bytes, transit.dlid);
         Some(transit)
     }
 }
@@ -238,12 +238,12 @@ impl Hop<'_> {
 impl Links {
     /// Counts an arrived frame. Only ports that may drop frames need this count.
     #[inline]
-    pub(super) fn count_received(&mut self, port: u32, bytes: u32) {
+    pub(super) fn count_received(&mut self, port: u32, bytes: u32, dlid: Lid) {
         let port = &mut self.ports[port as usize];
         if port.framing.may_drop_on_arrival()
             && let Some(ethernet) = &mut port.ethernet
         {
-            ethernet.received.count(bytes);
+            ethernet.received.count(bytes, dlid);
         }
     }
 }

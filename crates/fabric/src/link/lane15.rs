@@ -163,7 +163,8 @@ impl Hop<'_> {
         let port = &mut self.links.ports[id as usize];
         let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         let until = now + port.serialisation(ManagementPacket::BYTES);
-        port.sent.count(ManagementPacket::BYTES);
+        // A packet of subnet management has one destination.
+        port.sent.count(ManagementPacket::BYTES, Lid::NONE);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until };
         let (far_end, first_bit, arrival) = (port.far_end, now + port.cable_delay, until + port.cable_delay);
@@ -176,7 +177,7 @@ impl Hop<'_> {
         }
         if self.faults.will_be_down(id, arrival) || self.faults.draws_loss() {
             self.links.take_management(packet);
-            self.faults.count_lost(far_end, ManagementPacket::BYTES);
+            self.faults.count_lost(far_end, ManagementPacket::BYTES, Lid::NONE);
             return departed;
         }
         if let Some(captured) = &captured {

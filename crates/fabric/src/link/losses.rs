@@ -101,10 +101,10 @@ impl Hop<'_> {
 
     fn count_loss(&mut self, transit: &Transit, loss: Loss) {
         match loss {
-            Loss::LinkDown => self.faults.count_lost(transit.port, transit.bytes),
+            Loss::LinkDown => self.faults.count_lost(transit.port, transit.bytes, transit.dlid),
             Loss::Corrupted => {
                 self.faults.count_corrupted(transit.port, transit.time_out);
-                self.links.count_received(transit.port, transit.bytes);
+                self.links.count_received(transit.port, transit.bytes, transit.dlid);
             }
         }
     }

@@ -77,8 +77,8 @@ impl Hop<'_> {
         let (first_port, node_number) = (node.first_port, self.links.ports[node.first_port as usize].node);
         let transit = self.links.packets.get_mut(packet);
         let (payload_bytes, bytes, head, tail) = (u32::from(transit.payload_bytes), transit.bytes, transit.head, transit.tail);
-        let (input, pkey) = (first_port + u32::from(input_index), transit.packet.pkey);
-        let outputs = self.links.switches[switch as usize].switch.multicast_outputs(transit.dlid);
+        let (input, dlid, pkey) = (first_port + u32::from(input_index), transit.dlid, transit.packet.pkey);
+        let outputs = self.links.switches[switch as usize].switch.multicast_outputs(dlid);
         let branches: Vec<(u32, Cabling)> = (outputs.into_iter().filter(|output| *output != input_index))
             .map(|output| first_port + u32::from(output))
             .filter_map(|output| self.links.ports[output as usize].cabling.map(|cabling| (output, cabling)))
@@ -90,7 +90,7 @@ impl Hop<'_> {
             return self.timeline.push_arrival(tail, node_number, (input_index, Source::Packets), Event::SwitchDiscard { packet });
         }
         // The numbers start at 1, because a packet without copies has none.
-        self.links.count_received(first_port + u32::from(input_index), bytes);
+        self.links.count_received(input, bytes, dlid);
         let copies = NonZeroU32::new(self.links.copies_left.insert(branches.len() as u32) + 1);
         for (number, (output, onward)) in branches.into_iter().enumerate() {
             let id = if number == 0 {

@@ -33,6 +33,8 @@ pub struct PortStatistics {
     pub rate: Option<LinkRate>,
     /// State of the port; `None` without a link.
     pub state: Option<LinkState>,
+    /// A manager has disabled the port.
+    pub is_disabled: bool,
     /// Counters that stop at their largest value.
     pub counters: PortCounters,
     /// Wide counters.
@@ -67,8 +69,9 @@ impl World {
         };
         let lid = self.lid_of_node(id);
         let (hardware, agents) = self.hardware(id);
-        let (counters, extended) = agents.agent(node_number).statistics(port, &hardware);
+        let agent = agents.agent(node_number);
+        let (is_disabled, (counters, extended)) = (agent.is_disabled(port), agent.statistics(port, &hardware));
         let rate = hardware.link(port.0).map(|LinkView { rate, .. }| rate);
-        PortStatistics { node, node_guid, lid, port, link_layer, rate, state, counters, extended }
+        PortStatistics { node, node_guid, lid, port, link_layer, rate, state, is_disabled, counters, extended }
     }
 }

@@ -66,6 +66,7 @@ impl World {
             hca,
             active: self.is_active(port),
             state: self.link_state(port),
+            is_disabled: self.agents.agent(hca.0).is_disabled(number),
             lid: self.subnet.lid(port),
             lmc: self.subnet.lids(port).lmc,
             sm_lid: if cabling.is_some() { self.agents.agent(hca.0).manager_lid(number) } else { Lid::NONE },

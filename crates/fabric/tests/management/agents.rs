@@ -106,6 +106,22 @@ fn counters_count_from_their_last_reset() {
 }
 
 #[test]
+fn wide_counters_are_reset_apart() {
+    let mut desk = Desk::of_three();
+    let to = desk.lid(1);
+    let mut ask = |method, counter_select| {
+        let select = PortCountersExtended { port_select: PORT_1, counter_select, ..PortCountersExtended::default() }.to_bytes();
+        PortCountersExtended::parse(&desk.performance(to, method, AttributeId::PORT_COUNTERS_EXTENDED, &select).unwrap()[64..]).unwrap()
+    };
+    let none = ExtendedCounterSelect(0);
+    (0..3).for_each(|_| assert_eq!(ask(Method::GET, none).port_multicast_rcv_pkts, 0));
+    let first = ask(Method::SET, ExtendedCounterSelect::PORT_UNICAST_RCV_PKTS);
+    assert_eq!((first.port_rcv_pkts, first.port_unicast_rcv_pkts, first.port_unicast_xmit_pkts), (4, 0, 3));
+    let second = ask(Method::SET, ExtendedCounterSelect::PORT_RCV_PKTS);
+    assert_eq!((second.port_rcv_pkts, second.port_unicast_rcv_pkts), (0, 1));
+}
+
+#[test]
 fn a_wrong_m_key_gets_no_answer() {
     let mut desk = Desk::of_three();
     let mut info: PortInfo = desk.get(&[1, 2], AttributeId::PORT_INFO, 1);

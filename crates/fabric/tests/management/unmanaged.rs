@@ -128,6 +128,7 @@ fn a_disabled_port_has_no_link_until_it_is_enabled() {
     set_port(&mut desk, &[1], 2, |info| (info.port_state, info.port_physical_state) = (PortState::DOWN, PhysicalState::DISABLED));
     assert_eq!(states_of(&mut desk, &[1], 2), (PortState::DOWN, PhysicalState::DISABLED));
     assert_eq!(state_of(&desk.world, 1).0, None, "the other end has no link");
+    assert_eq!(desk.world.statistics().iter().filter(|port| port.is_disabled && port.state.is_none()).count(), 1);
     assert_eq!(desk.ask(&[1, 2], Method::GET, AttributeId::NODE_INFO, 0, [0; 64]), None);
     // A second request, and one that only configures the port, change nothing.
     set_port(&mut desk, &[1], 2, |info| info.port_physical_state = PhysicalState::DISABLED);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -124,9 +125,10 @@ def run_accuracy(
     for one in [*studies.values(), study]:
         generation_of(settings, options.home, frozenset(run.fabric for run in one.runs(options.quick)))
     for name, one in studies.items():
-        part = replace(
-            options, out=folders / name, command=f"softband study {name}{' --quick' if options.quick else ''}"
+        command = shlex.join(
+            ["softband", "study", name, *(["--quick"] if options.quick else []), *options.manager.options]
         )
+        part = replace(options, out=folders / f"{name}{options.manager.suffix}", command=command)
         console.rule(name)
         result = run_study(one, softband, part, console)
         if result.evidence is None:

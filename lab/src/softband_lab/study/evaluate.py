@@ -36,7 +36,7 @@ def evaluate(
         options.quick,
         options.out / "runs",
         {claim.id: claim for claim in plan.published},
-        ClaimProber(options.home, softband, options.out / "claims", options.cluster),
+        ClaimProber(options.home, softband, options.out / "claims", options.cluster, options.manager),
     )
     by_study: dict[str | None, Evidence] = {None: evidence}
     by_study.update(included)

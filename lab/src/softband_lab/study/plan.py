@@ -10,6 +10,7 @@ from softband_lab.base.places import fabric_path
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob, Step
 from softband_lab.campaign.inputs import fabric_file
+from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.published import Published, load_published
@@ -26,6 +27,7 @@ class StudyOptions:
     quick: bool
     cluster: Cluster
     command: str
+    manager: SubnetManager = SubnetManager.BUILTIN
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def plan(study: Study, included: Sequence[Study], options: StudyOptions) -> Plan
     Fails with a `LabError` that names what cannot run, and each claim that no rule can judge.
     """
     published, rules = check_study(study, included, options.home)
-    jobs = [_job(study, run, options.home) for run in study.runs(options.quick)]
+    jobs = [managed_by(options.manager, _job(study, run, options.home)) for run in study.runs(options.quick)]
     return Plan(study, study.chosen_figures(options.quick), jobs, published, rules)
 
 

@@ -9,7 +9,9 @@ from rich.console import Console
 from softband_lab.base.softband import Softband
 from softband_lab.base.table_files import write_table
 from softband_lab.campaign.engine_job import JobResult
+from softband_lab.campaign.inputs import leave_derived
 from softband_lab.campaign.runner import Outcome, run_jobs
+from softband_lab.campaign.subnet_manager import SubnetManager
 from softband_lab.report.results import results_table
 from softband_lab.study.plan import Plan, StudyOptions
 
@@ -24,6 +26,8 @@ class Measured:
 
 def run(plan: Plan, softband: Softband, options: StudyOptions, console: Console) -> Measured:
     """Runs the jobs that have no results yet, and writes `results.csv`. An interrupted campaign writes no table."""
+    if options.manager is not SubnetManager.BUILTIN:
+        leave_derived([job.fabric for job in plan.jobs], options.out)
     outcome = run_jobs(plan.jobs, softband, options.out, options.cluster, console)
     if not outcome.interrupted:
         write_table(results_table(plan.study, outcome.results), options.out, "results")

@@ -29,6 +29,7 @@ from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob, JobResult, Step
 from softband_lab.campaign.inputs import InputFile, derived_fabric, leave_derived
 from softband_lab.campaign.runner import Outcome, run_jobs
+from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.sweep.bottleneck import Bottleneck, find_bottleneck, longest_wait, lost_to, peers_of, read_counters
 from softband_lab.sweep.in_flight import (
     is_bandwidth_test,
@@ -100,6 +101,7 @@ class Question:
     size_bytes: int
     cluster: Cluster
     console: Console
+    manager: SubnetManager = SubnetManager.BUILTIN
     outcome: Outcome[JobResult] = field(default_factory=Outcome)
     known: dict[Point, float] = field(default_factory=dict)
     commands: dict[Point, str] = field(default_factory=dict)
@@ -246,7 +248,8 @@ class Question:
         programs = [Program(server, self.command), Program(client, f"{self.command} {server}")]
         fabric = self._derived(point)
         run_id = f"{Path(fabric.label).stem}-{self.size_bytes}"
-        return EngineJob(run_id, fabric, [Step(programs)], self.defaults.seed, _TIMEOUT_SECONDS, [self.size_bytes])
+        job = EngineJob(run_id, fabric, [Step(programs)], self.defaults.seed, _TIMEOUT_SECONDS, [self.size_bytes])
+        return managed_by(self.manager, job)
 
 
 @dataclass
@@ -257,6 +260,7 @@ class ClaimProber:
     softband: Softband
     out: Path
     cluster: Cluster
+    manager: SubnetManager = SubnetManager.BUILTIN
 
     def longest_m(self, fabric: str, varied: list[int], low_m: float, high_m: float) -> float:
         question = self._question(fabric, varied, options=None)
@@ -284,6 +288,7 @@ class ClaimProber:
             message_size(command, defaults.size_bytes),
             self.cluster,
             Console(quiet=True),
+            self.manager,
         )
 
     def _measure(self, question: Question, points: list[Point]) -> None:

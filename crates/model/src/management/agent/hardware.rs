@@ -27,6 +27,14 @@ pub struct Tally {
     pub xmit_pkts: u64,
     /// PortRcvPkts.
     pub rcv_pkts: u64,
+    /// PortUnicastXmitPkts.
+    pub unicast_xmit_pkts: u64,
+    /// PortUnicastRcvPkts.
+    pub unicast_rcv_pkts: u64,
+    /// PortMulticastXmitPkts.
+    pub multicast_xmit_pkts: u64,
+    /// PortMulticastRcvPkts.
+    pub multicast_rcv_pkts: u64,
     /// SymbolErrorCounter.
     pub symbol_errors: u64,
     /// LinkErrorRecoveryCounter.
@@ -64,6 +72,10 @@ impl Tally {
             rcv_data: combine(self.rcv_data, other.rcv_data),
             xmit_pkts: combine(self.xmit_pkts, other.xmit_pkts),
             rcv_pkts: combine(self.rcv_pkts, other.rcv_pkts),
+            unicast_xmit_pkts: combine(self.unicast_xmit_pkts, other.unicast_xmit_pkts),
+            unicast_rcv_pkts: combine(self.unicast_rcv_pkts, other.unicast_rcv_pkts),
+            multicast_xmit_pkts: combine(self.multicast_xmit_pkts, other.multicast_xmit_pkts),
+            multicast_rcv_pkts: combine(self.multicast_rcv_pkts, other.multicast_rcv_pkts),
             symbol_errors: combine(self.symbol_errors, other.symbol_errors),
             link_error_recoveries: combine(self.link_error_recoveries, other.link_error_recoveries),
             link_downed: combine(self.link_downed, other.link_downed),

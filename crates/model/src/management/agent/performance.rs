@@ -134,8 +134,10 @@ impl Agent {
             port_rcv_data: sum.rcv_data,
             port_xmit_pkts: sum.xmit_pkts,
             port_rcv_pkts: sum.rcv_pkts,
-            port_unicast_xmit_pkts: sum.xmit_pkts,
-            port_unicast_rcv_pkts: sum.rcv_pkts,
+            port_unicast_xmit_pkts: sum.unicast_xmit_pkts,
+            port_unicast_rcv_pkts: sum.unicast_rcv_pkts,
+            port_multicast_xmit_pkts: sum.multicast_xmit_pkts,
+            port_multicast_rcv_pkts: sum.multicast_rcv_pkts,
             ..PortCountersExtended::default()
         }
     }
@@ -175,6 +177,10 @@ impl Agent {
             (ExtendedCounterSelect::PORT_RCV_DATA, &mut wide.rcv_data, now.rcv_data),
             (ExtendedCounterSelect::PORT_XMIT_PKTS, &mut wide.xmit_pkts, now.xmit_pkts),
             (ExtendedCounterSelect::PORT_RCV_PKTS, &mut wide.rcv_pkts, now.rcv_pkts),
+            (ExtendedCounterSelect::PORT_UNICAST_XMIT_PKTS, &mut wide.unicast_xmit_pkts, now.unicast_xmit_pkts),
+            (ExtendedCounterSelect::PORT_UNICAST_RCV_PKTS, &mut wide.unicast_rcv_pkts, now.unicast_rcv_pkts),
+            (ExtendedCounterSelect::PORT_MULTICAST_XMIT_PKTS, &mut wide.multicast_xmit_pkts, now.multicast_xmit_pkts),
+            (ExtendedCounterSelect::PORT_MULTICAST_RCV_PKTS, &mut wide.multicast_rcv_pkts, now.multicast_rcv_pkts),
         ];
         for (_, mark, now) in marks.into_iter().filter(|(flag, ..)| select.contains(*flag)) {
             *mark = now;

@@ -18,8 +18,12 @@ use softband_wire::mad::{
 const SENDS_MAX: u8 = 30;
 /// Unit of SubnetTimeOut: code n is 4.096 us x 2^n.
 const TIMEOUT_UNIT_PICOS: u64 = 4_096_000;
-/// Fields of trap 259 that are valid: all but the GIDs (IBTA 14.2.5.1).
-const WITHOUT_GIDS: u16 = 0x033F;
+/// Flags of trap 259 for the LIDs, the P_Key, the SL and the QPs, without those for the GIDs. OpenSM's
+/// `ib_types.h` and Wireshark have the word, but no names of its bits. `stl_sm_types.h` of Omni-Path's
+/// tools has them, for the same fields without `switch_lid` and `port`: from the highest bit on, in
+/// the order LID 1, LID 2, P_Key, SL, QP 1, QP 2, GID 1, GID 2, and eight reserved bits. InfiniBand
+/// is assumed to have the same.
+const WITHOUT_GIDS: u16 = 0xFC00;
 /// Ports of a return path that trap 256 has room for.
 const RETURN_PATH: usize = 30;
 

@@ -256,6 +256,8 @@ pub struct PortSnapshot {
     pub active: bool,
     /// State of the port; `None` for Down.
     pub state: Option<LinkState>,
+    /// Whether a manager has disabled the port.
+    pub is_disabled: bool,
     /// LID that the subnet manager assigned.
     pub lid: Lid,
     /// LMC that the subnet manager assigned: the port has `1 << lmc` LIDs from `lid` on.

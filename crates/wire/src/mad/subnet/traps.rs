@@ -104,7 +104,8 @@ layout! {
 }
 
 layout! {
-    /// Details of traps 257 and 258: the packet with the wrong P_Key or Q_Key.
+    /// Details of traps 257 and 258: the packet with the wrong P_Key or Q_Key. The layout is that of
+    /// `ntc_257_258` in OpenSM's `ib_types.h`.
     pub struct KeyViolationDetails: 54 bytes {
         /// LID of the source.
         lid1: Lid @ 16, 16;
@@ -126,9 +127,10 @@ layout! {
 }
 
 layout! {
-    /// Details of trap 259: the packet with a wrong P_Key that a switch saw.
+    /// Details of trap 259: the packet with a wrong P_Key that a switch saw. The layout is that of
+    /// `ntc_259` in OpenSM's `ib_types.h`.
     pub struct SwitchPKeyViolationDetails: 54 bytes {
-        /// Flags of the valid fields: see IBTA 14.2.5.1.
+        /// Flags of the valid fields, in the order of the fields from the highest bit on.
         data_valid: u16 @ 0, 16;
         /// LID of the source.
         lid1: Lid @ 16, 16;
