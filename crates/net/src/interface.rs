@@ -1,6 +1,5 @@
 //! Network interfaces: addresses, offloads, and the queue in front of the ring.
 
-use crate::packet::Packet;
 use crate::socket::SocketId;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -134,9 +133,8 @@ impl Interface {
             return None;
         }
         let waiting = self.queue.pop_front()?;
-        let crate::Frame::Packet(packet) = &waiting.frame;
-        self.counters.sent_packets += u64::from(packet.packets());
-        self.counters.sent_bytes += packet.wire_bytes();
+        self.counters.sent_packets += u64::from(waiting.frame.packets());
+        self.counters.sent_bytes += waiting.frame.wire_bytes();
         self.ring.push_back(waiting.owner);
         Some(waiting)
     }
@@ -146,8 +144,8 @@ impl Interface {
         self.ring.pop_front().flatten()
     }
 
-    pub(crate) fn note_received(&mut self, packet: &Packet) {
-        self.counters.received_packets += u64::from(packet.packets());
-        self.counters.received_bytes += packet.wire_bytes();
+    pub(crate) fn note_received(&mut self, frame: &crate::Frame) {
+        self.counters.received_packets += u64::from(frame.packets());
+        self.counters.received_bytes += frame.wire_bytes();
     }
 }

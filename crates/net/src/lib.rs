@@ -45,6 +45,7 @@ pub mod calls;
 mod error;
 mod events;
 mod interface;
+mod neighbour;
 mod packet;
 mod payload;
 mod route;
@@ -57,6 +58,7 @@ mod udp;
 pub use error::NetError;
 pub use events::Events;
 pub use interface::{InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId, LinkAddress};
+pub use neighbour::NeighbourMessage;
 pub use packet::{
     Body, Datagram, Flags, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Options, Packet, SACK_BLOCKS_MAX, SackBlocks, Segment,
     TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,

@@ -281,8 +281,8 @@ impl Segment {
             && !self.flags.psh
             && self.options == next.options
             && self.end() == next.seq
-            && self.payload.len() > 0
-            && self.payload.len() % packet == 0
+            && !self.payload.is_empty()
+            && self.payload.len().is_multiple_of(packet)
             && (1..=packet).contains(&next.payload.len())
             && self.payload.len() + next.payload.len() <= bytes_max
     }

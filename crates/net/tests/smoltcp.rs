@@ -218,7 +218,7 @@ impl Pair {
                     self.push(at, Event::Done);
                 }
                 Effect::SetTimer(at) => self.push(at.max(self.now), Event::Wake),
-                Effect::Ready { .. } | Effect::Charge(_) => {}
+                Effect::Transmit { .. } | Effect::Ready { .. } | Effect::Charge(_) => {}
             }
         }
         CLOCK.set((self.now.as_nanos() / 1_000_000) as u32 + 1);

@@ -8,7 +8,6 @@ use crate::units::Dimension;
 
 const YES_NO: [(&str, bool); 2] = [("no", false), ("yes", true)];
 
-#[expect(clippy::too_many_lines, reason = "a list: one line for each key of a part")]
 pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)> {
     let reductions = [("halving", RateReduction::Halving), ("proportional", RateReduction::Proportional)];
     let controls = [("reno", CongestionControl::Reno), ("bic", CongestionControl::Bic), ("cubic", CongestionControl::Cubic)];

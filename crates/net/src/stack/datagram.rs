@@ -71,7 +71,7 @@ impl Stack {
             return Ok(len);
         }
         if to.ip().is_multicast() && loops && self.interfaces[interface.0 as usize].groups.contains(&to.ip()) {
-            self.to_sockets(&packet, true);
+            self.give_to_sockets(&packet, true);
         }
         self.send_by(interface, next, packet, None)?;
         Ok(len)
@@ -82,14 +82,14 @@ impl Stack {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             return;
         }
-        if !self.to_sockets(&packet, is_group) && !is_group {
+        if !self.give_to_sockets(&packet, is_group) && !is_group {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             self.refuse_datagram(&packet);
         }
     }
 
     /// Gives a datagram to its socket, or to all sockets of its group. Returns whether there is any.
-    fn to_sockets(&mut self, packet: &Packet, is_group: bool) -> bool {
+    fn give_to_sockets(&mut self, packet: &Packet, is_group: bool) -> bool {
         let Body::Udp(datagram) = &packet.body else { return false };
         let from = SocketAddr::new(packet.source, datagram.source_port);
         let mut found: Vec<(u32, SocketId)> = self

@@ -12,10 +12,17 @@ use std::net::{IpAddr, SocketAddr};
 
 impl Stack {
     pub(super) fn frame_in(&mut self, now: SimTime, interface: InterfaceId, frame: Frame) {
-        let Frame::Packet(packet) = frame;
         let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
-        at.note_received(&packet);
-        let is_group = packet.destination.is_multicast() || at.is_broadcast(packet.destination);
+        at.note_received(&frame);
+        let packet = match frame {
+            Frame::Packet(packet) => packet,
+            Frame::Neighbour(message) => {
+                self.charge(Charge::Received { interface, packets: 1 });
+                self.neighbour_in(interface, &message);
+                return;
+            }
+        };
+        let is_group = packet.destination.is_multicast() || self.interfaces[interface.0 as usize].is_broadcast(packet.destination);
         self.charge(Charge::Received { interface, packets: packet.packets() });
         if !is_group && !self.is_local(packet.destination) {
             // Hosts forward nothing.
@@ -106,7 +113,7 @@ impl Stack {
         self.send_segment((addresses.0.ip(), addresses.1.ip()), ack, None);
     }
 
-    fn unreachable_in(&mut self, now: SimTime, local: IpAddr, unreachable: &Unreachable) {
+    pub(super) fn unreachable_in(&mut self, now: SimTime, local: IpAddr, unreachable: &Unreachable) {
         let error = match unreachable.reason {
             UnreachableReason::Port => NetError::Refused,
             UnreachableReason::Host => NetError::HostUnreachable,

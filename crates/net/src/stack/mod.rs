@@ -2,6 +2,7 @@
 
 mod datagram;
 mod deliver;
+mod neighbours;
 mod ports;
 mod stream;
 mod transmit;
@@ -10,6 +11,7 @@ use crate::calls::Call;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId, LinkAddress};
+use crate::neighbour::{NeighbourMessage, Neighbours};
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
 use crate::socket::{Kind, Socket, SocketId};
@@ -28,6 +30,25 @@ const LOOPBACK_MTU_BYTES: u32 = 65_536;
 pub enum Frame {
     /// IP packet, or a super-segment.
     Packet(Packet),
+    /// Question for a link address, or the answer.
+    Neighbour(NeighbourMessage),
+}
+
+impl Frame {
+    /// Returns the number of packets on the wire.
+    pub fn packets(&self) -> u32 {
+        match self {
+            Self::Packet(packet) => packet.packets(),
+            Self::Neighbour(_) => 1,
+        }
+    }
+    /// Returns the bytes of all packets together, without the link's framing.
+    pub fn wire_bytes(&self) -> u64 {
+        match self {
+            Self::Packet(packet) => packet.wire_bytes(),
+            Self::Neighbour(message) => message.wire_bytes(),
+        }
+    }
 }
 
 /// Receiver of a frame on its link.
@@ -102,13 +123,17 @@ pub(crate) type Addresses = (SocketAddr, SocketAddr);
 enum TimerOf {
     Socket(SocketId),
     TimeWait(Addresses),
+    Neighbour(InterfaceId, IpAddr),
 }
 
 /// TCP/IP of one host.
 #[derive(Debug)]
 pub struct Stack {
     kernel: KernelPart,
+    /// Time of the current entry.
+    now: SimTime,
     random: RandomStream,
+    neighbours: Neighbours,
     interfaces: Vec<Interface>,
     routes: Routes,
     sockets: BTreeMap<SocketId, Socket>,
@@ -129,7 +154,9 @@ impl Stack {
     pub fn new(kernel: KernelPart, seed: u64) -> Self {
         let mut stack = Self {
             kernel,
+            now: SimTime::ZERO,
             random: RandomStream::new(seed, 0),
+            neighbours: Neighbours::default(),
             interfaces: Vec::new(),
             routes: Routes::default(),
             sockets: BTreeMap::new(),
@@ -188,6 +215,7 @@ impl Stack {
 
     /// Carries out a program's call at `now`. The reply and the failure belong to the call.
     pub fn call<C: Call>(&mut self, now: SimTime, call: C) -> Result<C::Reply, NetError> {
+        self.now = now;
         self.charge(Charge::Call);
         let reply = call.run(self, now);
         self.settle(now);
@@ -196,12 +224,14 @@ impl Stack {
 
     /// Takes a frame that an interface received.
     pub fn packet_in(&mut self, now: SimTime, interface: InterfaceId, frame: Frame) {
+        self.now = now;
         self.frame_in(now, interface, frame);
         self.settle(now);
     }
 
     /// Runs the timers that are due. A call before their time does nothing.
     pub fn timer(&mut self, now: SimTime) {
+        self.now = now;
         self.set = self.set.filter(|at| *at > now);
         while let Some((at, of)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, of));
@@ -212,6 +242,7 @@ impl Stack {
                     self.set_timer_of(socket);
                 }
                 TimerOf::TimeWait(addresses) => self.end_time_wait(addresses),
+                TimerOf::Neighbour(interface, address) => self.neighbour_timer((interface, address)),
             }
         }
         self.settle(now);
@@ -219,6 +250,7 @@ impl Stack {
 
     /// Notes that an interface has sent the oldest frame of its ring.
     pub fn tx_done(&mut self, now: SimTime, interface: InterfaceId) {
+        self.now = now;
         let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(Interface::complete) else { return };
         self.fill_ring(interface);
         if let Some(owner) = owner {

@@ -56,11 +56,10 @@ impl Stack {
         Some(result)
     }
 
-    /// Tells the news of a connection, to its listening socket while none has accepted it.
+    /// Tells the news of a connection, unless it waits for `accept`, so that no program knows it.
     fn tell(&mut self, id: SocketId, events: Events) {
-        match self.sockets.get(&id).and_then(|socket| socket.parent) {
-            None => self.ready(id, events),
-            Some(_) => {}
+        if self.sockets.get(&id).is_some_and(|socket| socket.parent.is_none()) {
+            self.ready(id, events);
         }
     }
 

@@ -36,11 +36,8 @@ impl Stack {
         let owner = socket.map(|socket| Owner { socket, bytes });
         let packet = Packet { source: addresses.0, destination: addresses.1, body: Body::Tcp(segment) };
         // Linux: TCP hears of a full queue or a missing route by its timers alone.
-        if self.send_packet(packet, owner).is_err()
-            && let Some(owner) = owner
-            && let Some(connection) = self.sockets.get_mut(&owner.socket).and_then(|socket| socket.connection().ok())
-        {
-            connection.dropped_locally(owner.bytes);
+        if self.send_packet(packet, owner).is_err() {
+            self.lose(owner);
         }
     }
 
@@ -56,14 +53,21 @@ impl Stack {
 
     /// Sends a packet by an interface to the next host.
     pub(super) fn send_by(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
-        let most = self.kernel.transmit_queue_packets;
-        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        let Some(at) = self.interfaces.get(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
         let to = match packet.destination {
             group if group.is_multicast() => LinkDestination::Group(group),
             all if at.is_broadcast(all) => LinkDestination::Broadcast,
+            _ if at.config.link_address.is_some() => return self.send_to_neighbour((interface, next), packet, owner),
             _ => LinkDestination::Host(next),
         };
-        let refused = at.push(Waiting { to, frame: Frame::Packet(packet), owner }, most);
+        self.enqueue(interface, Waiting { to, frame: Frame::Packet(packet), owner })
+    }
+
+    /// Queues a frame at its interface.
+    pub(super) fn enqueue(&mut self, interface: InterfaceId, waiting: Waiting) -> Result<(), NetError> {
+        let most = self.kernel.transmit_queue_packets;
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        let refused = at.push(waiting, most);
         self.fill_ring(interface);
         refused.map_or(Ok(()), |_| Err(NetError::NoBuffers))
     }
@@ -74,20 +78,15 @@ impl Stack {
         counters.sent_bytes += packet.wire_bytes();
         self.charge(Charge::Sent { interface: InterfaceId(0), packets: packet.packets() });
         self.loopback.push_back(packet);
-        if let Some(owner) = owner
-            && let Some(connection) = self.sockets.get_mut(&owner.socket).and_then(|socket| socket.connection().ok())
-        {
-            connection.dropped_locally(owner.bytes);
-        }
+        // `lo` has no queue, so the bytes leave it at once.
+        self.lose(owner);
     }
 
     /// Moves frames from the queue into the ring.
     pub(super) fn fill_ring(&mut self, interface: InterfaceId) {
         let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
         while let Some(Waiting { to, frame, .. }) = at.next() {
-            let packets = match &frame {
-                Frame::Packet(packet) => packet.packets(),
-            };
+            let packets = frame.packets();
             self.effects.push_back(Effect::Charge(Charge::Sent { interface, packets }));
             self.effects.push_back(Effect::Transmit { interface, to, frame });
         }

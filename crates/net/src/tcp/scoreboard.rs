@@ -220,7 +220,7 @@ impl Scoreboard {
         for sent in &mut self.sent {
             if sent.sacked {
                 above -= sent.packets;
-            } else if !(sent.lost && !sent.retransmitted) && is_lost(sent, above) {
+            } else if (!sent.lost || sent.retransmitted) && is_lost(sent, above) {
                 if sent.retransmitted {
                     self.retransmitted -= sent.packets;
                 }

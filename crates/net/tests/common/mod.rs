@@ -4,8 +4,8 @@
 
 use softband_net::calls::{Accept, Bind, Connect, Info, Listen, Open, Receive, Send, SetOption, SocketOption};
 use softband_net::{
-    Charge, ConnectionInfo, Effect, Events, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, KernelPart, NetError, Packet, Payload,
-    PayloadSlice, Protocol, SocketId, Stack,
+    Charge, ConnectionInfo, Effect, Events, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, KernelPart, LinkAddress, LinkDestination,
+    NetError, Packet, Payload, PayloadSlice, Protocol, SocketId, Stack,
 };
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +35,16 @@ pub(crate) fn address(host: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, host as u8 + 1])
 }
 
+/// Returns the link address of a host, of 20 bytes as IPoIB has them.
+pub(crate) fn link_address(host: usize) -> LinkAddress {
+    LinkAddress::new(&[host as u8 + 1; 20]).expect("20 bytes")
+}
+
+/// Decides whether a packet is lost.
+type Drop = dyn FnMut(usize, &Packet) -> bool;
+/// Sees a packet.
+type Tap = dyn FnMut(SimTime, usize, &Packet);
+
 /// Properties of the wire.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
@@ -49,6 +59,8 @@ pub(crate) struct Wire {
     pub(crate) late: SimDuration,
     /// Slower port behind the sender: its rate and queue in bytes.
     pub(crate) bottleneck: Option<(u64, u64)>,
+    /// Whether hosts ask for link addresses.
+    pub(crate) resolves: bool,
     /// Whether packets of acknowledgements are lost too.
     pub(crate) loses_acks: bool,
 }
@@ -65,6 +77,7 @@ impl Wire {
             late_ppm: 0,
             late: SimDuration::ZERO,
             bottleneck: None,
+            resolves: false,
             loses_acks: true,
         }
     }
@@ -72,7 +85,7 @@ impl Wire {
 
 #[derive(Debug)]
 enum Event {
-    Arrive(usize, Packet),
+    Arrive(usize, Frame),
     Timer(usize),
     Done(usize),
 }
@@ -93,13 +106,15 @@ pub(crate) struct Net {
     pub(crate) hosts: Vec<Host>,
     pub(crate) lost: u64,
     pub(crate) packets: u64,
+    /// Questions for link addresses, and answers.
+    pub(crate) asked: u64,
     events: BTreeMap<(SimTime, u64), Event>,
     order: u64,
     random: RandomStream,
     /// Decides whether a packet is lost, beside chance.
-    pub(crate) drop: Option<Box<dyn FnMut(usize, &Packet) -> bool>>,
+    pub(crate) drop: Option<Box<Drop>>,
     /// Sees each packet that a host sends.
-    pub(crate) tap: Option<Box<dyn FnMut(SimTime, usize, &Packet)>>,
+    pub(crate) tap: Option<Box<Tap>>,
 }
 
 impl Net {
@@ -110,7 +125,7 @@ impl Net {
                 name: "eth0".into(),
                 mtu_bytes: wire.mtu_bytes,
                 addresses: vec![InterfaceAddress { address: address(index), prefix: 24 }],
-                link_address: None,
+                link_address: wire.resolves.then(|| link_address(index)),
                 has_segmentation: true,
                 ring_packets: 256,
             });
@@ -120,7 +135,7 @@ impl Net {
         let hosts = kernels.iter().enumerate().map(host).collect();
         let random = RandomStream::new(seed, 1);
         let now = SimTime::ZERO + SimDuration::from_micros(1);
-        Self { now, wire, hosts, lost: 0, packets: 0, events: BTreeMap::new(), order: 0, random, drop: None, tap: None }
+        Self { now, wire, hosts, lost: 0, packets: 0, asked: 0, events: BTreeMap::new(), order: 0, random, drop: None, tap: None }
     }
 
     fn push(&mut self, at: SimTime, event: Event) {
@@ -142,7 +157,20 @@ impl Net {
     fn take_effects(&mut self, host: usize) {
         while let Some(effect) = self.hosts[host].stack.next_effect() {
             match effect {
-                Effect::Transmit { frame: Frame::Packet(packet), .. } => self.transmit(host, packet),
+                Effect::Transmit { frame: Frame::Packet(packet), to, .. } => {
+                    assert!(!self.wire.resolves || to == LinkDestination::Link(link_address(1 - host)), "{to:?}");
+                    self.transmit(host, packet);
+                }
+                Effect::Transmit { frame, .. } => {
+                    let at = self.hosts[host].free_at.max(self.now)
+                        + SimDuration::of_bytes(frame.wire_bytes() + self.wire.framing_bytes, self.wire.bytes_per_second);
+                    self.hosts[host].free_at = at;
+                    self.asked += 1;
+                    self.push(at, Event::Done(host));
+                    if !self.chance(self.wire.loss_ppm) && self.drop.is_none() {
+                        self.push(at + self.wire.delay, Event::Arrive(1 - host, frame));
+                    }
+                }
                 Effect::SetTimer(at) => {
                     let at = at.max(self.now);
                     self.hosts[host].timer = Some(at);
@@ -193,14 +221,14 @@ impl Net {
             at += SimDuration::from_picos(self.random.next_u64() % self.wire.late.as_picos().max(1));
         }
         if self.chance(self.wire.duplicate_ppm) {
-            self.push(at + SimDuration::from_micros(3), Event::Arrive(1 - host, packet.clone()));
+            self.push(at + SimDuration::from_micros(3), Event::Arrive(1 - host, Frame::Packet(packet.clone())));
         }
-        self.push(at, Event::Arrive(1 - host, packet));
+        self.push(at, Event::Arrive(1 - host, Frame::Packet(packet)));
     }
 
     /// Puts a packet on the wire to a host.
     pub(crate) fn inject(&mut self, host: usize, packet: Packet) {
-        self.push(self.now, Event::Arrive(host, packet));
+        self.push(self.now, Event::Arrive(host, Frame::Packet(packet)));
     }
 
     pub(crate) fn next_time(&self) -> Option<SimTime> {
@@ -213,9 +241,9 @@ impl Net {
         assert!(at >= self.now, "time moved back");
         self.now = at;
         let host = match event {
-            Event::Arrive(host, packet) => {
+            Event::Arrive(host, frame) => {
                 let interface = self.hosts[host].interface;
-                self.hosts[host].stack.packet_in(at, interface, Frame::Packet(packet));
+                self.hosts[host].stack.packet_in(at, interface, frame);
                 host
             }
             Event::Timer(host) if self.hosts[host].timer == Some(at) => {
