@@ -3,8 +3,9 @@
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use crate::socket::{Family, Kind, Protocol, SocketId};
-use crate::stack::{Charge, Stack};
+use crate::socket::Kind;
+use crate::socket_id::{Family, Protocol, SocketId};
+use crate::stack::{Call, Charge, Sealed, Stack};
 use crate::tcp::{ConnectionInfo, SocketOptions};
 use crate::udp::Received;
 use softband_model::parts::CongestionControl;
@@ -14,24 +15,12 @@ use std::net::{IpAddr, SocketAddr};
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
 
-/// Call of a program with its reply.
-pub trait Call: sealed::Sealed {
-    /// Result of the call.
-    type Reply;
-    #[doc(hidden)]
-    fn run(self, stack: &mut Stack, now: SimTime) -> Result<Self::Reply, NetError>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } -> $reply:ty = $run:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name { $($(#[$field_doc])* pub $field: $kind),* }
-        impl sealed::Sealed for $name {}
+        impl Sealed for $name {}
         impl Call for $name {
             type Reply = $reply;
             fn run(self, stack: &mut Stack, now: SimTime) -> Result<$reply, NetError> {

@@ -1,6 +1,7 @@
 //! Network interfaces: addresses, offloads, and the queue in front of the ring.
 
-use crate::socket::SocketId;
+use crate::frame::{Frame, LinkAddress, LinkDestination};
+use crate::socket_id::SocketId;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 
@@ -15,26 +16,6 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
     /// Bits of the prefix.
     pub prefix: u8,
-}
-
-/// Address of the link layer: 6 bytes on Ethernet, 20 on IPoIB (RFC 4391).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkAddress {
-    bytes: [u8; 20],
-    len: u8,
-}
-
-impl LinkAddress {
-    /// Returns an address of at most 20 bytes, or `None` if there are more.
-    pub fn new(address: &[u8]) -> Option<Self> {
-        let mut bytes = [0; 20];
-        bytes.get_mut(..address.len())?.copy_from_slice(address);
-        Some(Self { bytes, len: address.len() as u8 })
-    }
-    /// Returns the bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
 }
 
 /// Description of an interface.
@@ -81,8 +62,8 @@ pub(crate) struct Owner {
 /// Frame that waits for the ring.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) to: crate::LinkDestination,
-    pub(crate) frame: crate::Frame,
+    pub(crate) to: LinkDestination,
+    pub(crate) frame: Frame,
     pub(crate) owner: Option<Owner>,
 }
 
@@ -144,7 +125,7 @@ impl Interface {
         self.ring.pop_front().flatten()
     }
 
-    pub(crate) fn note_received(&mut self, frame: &crate::Frame) {
+    pub(crate) fn note_received(&mut self, frame: &Frame) {
         self.counters.received_packets += u64::from(frame.packets());
         self.counters.received_bytes += frame.wire_bytes();
     }

@@ -44,6 +44,7 @@
 pub mod calls;
 mod error;
 mod events;
+mod frame;
 mod interface;
 mod neighbour;
 mod packet;
@@ -51,14 +52,15 @@ mod payload;
 mod route;
 mod sequence;
 mod socket;
+mod socket_id;
 mod stack;
 mod tcp;
 mod udp;
 
 pub use error::NetError;
 pub use events::Events;
-pub use interface::{InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId, LinkAddress};
-pub use neighbour::NeighbourMessage;
+pub use frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
+pub use interface::{InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId};
 pub use packet::{
     Body, Datagram, Flags, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Options, Packet, SACK_BLOCKS_MAX, SackBlocks, Segment,
     TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,
@@ -66,9 +68,9 @@ pub use packet::{
 pub use payload::Payload;
 pub use route::Route;
 pub use sequence::SeqNumber;
-pub use socket::{Family, Protocol, SocketId};
+pub use socket_id::{Family, Protocol, SocketId};
 pub use softband_model::parts::KernelPart;
 pub use softband_model::verbs::api::PayloadSlice;
-pub use stack::{Charge, Effect, Frame, LinkDestination, Stack};
+pub use stack::{Call, Charge, Effect, Stack};
 pub use tcp::{ConnectionInfo, State};
 pub use udp::Received;

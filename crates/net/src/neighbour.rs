@@ -1,37 +1,12 @@
 //! Link addresses of neighbours: ARP (RFC 826) for IPv4, neighbour discovery (RFC 4861) for IPv6.
 
-use crate::interface::{InterfaceId, LinkAddress, Owner};
-use crate::packet::{IPV6_HEADER_BYTES, Packet};
+use crate::frame::LinkAddress;
+use crate::interface::{InterfaceId, Owner};
+use crate::packet::Packet;
 use softband_model::parts::KernelPart;
 use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
-
-/// Request for a neighbour's link address, or the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeighbourMessage {
-    /// Whether the sender asks. Otherwise it answers.
-    pub is_request: bool,
-    /// IP address of the sender.
-    pub sender: IpAddr,
-    /// Link address of the sender.
-    pub sender_link: LinkAddress,
-    /// IP address in question.
-    pub target: IpAddr,
-}
-
-impl NeighbourMessage {
-    /// Returns the bytes of the message without the link's framing.
-    pub fn wire_bytes(&self) -> u64 {
-        let link = self.sender_link.as_slice().len() as u64;
-        match self.target {
-            // RFC 826: 8 bytes, then both addresses of both hosts.
-            IpAddr::V4(_) => 8 + 2 * (link + 4),
-            // RFC 4861, 4.3 and 4.6.1: 24 bytes, then an option in units of 8 bytes.
-            IpAddr::V6(_) => u64::from(IPV6_HEADER_BYTES) + 24 + (2 + link).next_multiple_of(8),
-        }
-    }
-}
 
 /// Returns the group that hears requests for an IPv6 address (RFC 4291, 2.7.1).
 pub(crate) fn solicited_group(target: Ipv6Addr) -> IpAddr {

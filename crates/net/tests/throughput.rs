@@ -5,14 +5,14 @@ mod common;
 use common::{FRAMING_BYTES, Net, Wire, goodput, kernel};
 use softband_sim::SimDuration;
 
-const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
+const HALF_SECOND: SimDuration = SimDuration::from_micros(500_000);
 
 #[test]
 fn gigabit_ethernet_carries_941_megabits() {
     for name in ["linux-2.6.9", "linux-2.6.18", "linux-3.10", "linux-6.1"] {
         let kernel = kernel(name);
         let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 1);
-        let rate = goodput(&mut net, SECOND, &[]);
+        let rate = goodput(&mut net, HALF_SECOND, &[]);
         // 1,448 bytes of payload in 1,500 + 38 bytes on the wire.
         let most = 1_000_000_000 * 1_448 / (1_500 + FRAMING_BYTES);
         println!("{name}: {rate} of {most}");
@@ -21,10 +21,13 @@ fn gigabit_ethernet_carries_941_megabits() {
     }
 }
 
+/// Name, rate, delay, MTU, framing and least shares of a path.
+type Path = (&'static str, u64, u64, u32, u64, [u64; 2]);
+
 /// Paths of the measurements that led to this stack: rate in Mb/s, one-way delay in us, MTU,
 /// framing, and the least shares of the link in percent at a loss of 0.1 % and 1 %. At 10 Gb/s the
 /// window limits, not recovery: 1.22 / sqrt(p) segments a round trip are 38 at 0.1 %.
-const PATHS: [(&str, u64, u64, u32, u64, [u64; 2]); 4] = [
+const PATHS: [Path; 4] = [
     ("1 Gb/s Ethernet", 1_000, 25, 1_500, FRAMING_BYTES, [93, 90]),
     ("10 Gb/s Ethernet", 10_000, 15, 1_500, FRAMING_BYTES, [83, 28]),
     ("IPoIB, MTU 2044", 8_000, 10, 2_044, 42, [93, 70]),
@@ -34,7 +37,7 @@ const PATHS: [(&str, u64, u64, u32, u64, [u64; 2]); 4] = [
 fn share(name: &str, wire: Wire, span: SimDuration) -> u64 {
     let kernel = kernel(name);
     let bits = wire.bytes_per_second * 8;
-    let seeds = 3;
+    let seeds = 2;
     let sum: u64 = (0..seeds).map(|seed| goodput(&mut Net::new([&kernel, &kernel], wire.clone(), seed), span, &[])).sum();
     sum * 100 / seeds / bits
 }
@@ -44,7 +47,7 @@ fn random_loss_costs_a_modern_kernel_little() {
     for (path, megabits, delay, mtu_bytes, framing_bytes, least) in PATHS {
         for (loss_ppm, least) in [(1_000, least[0]), (10_000, least[1])] {
             let wire = Wire { mtu_bytes, framing_bytes, loss_ppm, ..Wire::new(megabits, SimDuration::from_micros(delay)) };
-            let percent = share("linux-6.1", wire, SimDuration::from_micros(300_000));
+            let percent = share("linux-6.1", wire, SimDuration::from_micros(200_000));
             println!("{path}, {} % lost: {percent} % of the link", loss_ppm as f64 / 1e4);
             assert!(percent >= least, "{path} with {loss_ppm} ppm lost: {percent} % of the link, not {least} %");
         }
@@ -58,7 +61,7 @@ fn a_full_queue_costs_little() {
         let wire = Wire { bottleneck: Some((125_000_000, 65_536)), ..Wire::new(10_000, SimDuration::from_micros(25)) };
         let kernel = kernel(name);
         let mut net = Net::new([&kernel, &kernel], wire, 3);
-        let rate = goodput(&mut net, SECOND, &[]);
+        let rate = goodput(&mut net, HALF_SECOND, &[]);
         println!("{name}: {} Mb/s of 941, {} packets lost", rate / 1_000_000, net.lost);
         assert!(net.lost > 0 && rate > 800_000_000, "{name}: {rate} bits a second");
     }
@@ -68,7 +71,7 @@ fn a_full_queue_costs_little() {
 fn a_long_path_is_filled_by_growing_buffers() {
     let kernel = kernel("linux-6.1");
     let mut net = Net::new([&kernel, &kernel], Wire::new(100, SimDuration::from_micros(25_000)), 1);
-    let rate = goodput(&mut net, SimDuration::from_micros(10_000_000), &[]);
+    let rate = goodput(&mut net, SimDuration::from_micros(4_000_000), &[]);
     println!("100 Mb/s, 50 ms: {} Mb/s", rate / 1_000_000);
-    assert!(rate > 85_000_000, "{rate} bits a second");
+    assert!(rate > 80_000_000, "{rate} bits a second");
 }

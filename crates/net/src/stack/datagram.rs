@@ -6,7 +6,8 @@ use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::packet::{Body, Datagram, Packet, UDP_HEADER_BYTES, ip_header_bytes};
 use crate::payload::Payload;
-use crate::socket::{Kind, Protocol, SocketId};
+use crate::socket::Kind;
+use crate::socket_id::{Protocol, SocketId};
 use crate::udp::{DatagramSocket, Received};
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,11 +1,13 @@
 //! Arriving packets: to connections, listening sockets and UDP sockets.
 
-use super::{Addresses, Charge, Frame, Stack};
+use super::{Addresses, Charge, Stack};
 use crate::error::NetError;
+use crate::frame::Frame;
 use crate::interface::InterfaceId;
 use crate::packet::{Body, Packet, Segment, Unreachable, UnreachableReason};
 use crate::sequence::SeqNumber;
-use crate::socket::{Kind, Protocol, SocketId};
+use crate::socket::Kind;
+use crate::socket_id::SocketId;
 use crate::tcp::{Connection, Context, Remains, reset_for};
 use softband_sim::SimTime;
 use std::net::{IpAddr, SocketAddr};
@@ -62,13 +64,12 @@ impl Stack {
 
     /// Returns the listening socket for an address: that of the address itself, or of any.
     fn listener(&self, local: SocketAddr) -> Option<SocketId> {
-        let listening = |id: &SocketId| self.sockets.get(id).is_some_and(|socket| matches!(socket.kind, Kind::Listener(_)));
         let rank = |id: &SocketId| match self.sockets.get(id).and_then(|socket| socket.bound) {
             Some(bound) if bound.ip() == local.ip() => Some(0),
             Some(bound) if bound.ip().is_unspecified() && bound.is_ipv4() == local.is_ipv4() => Some(1),
             _ => None,
         };
-        let found = self.ports.of(Protocol::Stream, local.port()).filter(listening);
+        let found = self.ports.listeners(local.port());
         found.filter_map(|id| Some((rank(&id)?, id))).min().map(|(_, id)| id)
     }
 

@@ -7,14 +7,15 @@ mod ports;
 mod stream;
 mod transmit;
 
-use crate::calls::Call;
 use crate::error::NetError;
 use crate::events::Events;
-use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId, LinkAddress};
-use crate::neighbour::{NeighbourMessage, Neighbours};
+use crate::frame::{Frame, LinkDestination};
+use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId};
+use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
-use crate::socket::{Kind, Socket, SocketId};
+use crate::socket::{Kind, Socket};
+use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use ports::Ports;
 use softband_model::parts::KernelPart;
@@ -24,45 +25,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// MTU of `lo` in bytes.
 const LOOPBACK_MTU_BYTES: u32 = 65_536;
-
-/// Frame on a link.
-#[derive(Clone, Debug)]
-pub enum Frame {
-    /// IP packet, or a super-segment.
-    Packet(Packet),
-    /// Question for a link address, or the answer.
-    Neighbour(NeighbourMessage),
-}
-
-impl Frame {
-    /// Returns the number of packets on the wire.
-    pub fn packets(&self) -> u32 {
-        match self {
-            Self::Packet(packet) => packet.packets(),
-            Self::Neighbour(_) => 1,
-        }
-    }
-    /// Returns the bytes of all packets together, without the link's framing.
-    pub fn wire_bytes(&self) -> u64 {
-        match self {
-            Self::Packet(packet) => packet.wire_bytes(),
-            Self::Neighbour(message) => message.wire_bytes(),
-        }
-    }
-}
-
-/// Receiver of a frame on its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkDestination {
-    /// The host with this IP address.
-    Host(IpAddr),
-    /// The host with this address of the link layer.
-    Link(LinkAddress),
-    /// All hosts.
-    Broadcast,
-    /// All members of a multicast group.
-    Group(IpAddr),
-}
 
 /// Cost of the kernel, which the host part prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +86,17 @@ enum TimerOf {
     Socket(SocketId),
     TimeWait(Addresses),
     Neighbour(InterfaceId, IpAddr),
+}
+
+/// Mark of the calls of this crate.
+pub trait Sealed {}
+
+/// Call of a program with its reply.
+pub trait Call: Sealed {
+    /// Result of the call.
+    type Reply;
+    #[doc(hidden)]
+    fn run(self, stack: &mut Stack, now: SimTime) -> Result<Self::Reply, NetError>;
 }
 
 /// TCP/IP of one host.

@@ -1,9 +1,10 @@
 //! Neighbours of the stack: requests, answers, and packets that wait for them.
 
-use super::{Frame, LinkDestination, Stack, TimerOf};
+use super::{Stack, TimerOf};
 use crate::error::NetError;
-use crate::interface::{InterfaceId, LinkAddress, Owner, Waiting};
-use crate::neighbour::{Key, NeighbourMessage, Resolution, Step, solicited_group};
+use crate::frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
+use crate::interface::{InterfaceId, Owner, Waiting};
+use crate::neighbour::{Key, Resolution, Step, solicited_group};
 use crate::packet::{Body, Packet, Unreachable, UnreachableReason};
 use std::net::IpAddr;
 

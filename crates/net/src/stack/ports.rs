@@ -2,28 +2,46 @@
 
 use super::{Addresses, Stack};
 use crate::error::NetError;
-use crate::socket::{Kind, Protocol, SocketId};
+use crate::socket::Kind;
+use crate::socket_id::{Protocol, SocketId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// Sockets by protocol and local port.
 #[derive(Debug, Default)]
-pub(super) struct Ports(BTreeMap<(Protocol, u16), BTreeSet<SocketId>>);
+pub(super) struct Ports {
+    taken: BTreeMap<(Protocol, u16), BTreeSet<SocketId>>,
+    /// Listening sockets alone, for a port may have thousands of connections.
+    listening: BTreeMap<u16, BTreeSet<SocketId>>,
+}
 
 impl Ports {
     pub(super) fn take(&mut self, protocol: Protocol, port: u16, socket: SocketId) {
-        self.0.entry((protocol, port)).or_default().insert(socket);
+        self.taken.entry((protocol, port)).or_default().insert(socket);
+    }
+    pub(super) fn listen(&mut self, port: u16, socket: SocketId) {
+        self.listening.entry(port).or_default().insert(socket);
     }
     pub(super) fn free(&mut self, protocol: Protocol, port: u16, socket: SocketId) {
-        if let Some(sockets) = self.0.get_mut(&(protocol, port)) {
-            sockets.remove(&socket);
-            if sockets.is_empty() {
-                self.0.remove(&(protocol, port));
-            }
+        remove(&mut self.taken, (protocol, port), socket);
+        if protocol == Protocol::Stream {
+            remove(&mut self.listening, port, socket);
         }
     }
     pub(super) fn of(&self, protocol: Protocol, port: u16) -> impl Iterator<Item = SocketId> {
-        self.0.get(&(protocol, port)).into_iter().flatten().copied()
+        self.taken.get(&(protocol, port)).into_iter().flatten().copied()
+    }
+    pub(super) fn listeners(&self, port: u16) -> impl Iterator<Item = SocketId> {
+        self.listening.get(&port).into_iter().flatten().copied()
+    }
+}
+
+fn remove<K: Ord>(map: &mut BTreeMap<K, BTreeSet<SocketId>>, key: K, socket: SocketId) {
+    if let Some(sockets) = map.get_mut(&key) {
+        sockets.remove(&socket);
+        if sockets.is_empty() {
+            map.remove(&key);
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{Addresses, Stack, TimerOf};
 use crate::error::NetError;
 use crate::events::Events;
-use crate::socket::{Family, Kind, Protocol, Socket, SocketId};
+use crate::socket::{Kind, Socket};
+use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Context, Listener, Remains, SocketOptions, State};
 use softband_sim::SimTime;
 use std::net::SocketAddr;
@@ -136,15 +137,17 @@ impl Stack {
             // Linux gives a socket without an address an ephemeral port.
             None => self.bind(id, SocketAddr::new(family.unspecified(), 0))?,
             Some(bound) => {
-                let taken = self.ports.of(Protocol::Stream, bound.port()).filter(|other| *other != id);
-                let listens =
-                    |other: SocketId| self.sockets.get(&other).filter(|other| matches!(other.kind, Kind::Listener(_))).and_then(|other| other.bound);
-                if taken.filter_map(listens).any(|other| other == bound) {
+                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other)?.bound);
+                if others.any(|other| other == bound) {
                     return Err(NetError::AddressInUse);
                 }
             }
         }
-        self.socket_mut(id)?.kind = Kind::Listener(Box::new(Listener::new(backlog)));
+        let socket = self.socket_mut(id)?;
+        socket.kind = Kind::Listener(Box::new(Listener::new(backlog)));
+        if let Some(bound) = socket.bound {
+            self.ports.listen(bound.port(), id);
+        }
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! Departing packets: route, queue, ring.
 
-use super::{Charge, Effect, Frame, LinkDestination, Stack};
+use super::{Charge, Effect, Stack};
 use crate::error::NetError;
+use crate::frame::{Frame, LinkDestination};
 use crate::interface::{InterfaceId, Owner, Waiting};
 use crate::packet::{Body, Packet, Segment, TCP_HEADER_BYTES, ip_header_bytes};
-use crate::socket::SocketId;
+use crate::socket_id::SocketId;
 use crate::tcp::Path;
 use std::net::IpAddr;
 

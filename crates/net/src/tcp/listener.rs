@@ -4,7 +4,7 @@ use super::input::reset_for;
 use super::{Context, Handshake, ReceiveWindow, SocketOptions, clock, doubled};
 use crate::packet::{Flags, Options, Segment, Timestamps};
 use crate::sequence::SeqNumber;
-use crate::socket::SocketId;
+use crate::socket_id::SocketId;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;

@@ -290,6 +290,7 @@ impl Scoreboard {
         if at < sent.end {
             self.split(index, at);
         }
+        debug_assert!(!self.sent[index].sacked, "a retransmission repeats no data that arrived");
         let sent_before = self.sent.back().map_or(0, |last| last.end);
         let sent = &mut self.sent[index];
         sent.sent_before = sent_before;
@@ -327,6 +328,7 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn board() -> Scoreboard {
         let mut board = Scoreboard::default();
@@ -354,6 +356,80 @@ mod tests {
         board.check();
         assert!(ack.is_new && ack.has_retransmitted && ack.is_reordered);
         assert_eq!(board.first().map(|sent| sent.start), Some(2_050));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send(u64),
+        Acknowledge(u64),
+        Sack(u64, u64),
+        Lose(u32),
+        Repeat(u64),
+        RepeatLast(u64),
+        LoseAll(bool),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (1..5_000_u64).prop_map(Step::Send),
+            (0..3_000_u64).prop_map(Step::Acknowledge),
+            (0..9_000_u64, 1..4_000_u64).prop_map(|(from, len)| Step::Sack(from, from + len)),
+            (0..5_u32).prop_map(Step::Lose),
+            (1..4_000_u64).prop_map(Step::Repeat),
+            (1..4_000_u64).prop_map(Step::RepeatLast),
+            any::<bool>().prop_map(Step::LoseAll),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn counters_follow_the_spans_and_nothing_that_arrived_is_repeated(steps in proptest::collection::vec(step(), 0..80)) {
+            let mut board = Scoreboard::default();
+            board.set_packet_bytes(100);
+            let (mut una, mut next, mut arrived) = (0, 0, std::collections::BTreeSet::new());
+            for (time, step) in steps.into_iter().enumerate() {
+                let now = SimTime::from_picos(time as u64);
+                let delivery = &mut Delivery::default();
+                match step {
+                    Step::Send(len) => {
+                        board.push(next, next + len, now);
+                        next += len;
+                    }
+                    Step::Acknowledge(len) => {
+                        una = (una + len).min(next);
+                        board.acknowledge(una, delivery);
+                    }
+                    Step::Sack(from, to) => {
+                        let (from, to) = (una + from, una + to);
+                        let before = board.highest_sacked();
+                        board.sack((from, to), before, delivery);
+                        if to <= next {
+                            arrived.extend(from..to);
+                        }
+                    }
+                    Step::Lose(least) => {
+                        board.mark_lost(|_, above| above >= least);
+                    }
+                    Step::Repeat(bytes) => {
+                        if let Some((from, to)) = board.retransmit_lost(bytes, now) {
+                            prop_assert!(from >= una && to <= next && to - from <= bytes && arrived.range(from..to).next().is_none());
+                        }
+                    }
+                    Step::RepeatLast(bytes) => {
+                        if let Some((from, to)) = board.retransmit_last(bytes, now) {
+                            prop_assert!(from >= una && to <= next && to - from <= bytes && arrived.range(from..to).next().is_none());
+                        }
+                    }
+                    Step::LoseAll(keep) => {
+                        board.mark_all_lost(keep);
+                        if !keep {
+                            arrived.clear();
+                        }
+                    }
+                }
+                board.check();
+            }
+        }
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Net {
     }
 
     /// Carries out a call on a host.
-    pub(crate) fn call<C: softband_net::calls::Call>(&mut self, host: usize, call: C) -> Result<C::Reply, NetError> {
+    pub(crate) fn call<C: softband_net::Call>(&mut self, host: usize, call: C) -> Result<C::Reply, NetError> {
         let reply = self.hosts[host].stack.call(self.now, call);
         self.take_effects(host);
         reply
