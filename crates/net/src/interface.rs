@@ -108,6 +108,13 @@ impl Interface {
         None
     }
 
+    /// Returns the frames that queue and ring still take, if the queue holds `most`.
+    pub(crate) fn room(&self, most: u32) -> u32 {
+        let ring = (self.config.ring_packets.max(1) as usize).saturating_sub(self.ring.len());
+        let queue = (most as usize).saturating_sub(self.queue.len());
+        u32::try_from(ring + queue).unwrap_or(u32::MAX)
+    }
+
     /// Takes the next frame if the ring has room for it.
     pub(crate) fn next(&mut self) -> Option<Waiting> {
         if self.ring.len() >= self.config.ring_packets.max(1) as usize {

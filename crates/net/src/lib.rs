@@ -30,7 +30,8 @@
 //! use softband_sim::SimTime;
 //!
 //! let catalog = softband_catalog::Catalog::load("../../catalog".as_ref()).unwrap();
-//! let kernel = catalog.kernel("linux-6.1").unwrap().clone();
+//! let name = catalog.parts(softband_catalog::PartKind::Kernel)[0];
+//! let kernel = catalog.kernel(name).unwrap().clone();
 //! let mut stack = Stack::new(kernel, 7);
 //! let now = SimTime::ZERO;
 //! let socket = stack.call(now, Open { family: Family::V4, protocol: Protocol::Stream })?;

@@ -18,7 +18,7 @@ pub struct Received {
     pub to: IpAddr,
     /// Payload.
     pub payload: Payload,
-    /// Length of the whole datagram, of which the payload may be a part.
+    /// Length of the whole datagram. The payload may be a part.
     pub len_bytes: u32,
 }
 

@@ -75,7 +75,7 @@ fn a_full_queue_drops_datagrams_and_counts_them() {
     assert!((0..50).all(|_| send_to(&mut net, CLIENT, client, &[0; 1_000], to) == Ok(1_000)));
     net.run_for(MILLI * 10);
     let got = std::iter::from_fn(|| receive(&mut net, SERVER, server).ok()).count() as u64;
-    // 8,192 B hold five datagrams of 1,768 B, the last of which begins below the limit.
+    // 8,192 B hold five datagrams of 1,768 B: the last one begins below the limit.
     assert_eq!((got, net.call(SERVER, Drops { socket: server })), (5, Ok(45)));
     assert_eq!(send_to(&mut net, CLIENT, client, &[0; 1_473], SocketAddr::new(address(SERVER), 7)), Err(NetError::MessageTooLong));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FRAMING_BYTES, Net, Wire, goodput, kernel};
+use common::{CLIENT, FRAMING_BYTES, Net, SERVER, Transfer, Wire, goodput, kernel};
 use softband_sim::SimDuration;
 
 const HALF_SECOND: SimDuration = SimDuration::from_micros(500_000);
@@ -74,4 +74,32 @@ fn a_long_path_is_filled_by_growing_buffers() {
     let rate = goodput(&mut net, SimDuration::from_micros(4_000_000), &[]);
     println!("100 Mb/s, 50 ms: {} Mb/s", rate / 1_000_000);
     assert!(rate > 80_000_000, "{rate} bits a second");
+}
+
+#[test]
+fn many_streams_share_a_link_and_its_hosts_own_queue() {
+    for name in ["linux-2.6.18", "linux-6.1"] {
+        let kernel = softband_net::KernelPart { transmit_queue_packets: 20, ..kernel(name) };
+        let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 4);
+        let pairs = net.pairs(8);
+        let begin = net.now;
+        let mut transfers: Vec<Transfer> =
+            pairs.iter().map(|(client, server)| Transfer::new((CLIENT, *client), (SERVER, *server), u64::MAX, false)).collect();
+        transfers.iter_mut().for_each(|transfer| transfer.write(&mut net));
+        while net.now < begin + HALF_SECOND {
+            let Some(host) = net.step() else { break };
+            let ready: Vec<_> = net.hosts[host].ready.drain(..).map(|(socket, _)| socket).collect();
+            for socket in ready {
+                let Some(at) = transfers.iter().position(|transfer| transfer.from == (host, socket) || transfer.to == (host, socket)) else {
+                    continue;
+                };
+                if host == SERVER { transfers[at].read(&mut net) } else { transfers[at].write(&mut net) }
+            }
+        }
+        let bits: Vec<u64> = transfers.iter().map(|transfer| transfer.received * 16 / 1_000_000).collect();
+        let sum: u64 = bits.iter().sum();
+        println!("{name}: {bits:?} Mb/s, together {sum}");
+        assert!((880..=941).contains(&sum), "{name}: {bits:?}");
+        assert!(bits.iter().all(|share| *share > 30), "{name}: {bits:?}");
+    }
 }

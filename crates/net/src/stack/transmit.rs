@@ -29,15 +29,17 @@ impl Stack {
         let config = &self.interfaces[interface.0 as usize].config;
         let mss = config.mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
-        Path { mss, super_segment }
+        let room =
+            if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room(self.kernel.transmit_queue_packets) };
+        Path { mss, super_segment, room }
     }
 
     pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {
         let bytes = segment.payload.len();
         let owner = socket.map(|socket| Owner { socket, bytes });
         let packet = Packet { source: addresses.0, destination: addresses.1, body: Body::Tcp(segment) };
-        // Linux: TCP hears of a full queue or a missing route by its timers alone.
         if self.send_packet(packet, owner).is_err() {
+            // A missing route shows by timers alone.
             self.lose(owner);
         }
     }

@@ -71,6 +71,8 @@ pub(crate) struct Path {
     pub(crate) mss: u32,
     /// Largest super-segment in bytes, at least `mss`.
     pub(crate) super_segment: u32,
+    /// Frames that the queue of the interface still takes.
+    pub(crate) room: u32,
 }
 
 /// Surroundings of a step of a connection.
@@ -152,6 +154,8 @@ struct Sender {
     last_sent_at: Option<SimTime>,
     /// Bytes in queues of the interface.
     below: u32,
+    /// End of the flight after which the host may reduce the window again.
+    slowed_until: u64,
     mss: u32,
     /// The program found the buffer full and waits for space.
     wants_space: bool,
@@ -242,6 +246,7 @@ impl Connection {
             is_locked: socket.send_buffer.is_some(),
             last_sent_at: None,
             below: 0,
+            slowed_until: 0,
             mss,
             wants_space: false,
         };

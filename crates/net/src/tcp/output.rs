@@ -45,7 +45,7 @@ impl Connection {
         while self.board.lost() > 0 {
             let quota = self.congestion.window().saturating_sub(self.board.in_flight());
             let bytes = (u64::from(quota) * u64::from(self.tx.mss)).min(self.super_segment(cx));
-            if quota == 0 {
+            if quota == 0 || !self.has_room(cx) {
                 break;
             }
             let Some((start, end)) = self.board.retransmit_lost(bytes, cx.now) else { break };
@@ -91,6 +91,9 @@ impl Connection {
             Err(stop) => {
                 let usage = (self.tx.una, self.tx.next);
                 self.congestion.note_use(self.board.packets(), stop == Stop::Congestion, usage);
+                if stop == Stop::Full {
+                    self.slow_down();
+                }
                 return false;
             }
         };
@@ -123,6 +126,9 @@ impl Connection {
         let available = self.tx.queue.end() - self.tx.next;
         if quota == 0 {
             return Err(Stop::Congestion);
+        }
+        if cx.out.len() >= cx.path.room as usize {
+            return Err(Stop::Full);
         }
         if !force && !self.has_room_below(cx) {
             return Err(Stop::Below);
@@ -283,7 +289,26 @@ impl Connection {
         }
     }
 
-    /// Notes that the interface dropped a segment in its queue, which reduces the window at once.
+    /// Returns whether the queue of the interface takes another segment. A full one is congestion, as
+    /// Linux's `tcp_enter_cwr` has it.
+    fn has_room(&mut self, cx: &Context<'_>) -> bool {
+        let has_room = cx.out.len() < cx.path.room as usize;
+        if !has_room {
+            self.slow_down();
+        }
+        has_room
+    }
+
+    /// Reduces the window at most once a flight, unless recovery does so already.
+    fn slow_down(&mut self) {
+        if self.recovery.phase() == Phase::Open && self.tx.una >= self.tx.slowed_until {
+            self.congestion.reduce();
+            self.congestion.set_window(self.congestion.threshold());
+            self.tx.slowed_until = self.tx.next;
+        }
+    }
+
+    /// Notes that bytes left the queues of the interface, or were lost there.
     pub(crate) fn dropped_locally(&mut self, bytes: u32) {
         self.tx.below = self.tx.below.saturating_sub(bytes);
     }
@@ -316,4 +341,5 @@ enum Stop {
     Window,
     Small,
     Below,
+    Full,
 }

@@ -122,7 +122,7 @@ impl Connection {
         self.output(cx);
     }
 
-    /// Ends the receiving direction, of which the peer hears nothing.
+    /// Ends the receiving direction. The peer hears nothing of it.
     pub(crate) fn shut_receive(&mut self, cx: &mut Context<'_>) {
         self.rx.is_shut = true;
         cx.events |= Events::READABLE | Events::READ_CLOSED;

@@ -301,6 +301,18 @@ impl Net {
         }
     }
 
+    /// Makes several connections.
+    pub(crate) fn pairs(&mut self, count: usize) -> Vec<(SocketId, SocketId)> {
+        let listener = self.listen(80, 128);
+        let clients: Vec<SocketId> = (0..count).map(|_| self.open(CLIENT, Protocol::Stream)).collect();
+        for socket in &clients {
+            let begun = self.call(CLIENT, Connect { socket: *socket, to: SocketAddr::new(address(SERVER), 80) });
+            assert_eq!(begun, Err(NetError::InProgress));
+        }
+        self.run_for(SimDuration::from_micros(10_000));
+        clients.into_iter().map(|client| (client, self.call(SERVER, Accept { socket: listener }).expect("a connection").0)).collect()
+    }
+
     pub(crate) fn info(&mut self, host: usize, socket: SocketId) -> ConnectionInfo {
         self.call(host, Info { socket }).expect("a connection")
     }
