@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
+use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, SwitchPart};
 use softband_spec::FabricSpec;
 
 use crate::diagnostic::{CatalogError, Findings, Warning};
@@ -57,6 +57,7 @@ pub struct Catalog {
     cables: Shelf<CableTemplate>,
     hcas: Shelf<HcaPart>,
     hosts: Shelf<HostPart>,
+    kernels: Shelf<KernelPart>,
     limits: Shelf<Vec<LengthLimit>>,
     switches: Shelf<SwitchPart>,
 }
@@ -125,6 +126,7 @@ impl Catalog {
             PartKind::Cable => keep(&mut self.cables, name, parts::cable(read, &self.limits)),
             PartKind::Hca => keep(&mut self.hcas, name, parts::hca(read)),
             PartKind::Host => keep(&mut self.hosts, name, parts::host(read, &self.buses)),
+            PartKind::Kernel => keep(&mut self.kernels, name, parts::kernel(read)),
             PartKind::Limit => keep(&mut self.limits, name, parts::length_limits(read)),
             PartKind::Switch => keep(&mut self.switches, name, parts::switch(read)),
         }
@@ -154,6 +156,7 @@ impl Catalog {
             PartKind::Cable => names(&self.cables),
             PartKind::Hca => names(&self.hcas),
             PartKind::Host => names(&self.hosts),
+            PartKind::Kernel => names(&self.kernels),
             PartKind::Limit => names(&self.limits),
             PartKind::Switch => names(&self.switches),
         }
@@ -166,6 +169,7 @@ impl Catalog {
             PartKind::Cable => self.cables.get(name).map(|(_, sheet)| sheet),
             PartKind::Hca => self.hcas.get(name).map(|(_, sheet)| sheet),
             PartKind::Host => self.hosts.get(name).map(|(_, sheet)| sheet),
+            PartKind::Kernel => self.kernels.get(name).map(|(_, sheet)| sheet),
             PartKind::Limit => self.limits.get(name).map(|(_, sheet)| sheet),
             PartKind::Switch => self.switches.get(name).map(|(_, sheet)| sheet),
         }
@@ -184,6 +188,9 @@ impl Catalog {
     }
     pub fn host(&self, name: &str) -> Option<&HostPart> {
         self.hosts.get(name).map(|(part, _)| part)
+    }
+    pub fn kernel(&self, name: &str) -> Option<&KernelPart> {
+        self.kernels.get(name).map(|(part, _)| part)
     }
     pub fn switch(&self, name: &str) -> Option<&SwitchPart> {
         self.switches.get(name).map(|(part, _)| part)
@@ -220,7 +227,7 @@ fn last_of_each_name(parts: &mut Vec<(RawPart, usize, bool)>) -> Replaced {
 
 /// Returns the rank of a part. A part refers only to parts of lower rank; a bridge names its slot.
 fn stage(part: &RawPart) -> (usize, bool) {
-    let kinds = [PartKind::Bus, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable];
+    let kinds = [PartKind::Bus, PartKind::Kernel, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable];
     let rank = kinds.into_iter().position(|kind| kind == part.kind).unwrap_or(kinds.len());
     (rank, part.parameters.iter().any(|parameter| parameter.name == "slot"))
 }

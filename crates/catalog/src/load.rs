@@ -11,7 +11,8 @@ use crate::parts::PartKind;
 use crate::units::or_list;
 
 impl Catalog {
-    /// Reads every part file of `dir`: `hca/`, `bus/`, `cable/`, `switch/`, `host/` and `limit/`.
+    /// Reads every part file of `dir`: `hca/`, `bus/`, `cable/`, `switch/`, `host/`, `kernel/` and
+    /// `limit/`.
     pub fn load(dir: &Path) -> Result<Self, CatalogError> {
         Self::load_with(dir, &[])
     }
@@ -25,7 +26,9 @@ impl Catalog {
         for dir in own {
             match own_kinds(dir, &mut warnings) {
                 Ok(kinds) => layers.push(read_parts(dir, &kinds, &mut faults)),
-                Err(error) => faults.push(unreadable(dir, &error.to_string(), "name a folder with parts in hca/, bus/, cable/, switch/ or host/")),
+                Err(error) => {
+                    faults.push(unreadable(dir, &error.to_string(), "name a folder with parts in hca/, bus/, cable/, switch/, host/ or kernel/"))
+                }
             }
         }
         if !faults.is_empty() {

@@ -146,3 +146,29 @@ fn a_port_of_ethernet_holds_a_full_frame() {
         assert!(load(kind, &changed(&base, "ethernet_buffer", "4224"), &[]).is_ok());
     }
 }
+
+#[test]
+fn kernels_whose_timers_or_buffers_cannot_be_are_refused() {
+    let (kernel, base) = (PartKind::Kernel, catalog_text(PartKind::Kernel, "linux-2.6.9.toml"));
+    let refused = |name: &str, value: &str, wanted: &str| assert_refused(kernel, &base, (name, value), wanted);
+    refused("rto_min", "0", "a timer must take some time");
+    refused("rto_max", "100", "the largest value is less than the least");
+    refused("initial_window", "0", "0 is not possible\n  help: write 1 to 1000");
+    refused("receive_buffer", "1000", "no socket has such a buffer");
+    refused("send_buffer_max", "16383", "the size that a new socket has, 16384 B, is beyond it");
+    refused("ephemeral_first", "65536", "there is no port 65536");
+    refused("ephemeral_last", "32767", "the range of ephemeral ports is empty");
+    refused("window_share", "101", "1010000 is not possible");
+    refused("congestion_control", "\"vegas\"", "unknown value `vegas`");
+    assert!(load(kernel, &base, &[]).is_ok());
+}
+
+#[test]
+fn newer_kernels_take_what_they_have_in_common_from_older_ones() {
+    let catalog = Catalog::load(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")).unwrap();
+    let windows = ["linux-2.6.9", "linux-2.6.18", "linux-3.10", "linux-6.1"].map(|name| {
+        let kernel = catalog.kernel(name).unwrap();
+        (kernel.initial_window, kernel.initial_receive_window, kernel.retries)
+    });
+    assert_eq!(windows, [(3, Some(4), 15), (3, Some(4), 15), (10, Some(20), 15), (10, None, 15)]);
+}

@@ -4,8 +4,10 @@
 
 mod bus;
 mod ideal;
+mod kernel;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
+pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction};
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;

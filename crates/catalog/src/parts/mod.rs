@@ -2,12 +2,14 @@
 
 mod bus;
 mod convert;
+mod kernel;
 mod raw;
 mod reader;
 
 pub(crate) use bus::least_read_request;
 pub(crate) use bus::{bus, variants};
 pub(crate) use convert::{cable, hca, host, length_limits, switch};
+pub(crate) use kernel::kernel;
 pub(crate) use raw::{RawPart, inherit, parts_of_table, read};
 pub(crate) use reader::PartReader;
 
@@ -23,13 +25,15 @@ pub enum PartKind {
     Cable,
     Hca,
     Host,
+    /// Kernel of a host's operating system.
+    Kernel,
     /// Length limits of cables.
     Limit,
     Switch,
 }
 
 impl PartKind {
-    pub const ALL: [Self; 6] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Limit, Self::Switch];
+    pub const ALL: [Self; 7] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Kernel, Self::Limit, Self::Switch];
 
     /// Returns the name of the folder.
     pub fn folder(self) -> &'static str {
@@ -38,6 +42,7 @@ impl PartKind {
             Self::Cable => "cable",
             Self::Hca => "hca",
             Self::Host => "host",
+            Self::Kernel => "kernel",
             Self::Limit => "limit",
             Self::Switch => "switch",
         }

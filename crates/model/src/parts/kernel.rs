@@ -1,0 +1,129 @@
+//! Parameters of an operating system's kernel: the constants of TCP/IP that differ between
+//! generations.
+
+use softband_sim::SimDuration;
+
+/// Rule by which a TCP sender declares segments lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// Three segments above it were acknowledged selectively (RFC 6675).
+    Count,
+    /// A segment that was sent later has arrived (RFC 8985). A lost retransmission counts too.
+    Rack,
+}
+
+/// Rule by which a TCP sender reduces its window during recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateReduction {
+    /// One segment less for every second acknowledgement.
+    Halving,
+    /// In proportion to the data that arrives (RFC 6937).
+    Proportional,
+}
+
+/// Rule by which a TCP sender grows its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// One segment a round trip, half the window after a loss (RFC 5681).
+    Reno,
+    /// Binary search between the windows before and after the last loss (Xu, Harfoush, Rhee 2004).
+    Bic,
+    /// A cubic function of the time since the last loss (RFC 9438).
+    Cubic,
+}
+
+/// Sizes of a socket's buffer in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSizes {
+    /// Size of a new socket's buffer.
+    pub initial_bytes: u32,
+    /// Size up to which the kernel enlarges it.
+    pub max_bytes: u32,
+}
+
+/// Parameters of a kernel. The tables of the catalogue list them with units, sources and statuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelPart {
+    /// Name of the part in the catalogue.
+    pub name: String,
+    /// Congestion window of a new connection in segments.
+    pub initial_window: u32,
+    /// Window that a new connection offers, in segments of its own MSS. `None` means its buffer.
+    pub initial_receive_window: Option<u32>,
+    /// Retransmission timeout before the first measurement of the round trip.
+    pub rto_initial: SimDuration,
+    /// Least part of the retransmission timeout beyond the smoothed round trip.
+    pub rto_min: SimDuration,
+    /// Largest retransmission timeout.
+    pub rto_max: SimDuration,
+    /// Retransmissions of a SYN before `connect` fails with ETIMEDOUT.
+    pub syn_retries: u32,
+    /// First retransmissions of a SYN that do not double the timeout.
+    pub syn_linear_timeouts: u32,
+    /// Retransmissions of a SYN-ACK before the half-open connection ends.
+    pub syn_ack_retries: u32,
+    /// Retransmissions of data before the connection fails with ETIMEDOUT.
+    pub retries: u32,
+    /// Least delay of a delayed acknowledgement.
+    pub delayed_ack_min: SimDuration,
+    /// Largest delay of a delayed acknowledgement.
+    pub delayed_ack_max: SimDuration,
+    /// Acknowledgements without delay at the start of a connection, at most.
+    pub quick_acks: u32,
+    /// Rule of loss detection.
+    pub loss_detection: LossDetection,
+    /// Whether a sender probes for the loss of the last segments (RFC 8985, section 7).
+    pub tail_loss_probe: bool,
+    /// Rule of the window during recovery.
+    pub rate_reduction: RateReduction,
+    /// Rule of the window's growth.
+    pub congestion_control: CongestionControl,
+    /// Whether TCP offers timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Whether TCP offers selective acknowledgements (RFC 2018).
+    pub selective_ack: bool,
+    /// Whether TCP offers to scale its window (RFC 7323).
+    pub window_scaling: bool,
+    /// Receive buffer of a TCP socket.
+    pub receive_buffer: BufferSizes,
+    /// Send buffer of a TCP socket.
+    pub send_buffer: BufferSizes,
+    /// Receive and send buffer of a UDP socket, and the most that a program may ask for any socket.
+    pub datagram_buffer: BufferSizes,
+    /// Share of a receive buffer that the kernel offers as window, in parts per million.
+    pub window_share_ppm: u32,
+    /// Bytes of a connection below TCP, in queues of an interface. `None` means no limit.
+    pub small_queue_bytes: Option<u32>,
+    /// Largest super-segment in bytes.
+    pub super_segment_bytes: u32,
+    /// Packets in the queue of an interface, in front of its ring.
+    pub transmit_queue_packets: u32,
+    /// Most connections that wait for `accept`.
+    pub backlog_max: u32,
+    /// Most half-open connections of a listening socket.
+    pub syn_backlog_max: u32,
+    /// Time that a closed connection stays in TIME_WAIT.
+    pub time_wait: SimDuration,
+    /// Most connections in TIME_WAIT.
+    pub time_wait_max: u32,
+    /// Time that a closed socket waits in FIN_WAIT2.
+    pub fin_timeout: SimDuration,
+    /// Idle time before the first keep-alive probe.
+    pub keepalive_idle: SimDuration,
+    /// Time between keep-alive probes.
+    pub keepalive_interval: SimDuration,
+    /// Keep-alive probes without answer that end a connection.
+    pub keepalive_probes: u32,
+    /// First ephemeral port.
+    pub ephemeral_first: u16,
+    /// Last ephemeral port.
+    pub ephemeral_last: u16,
+    /// Time between requests for a neighbour's link address.
+    pub neighbour_retransmit: SimDuration,
+    /// Requests for a neighbour's link address before its packets fail.
+    pub neighbour_requests: u32,
+    /// Packets that wait for a neighbour's link address.
+    pub neighbour_queue_packets: u32,
+    /// Time that a link address stays valid without confirmation.
+    pub neighbour_reachable: SimDuration,
+}

@@ -1,0 +1,352 @@
+//! Calls of programs: a type for each. [`Stack::call`] carries them out.
+
+use crate::error::NetError;
+use crate::interface::InterfaceId;
+use crate::payload::Payload;
+use crate::socket::Kind;
+use crate::socket_id::{Family, Protocol, SocketId};
+use crate::stack::{Call, Charge, Sealed, Stack};
+use crate::tcp::{ConnectionInfo, SocketOptions};
+use crate::udp::Received;
+use softband_model::parts::CongestionControl;
+use softband_sim::{SimDuration, SimTime};
+use std::net::{IpAddr, SocketAddr};
+
+/// Least buffer of a socket in bytes, as Linux rounds a program's wish.
+const BUFFER_BYTES_MIN: u32 = 2_304;
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } -> $reply:ty = $run:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $kind),* }
+        impl Sealed for $name {}
+        impl Call for $name {
+            type Reply = $reply;
+            fn run(self, stack: &mut Stack, now: SimTime) -> Result<$reply, NetError> {
+                let run: fn(Self, &mut Stack, SimTime) -> Result<$reply, NetError> = $run;
+                run(self, stack, now)
+            }
+        }
+    )*};
+}
+
+calls! {
+    /// `socket`: opens a socket.
+    Open {
+        /// Family of its addresses.
+        family: Family,
+        /// Protocol.
+        protocol: Protocol
+    } -> SocketId = |call, stack, _| Ok(stack.open(call.family, call.protocol));
+    /// `bind`: gives the socket its local address. Port 0 means an ephemeral port.
+    Bind {
+        /// Socket.
+        socket: SocketId,
+        /// Local address.
+        address: SocketAddr
+    } -> () = |call, stack, _| stack.bind(call.socket, call.address);
+    /// `listen`: makes the socket accept connections.
+    Listen {
+        /// Socket.
+        socket: SocketId,
+        /// Connections that may wait, at most the kernel's bound.
+        backlog: u32
+    } -> () = |call, stack, _| stack.listen(call.socket, call.backlog);
+    /// `accept`: returns the oldest connection that waits, with the peer's address.
+    Accept {
+        /// Listening socket.
+        socket: SocketId
+    } -> (SocketId, SocketAddr) = |call, stack, _| stack.accept(call.socket);
+    /// `connect`: begins a connection, which fails with `InProgress` until it stands. On a UDP socket
+    /// it sets the peer.
+    Connect {
+        /// Socket.
+        socket: SocketId,
+        /// Address of the peer.
+        to: SocketAddr
+    } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
+        Protocol::Stream => stack.connect_stream(now, call.socket, call.to),
+        Protocol::Datagram => stack.connect_datagram(call.socket, Some(call.to)),
+    };
+    /// `connect` with `AF_UNSPEC`: takes the peer from a UDP socket.
+    Disconnect {
+        /// Socket.
+        socket: SocketId
+    } -> () = |call, stack, _| stack.connect_datagram(call.socket, None);
+    /// `send`: returns the number of bytes taken.
+    Send {
+        /// Socket.
+        socket: SocketId,
+        /// Data. The stack keeps references to its buffers, which must not change.
+        payload: Payload,
+        /// Whether the last byte is urgent (`MSG_OOB`).
+        urgent: bool
+    } -> u32 = send;
+    /// `sendto` on a UDP socket: returns the length of the datagram.
+    SendTo {
+        /// Socket.
+        socket: SocketId,
+        /// Datagram.
+        payload: Payload,
+        /// Destination, or `None` for the peer.
+        to: Option<SocketAddr>
+    } -> u32 = |call, stack, _| {
+        stack.charge(Charge::Copied { bytes: call.payload.len() });
+        stack.send_datagram(call.socket, call.payload, call.to)
+    };
+    /// `recv` on a stream: returns an empty payload at its end.
+    Receive {
+        /// Socket.
+        socket: SocketId,
+        /// Most bytes.
+        most: u32,
+        /// Whether the data stays in the queue (`MSG_PEEK`).
+        peek: bool
+    } -> Payload = receive;
+    /// `recv` with `MSG_OOB`: returns the urgent byte.
+    ReceiveUrgent {
+        /// Socket.
+        socket: SocketId,
+        /// Whether the byte stays (`MSG_PEEK`).
+        peek: bool
+    } -> u8 = |call, stack, _| stack.socket_mut(call.socket)?.connection()?.receive_urgent(call.peek);
+    /// `recvfrom` on a UDP socket: returns the oldest datagram.
+    ReceiveFrom {
+        /// Socket.
+        socket: SocketId,
+        /// Most bytes; the rest of the datagram is lost.
+        most: u32,
+        /// Whether the datagram stays in the queue (`MSG_PEEK`).
+        peek: bool
+    } -> Received = |call, stack, _| {
+        let received = stack.socket_mut(call.socket)?.datagram()?.receive(call.most, call.peek)?;
+        stack.charge(Charge::Copied { bytes: received.payload.len() });
+        Ok(received)
+    };
+    /// `shutdown`: ends a direction, or both.
+    Shutdown {
+        /// Socket.
+        socket: SocketId,
+        /// Whether the program reads no more.
+        receive: bool,
+        /// Whether the program writes no more.
+        send: bool
+    } -> () = shutdown;
+    /// `close`: the identifier ends, and the connection ends in the background.
+    Close {
+        /// Socket.
+        socket: SocketId
+    } -> () = |call, stack, now| stack.close(now, call.socket);
+    /// `SO_ERROR`: fails with the pending error, which it clears.
+    TakeError {
+        /// Socket.
+        socket: SocketId
+    } -> () = |call, stack, _| match &mut stack.socket_mut(call.socket)?.kind {
+        Kind::Connection(connection) => connection.take_error(),
+        Kind::Datagram(datagram) => datagram.take_error(),
+        Kind::Idle | Kind::Listener(_) => Ok(()),
+    };
+    /// `getsockname`: returns the local address, unspecified before `bind`.
+    LocalAddress {
+        /// Socket.
+        socket: SocketId
+    } -> SocketAddr = |call, stack, _| {
+        let socket = stack.socket_mut(call.socket)?;
+        Ok(socket.bound.unwrap_or(SocketAddr::new(socket.family.unspecified(), 0)))
+    };
+    /// `getpeername`: returns the peer's address.
+    PeerAddress {
+        /// Socket.
+        socket: SocketId
+    } -> SocketAddr = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        Kind::Connection(connection) => Ok(connection.remote()),
+        Kind::Datagram(datagram) => datagram.peer.ok_or(NetError::NotConnected),
+        Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
+    };
+    /// `setsockopt`.
+    SetOption {
+        /// Socket.
+        socket: SocketId,
+        /// Option with its value.
+        option: SocketOption
+    } -> () = |call, stack, now| set_option(stack, now, call.socket, call.option);
+    /// `SIOCATMARK`: returns whether the next byte to read is the urgent one.
+    AtMark {
+        /// Socket.
+        socket: SocketId
+    } -> bool = |call, stack, _| Ok(stack.socket_mut(call.socket)?.connection()?.is_at_mark());
+    /// `TCP_INFO`: returns the numbers of a connection.
+    Info {
+        /// Socket.
+        socket: SocketId
+    } -> ConnectionInfo = |call, stack, _| Ok(stack.socket_mut(call.socket)?.connection()?.info());
+    /// Returns the datagrams or connections that full queues of the socket dropped.
+    Drops {
+        /// Socket.
+        socket: SocketId
+    } -> u64 = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        Kind::Listener(listener) => Ok(listener.overflows()),
+        Kind::Datagram(datagram) => Ok(datagram.drops()),
+        Kind::Idle | Kind::Connection(_) => Ok(0),
+    };
+    /// Returns the half-open connections of a listening socket.
+    HalfOpen {
+        /// Socket.
+        socket: SocketId
+    } -> usize = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        Kind::Listener(listener) => Ok(listener.half_open()),
+        _ => Err(NetError::Invalid),
+    };
+    /// `FIONREAD`: returns the bytes that the next read of all data would return.
+    Unread {
+        /// Socket.
+        socket: SocketId
+    } -> u64 = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        Kind::Connection(connection) => Ok(connection.info().unread_bytes),
+        Kind::Datagram(datagram) => Ok(u64::from(datagram.unread_bytes())),
+        Kind::Idle | Kind::Listener(_) => Ok(0),
+    };
+}
+
+/// Option of a socket with its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SocketOption {
+    /// `SO_REUSEADDR`.
+    ReuseAddress(bool),
+    /// `SO_REUSEPORT`.
+    ReusePort(bool),
+    /// `SO_SNDBUF` in bytes as the program writes it; the kernel doubles it.
+    SendBuffer(u32),
+    /// `SO_RCVBUF` in bytes as the program writes it; the kernel doubles it.
+    ReceiveBuffer(u32),
+    /// `SO_LINGER`: the time that `close` may take, or `None` for the background.
+    Linger(Option<SimDuration>),
+    /// `SO_OOBINLINE`.
+    UrgentInline(bool),
+    /// `SO_KEEPALIVE`.
+    KeepAlive(bool),
+    /// `TCP_KEEPIDLE`.
+    KeepAliveIdle(SimDuration),
+    /// `TCP_KEEPINTVL`.
+    KeepAliveInterval(SimDuration),
+    /// `TCP_KEEPCNT`.
+    KeepAliveProbes(u32),
+    /// `TCP_NODELAY`.
+    NoDelay(bool),
+    /// `TCP_CORK`.
+    Cork(bool),
+    /// `TCP_USER_TIMEOUT`; zero means the kernel's.
+    UserTimeout(SimDuration),
+    /// `TCP_MAXSEG` in bytes.
+    SegmentMax(u32),
+    /// `TCP_CONGESTION`, before `connect`.
+    Congestion(CongestionControl),
+    /// `IP_MULTICAST_LOOP`.
+    MulticastLoop(bool),
+    /// `IP_ADD_MEMBERSHIP`.
+    Join {
+        /// Group.
+        group: IpAddr,
+        /// Interface.
+        interface: InterfaceId,
+    },
+    /// `IP_DROP_MEMBERSHIP`.
+    Leave {
+        /// Group.
+        group: IpAddr,
+        /// Interface.
+        interface: InterfaceId,
+    },
+}
+
+fn send(call: Send, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
+    if stack.socket_mut(call.socket)?.protocol() == Protocol::Datagram {
+        return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now);
+    }
+    stack.socket_mut(call.socket)?.connection().map_err(|_| NetError::Broken)?;
+    let step = stack.with_connection(now, call.socket, |connection, cx| connection.send(&call.payload, call.urgent, cx));
+    let taken = step.unwrap_or(Err(NetError::BadSocket))?;
+    stack.charge(Charge::Copied { bytes: taken });
+    Ok(taken)
+}
+
+fn receive(call: Receive, stack: &mut Stack, now: SimTime) -> Result<Payload, NetError> {
+    if stack.socket_mut(call.socket)?.protocol() == Protocol::Datagram {
+        return ReceiveFrom { socket: call.socket, most: call.most, peek: call.peek }.run(stack, now).map(|received| received.payload);
+    }
+    stack.socket_mut(call.socket)?.connection()?;
+    let step = stack.with_connection(now, call.socket, |connection, cx| connection.receive(call.most, call.peek, cx));
+    let payload = step.unwrap_or(Err(NetError::BadSocket))?;
+    stack.charge(Charge::Copied { bytes: payload.len() });
+    Ok(payload)
+}
+
+fn shutdown(call: Shutdown, stack: &mut Stack, now: SimTime) -> Result<(), NetError> {
+    let socket = stack.socket_mut(call.socket)?;
+    if let Kind::Datagram(datagram) = &mut socket.kind {
+        if call.receive {
+            datagram.shut_receive();
+        }
+        return if datagram.peer.is_some() { Ok(()) } else { Err(NetError::NotConnected) };
+    }
+    socket.connection()?;
+    let step = |connection: &mut crate::tcp::Connection, cx: &mut crate::tcp::Context<'_>| {
+        if call.receive {
+            connection.shut_receive(cx);
+        }
+        if call.send {
+            connection.shut_send(cx);
+        }
+    };
+    stack.with_connection(now, call.socket, step).ok_or(NetError::BadSocket)
+}
+
+fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {
+    let most = stack.kernel().datagram_buffer.max_bytes;
+    let buffer = |bytes: u32| bytes.min(most).saturating_mul(2).max(BUFFER_BYTES_MIN);
+    let socket = stack.socket_mut(id)?;
+    match option {
+        SocketOption::ReuseAddress(on) => socket.reuse_address = on,
+        SocketOption::ReusePort(on) => socket.reuse_port = on,
+        SocketOption::MulticastLoop(on) => socket.datagram()?.multicast_loop = on,
+        SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
+        SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
+        SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
+        SocketOption::SendBuffer(_) | SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
+        _ if socket.protocol() == Protocol::Datagram => return Err(NetError::Unsupported),
+        _ => {
+            let change = |options: &mut SocketOptions| change_stream(options, option, buffer);
+            match &mut socket.options {
+                Some(options) => change(options),
+                None => {
+                    stack.with_connection(now, id, |connection, cx| connection.set_options(change, cx));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl Fn(u32) -> u32) {
+    match option {
+        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(buffer(bytes)),
+        SocketOption::ReceiveBuffer(bytes) => options.receive_buffer = Some(buffer(bytes)),
+        SocketOption::Linger(linger) => options.linger = linger,
+        SocketOption::UrgentInline(on) => options.urgent_inline = on,
+        SocketOption::KeepAlive(on) => options.keep_alive = on,
+        SocketOption::KeepAliveIdle(span) => options.keepalive_idle = span,
+        SocketOption::KeepAliveInterval(span) => options.keepalive_interval = span,
+        SocketOption::KeepAliveProbes(count) => options.keepalive_probes = count,
+        SocketOption::NoDelay(on) => options.no_delay = on,
+        SocketOption::Cork(on) => options.cork = on,
+        SocketOption::UserTimeout(span) => options.user_timeout = span,
+        SocketOption::SegmentMax(bytes) => options.mss_max = bytes.max(1),
+        SocketOption::Congestion(control) => options.congestion = control,
+        SocketOption::ReuseAddress(_)
+        | SocketOption::ReusePort(_)
+        | SocketOption::MulticastLoop(_)
+        | SocketOption::Join { .. }
+        | SocketOption::Leave { .. } => {}
+    }
+}

@@ -1,0 +1,154 @@
+//! Arriving packets: to connections, listening sockets and UDP sockets.
+
+use super::{Addresses, Charge, Stack};
+use crate::error::NetError;
+use crate::frame::Frame;
+use crate::interface::InterfaceId;
+use crate::packet::{Body, Packet, Segment, Unreachable, UnreachableReason};
+use crate::sequence::SeqNumber;
+use crate::socket::Kind;
+use crate::socket_id::SocketId;
+use crate::tcp::{Connection, Context, Remains, reset_for};
+use softband_sim::SimTime;
+use std::net::{IpAddr, SocketAddr};
+
+impl Stack {
+    pub(super) fn frame_in(&mut self, now: SimTime, interface: InterfaceId, frame: Frame) {
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
+        at.note_received(&frame);
+        let packet = match frame {
+            Frame::Packet(packet) => packet,
+            Frame::Neighbour(message) => {
+                self.charge(Charge::Received { interface, packets: 1 });
+                self.neighbour_in(interface, &message);
+                return;
+            }
+        };
+        let is_group = packet.destination.is_multicast() || self.interfaces[interface.0 as usize].is_broadcast(packet.destination);
+        self.charge(Charge::Received { interface, packets: packet.packets() });
+        if !is_group && !self.is_local(packet.destination) {
+            // Hosts forward nothing.
+            self.interfaces[interface.0 as usize].counters.received_dropped += 1;
+            return;
+        }
+        let (source, destination) = (packet.source, packet.destination);
+        match packet.body {
+            Body::Tcp(_) if is_group => {}
+            Body::Tcp(segment) => self.segment_in(now, source, destination, &segment),
+            Body::Udp(_) => self.datagram_in(interface, packet, is_group),
+            Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
+        }
+    }
+
+    fn segment_in(&mut self, now: SimTime, source: IpAddr, destination: IpAddr, segment: &Segment) {
+        let local = SocketAddr::new(destination, segment.destination_port);
+        let remote = SocketAddr::new(source, segment.source_port);
+        if let Some(socket) = self.connections.get(&(local, remote)).copied() {
+            self.with_connection(now, socket, |connection, cx| connection.segment_in(segment, cx));
+            return;
+        }
+        if let Some((remains, _)) = self.time_wait.get(&(local, remote)).copied() {
+            if !is_new_connection(&remains, segment) {
+                self.answer_in_time_wait(now, (local, remote), &remains, segment);
+                return;
+            }
+            // RFC 9293, 3.10.7.4, and RFC 6191: a later SYN begins a new connection.
+            self.end_time_wait((local, remote));
+        }
+        match self.listener(local) {
+            Some(listener) => self.handshake_in(now, listener, (local, remote), segment),
+            None if segment.flags.rst => {}
+            None => self.send_segment((destination, source), reset_for(segment), None),
+        }
+    }
+
+    /// Returns the listening socket for an address: that of the address itself, or of any.
+    fn listener(&self, local: SocketAddr) -> Option<SocketId> {
+        let rank = |id: &SocketId| match self.sockets.get(id).and_then(|socket| socket.bound) {
+            Some(bound) if bound.ip() == local.ip() => Some(0),
+            Some(bound) if bound.ip().is_unspecified() && bound.is_ipv4() == local.is_ipv4() => Some(1),
+            _ => None,
+        };
+        let found = self.ports.listeners(local.port());
+        found.filter_map(|id| Some((rank(&id)?, id))).min().map(|(_, id)| id)
+    }
+
+    fn handshake_in(&mut self, now: SimTime, listener: SocketId, addresses: Addresses, segment: &Segment) {
+        let first = self.random.next_u64() as u32;
+        let path = self.path(addresses.1.ip());
+        let mut context = Context::new(now, &self.kernel, path);
+        let handshake = match self.sockets.get_mut(&listener) {
+            Some(socket) => match (&mut socket.kind, &socket.options) {
+                (Kind::Listener(listener), Some(options)) => listener.segment_in(addresses, segment, first, options, &mut context),
+                _ => None,
+            },
+            None => None,
+        };
+        let made = handshake.map(|handshake| Connection::accepted(handshake, &mut context));
+        let out = context.out;
+        for segment in out {
+            self.send_segment((addresses.0.ip(), addresses.1.ip()), segment, None);
+        }
+        if let Some(connection) = made {
+            let socket = self.adopt(listener, connection);
+            // The segment may bring data.
+            self.with_connection(now, socket, |connection, cx| connection.segment_in(segment, cx));
+        }
+        self.set_timer_of(listener);
+    }
+
+    /// Acknowledges a late segment of a connection in TIME_WAIT, and begins its time again.
+    fn answer_in_time_wait(&mut self, now: SimTime, addresses: Addresses, remains: &Remains, segment: &Segment) {
+        // RFC 1337: a reset does not end TIME_WAIT.
+        if segment.flags.rst || segment.payload.is_empty() && !segment.flags.fin && !segment.flags.syn {
+            return;
+        }
+        let mut ack = reset_for(segment);
+        ack.flags.rst = false;
+        ack.flags.ack = true;
+        ack.seq = SeqNumber::of(remains.next);
+        ack.ack = SeqNumber::of(remains.expected);
+        if segment.flags.fin {
+            self.begin_time_wait(now, addresses, *remains);
+        }
+        self.send_segment((addresses.0.ip(), addresses.1.ip()), ack, None);
+    }
+
+    pub(super) fn unreachable_in(&mut self, now: SimTime, local: IpAddr, unreachable: &Unreachable) {
+        let error = match unreachable.reason {
+            UnreachableReason::Port => NetError::Refused,
+            UnreachableReason::Host => NetError::HostUnreachable,
+        };
+        let local = SocketAddr::new(local, unreachable.source_port);
+        let remote = SocketAddr::new(unreachable.destination, unreachable.destination_port);
+        if unreachable.tcp {
+            if let Some(socket) = self.connections.get(&(local, remote)).copied() {
+                self.with_connection(now, socket, |connection, cx| connection.unreachable(error, cx));
+            }
+        } else {
+            self.datagram_failed(local, remote, error);
+        }
+    }
+
+    pub(super) fn refuse_datagram(&mut self, packet: &Packet) {
+        if let Body::Udp(datagram) = &packet.body {
+            let unreachable = Unreachable {
+                reason: UnreachableReason::Port,
+                tcp: false,
+                source_port: datagram.source_port,
+                destination: packet.destination,
+                destination_port: datagram.destination_port,
+            };
+            let answer = Packet { source: packet.destination, destination: packet.source, body: Body::Unreachable(unreachable) };
+            // RFC 1122, 3.2.2: an error message about a lost error message does not exist.
+            let _ = self.send_packet(answer, None);
+        }
+    }
+}
+
+/// Returns whether a SYN is later than all that the old connection had.
+fn is_new_connection(remains: &Remains, segment: &Segment) -> bool {
+    let clock = segment.options.timestamps.zip(remains.recent);
+    let is_later_clock = clock.is_some_and(|(timestamps, recent)| SeqNumber(recent).is_before(SeqNumber(timestamps.value)));
+    segment.flags.syn && !segment.flags.rst && !segment.flags.ack && (SeqNumber::of(remains.expected).is_before(segment.seq) || is_later_clock)
+}

@@ -1,0 +1,306 @@
+//! The stack of a host: sockets, interfaces, routes and timers.
+
+mod datagram;
+mod deliver;
+mod neighbours;
+mod ports;
+mod stream;
+mod transmit;
+
+use crate::error::NetError;
+use crate::events::Events;
+use crate::frame::{Frame, LinkDestination};
+use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId};
+use crate::neighbour::Neighbours;
+use crate::packet::Packet;
+use crate::route::{Route, Routes};
+use crate::socket::{Kind, Socket};
+use crate::socket_id::SocketId;
+use crate::tcp::Remains;
+use ports::Ports;
+use softband_model::parts::KernelPart;
+use softband_sim::{RandomStream, SimTime};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// MTU of `lo` in bytes.
+const LOOPBACK_MTU_BYTES: u32 = 65_536;
+
+/// Cost of the kernel, which the host part prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// A call of a program.
+    Call,
+    /// Bytes that a call copied between the program and the kernel.
+    Copied {
+        /// Number of bytes.
+        bytes: u32,
+    },
+    /// A frame that goes to an interface's ring, as one piece.
+    Sent {
+        /// Interface.
+        interface: InterfaceId,
+        /// Packets that it becomes.
+        packets: u32,
+    },
+    /// A frame of an interface.
+    Received {
+        /// Interface.
+        interface: InterfaceId,
+        /// Packets that it stands for.
+        packets: u32,
+    },
+}
+
+/// Effect of an entry of the stack.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// The frame goes to the ring of the interface. [`Stack::tx_done`] must follow.
+    Transmit {
+        /// Interface.
+        interface: InterfaceId,
+        /// Receiver on the link.
+        to: LinkDestination,
+        /// Content.
+        frame: Frame,
+    },
+    /// [`Stack::timer`] must be called then. A later effect of this kind replaces this one.
+    SetTimer(SimTime),
+    /// A socket has news. Its whole state is [`Stack::readiness`].
+    Ready {
+        /// Socket.
+        socket: SocketId,
+        /// News.
+        events: Events,
+    },
+    /// The kernel worked.
+    Charge(Charge),
+}
+
+/// Local and remote address of a connection.
+pub(crate) type Addresses = (SocketAddr, SocketAddr);
+
+/// Owner of a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TimerOf {
+    Socket(SocketId),
+    TimeWait(Addresses),
+    Neighbour(InterfaceId, IpAddr),
+}
+
+/// Mark of the calls of this crate.
+pub trait Sealed {}
+
+/// Call of a program with its reply.
+pub trait Call: Sealed {
+    /// Result of the call.
+    type Reply;
+    #[doc(hidden)]
+    fn run(self, stack: &mut Stack, now: SimTime) -> Result<Self::Reply, NetError>;
+}
+
+/// TCP/IP of one host.
+#[derive(Debug)]
+pub struct Stack {
+    kernel: KernelPart,
+    /// Time of the current entry.
+    now: SimTime,
+    random: RandomStream,
+    neighbours: Neighbours,
+    interfaces: Vec<Interface>,
+    routes: Routes,
+    sockets: BTreeMap<SocketId, Socket>,
+    next_socket: u64,
+    connections: BTreeMap<Addresses, SocketId>,
+    time_wait: BTreeMap<Addresses, (Remains, SimTime)>,
+    ports: Ports,
+    timers: BTreeSet<(SimTime, TimerOf)>,
+    /// Time under which a socket stands in `timers`, which its deadline may have left behind.
+    queued: BTreeMap<SocketId, SimTime>,
+    set: Option<SimTime>,
+    loopback: VecDeque<Packet>,
+    effects: VecDeque<Effect>,
+}
+
+impl Stack {
+    /// Returns the stack of a host with `lo` alone. `seed` chooses ports and first numbers.
+    pub fn new(kernel: KernelPart, seed: u64) -> Self {
+        let mut stack = Self {
+            kernel,
+            now: SimTime::ZERO,
+            random: RandomStream::new(seed, 0),
+            neighbours: Neighbours::default(),
+            interfaces: Vec::new(),
+            routes: Routes::default(),
+            sockets: BTreeMap::new(),
+            next_socket: 0,
+            connections: BTreeMap::new(),
+            time_wait: BTreeMap::new(),
+            ports: Ports::default(),
+            timers: BTreeSet::new(),
+            queued: BTreeMap::new(),
+            set: None,
+            loopback: VecDeque::new(),
+            effects: VecDeque::new(),
+        };
+        let addresses = vec![
+            InterfaceAddress { address: Ipv4Addr::LOCALHOST.into(), prefix: 8 },
+            InterfaceAddress { address: Ipv6Addr::LOCALHOST.into(), prefix: 128 },
+        ];
+        stack.add_interface(InterfaceConfig {
+            name: "lo".into(),
+            mtu_bytes: LOOPBACK_MTU_BYTES,
+            addresses,
+            link_address: None,
+            has_segmentation: true,
+            ring_packets: 1,
+        });
+        stack
+    }
+
+    /// Adds an interface, with a route to the subnet of each of its addresses.
+    pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
+        let interface = InterfaceId(self.interfaces.len() as u32);
+        for InterfaceAddress { address, prefix } in config.addresses.iter().copied() {
+            let route = Route { network: address, prefix, gateway: None, interface, source: Some(address), metric: 0 };
+            self.routes.add(route);
+        }
+        self.interfaces.push(Interface::new(config));
+        interface
+    }
+
+    /// Adds a route.
+    pub fn add_route(&mut self, route: Route) {
+        self.routes.add(route);
+    }
+    /// Returns the routes, the most specific first.
+    pub fn routes(&self) -> &[Route] {
+        self.routes.all()
+    }
+    /// Returns the interfaces with their counters. The first is `lo`.
+    pub fn interfaces(&self) -> impl Iterator<Item = (InterfaceId, &InterfaceConfig, InterfaceCounters)> {
+        self.interfaces.iter().enumerate().map(|(index, interface)| (InterfaceId(index as u32), &interface.config, interface.counters))
+    }
+    /// Returns the kernel of the host.
+    pub fn kernel(&self) -> &KernelPart {
+        &self.kernel
+    }
+
+    /// Carries out a program's call at `now`. The reply and the failure belong to the call.
+    pub fn call<C: Call>(&mut self, now: SimTime, call: C) -> Result<C::Reply, NetError> {
+        self.now = now;
+        self.charge(Charge::Call);
+        let reply = call.run(self, now);
+        self.settle(now);
+        reply
+    }
+
+    /// Takes a frame that an interface received.
+    pub fn packet_in(&mut self, now: SimTime, interface: InterfaceId, frame: Frame) {
+        self.now = now;
+        self.frame_in(now, interface, frame);
+        self.settle(now);
+    }
+
+    /// Runs the timers that are due. A call before their time does nothing.
+    pub fn timer(&mut self, now: SimTime) {
+        self.now = now;
+        self.set = self.set.filter(|at| *at > now);
+        while let Some((at, of)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, of));
+            match of {
+                TimerOf::Socket(socket) => {
+                    self.queued.remove(&socket);
+                    self.socket_timer(now, socket);
+                    self.set_timer_of(socket);
+                }
+                TimerOf::TimeWait(addresses) => self.end_time_wait(addresses),
+                TimerOf::Neighbour(interface, address) => self.neighbour_timer((interface, address)),
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Notes that an interface has sent the oldest frame of its ring.
+    pub fn tx_done(&mut self, now: SimTime, interface: InterfaceId) {
+        self.now = now;
+        let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(Interface::complete) else { return };
+        self.fill_ring(interface);
+        if let Some(owner) = owner {
+            self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));
+        }
+        self.settle(now);
+    }
+
+    /// Returns the next effect of the entries so far.
+    pub fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Returns the state of a socket as `poll` shows it, or no event if there is no such socket.
+    pub fn readiness(&self, socket: SocketId) -> Events {
+        match self.sockets.get(&socket).map(|socket| &socket.kind) {
+            Some(Kind::Connection(connection)) => connection.readiness(),
+            Some(Kind::Listener(listener)) => Events::READABLE.when(listener.has_ready()),
+            Some(Kind::Datagram(datagram)) => datagram.readiness(),
+            Some(Kind::Idle) => Events::WRITABLE | Events::HANG_UP,
+            None => Events::NONE,
+        }
+    }
+
+    /// Returns the number of sockets, with closed ones that still talk to their peers.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+    /// Returns the number of connections in TIME_WAIT.
+    pub fn time_waits(&self) -> usize {
+        self.time_wait.len()
+    }
+
+    pub(crate) fn charge(&mut self, charge: Charge) {
+        self.effects.push_back(Effect::Charge(charge));
+    }
+
+    fn ready(&mut self, socket: SocketId, events: Events) {
+        if !events.is_empty() {
+            self.effects.push_back(Effect::Ready { socket, events });
+        }
+    }
+
+    pub(crate) fn socket_mut(&mut self, socket: SocketId) -> Result<&mut Socket, NetError> {
+        self.sockets.get_mut(&socket).ok_or(NetError::BadSocket)
+    }
+
+    /// Delivers what the host sent to itself, then states the time of the next timer.
+    fn settle(&mut self, now: SimTime) {
+        while let Some(packet) = self.loopback.pop_front() {
+            self.frame_in(now, InterfaceId(0), Frame::Packet(packet));
+        }
+        let next = self.timers.first().map(|(at, _)| *at);
+        if let Some(at) = next
+            && self.set.is_none_or(|set| at < set)
+        {
+            self.set = Some(at);
+            self.effects.push_back(Effect::SetTimer(at));
+        }
+    }
+
+    /// Queues the socket's deadline, unless it stands under an earlier time already.
+    fn set_timer_of(&mut self, id: SocketId) {
+        let deadline = match self.sockets.get(&id).map(|socket| &socket.kind) {
+            Some(Kind::Connection(connection)) => connection.deadline(),
+            Some(Kind::Listener(listener)) => listener.deadline(),
+            _ => None,
+        };
+        let queued = self.queued.get(&id).copied();
+        if let Some(at) = deadline
+            && queued.is_none_or(|queued| at < queued)
+        {
+            if let Some(queued) = queued {
+                self.timers.remove(&(queued, TimerOf::Socket(id)));
+            }
+            self.timers.insert((at, TimerOf::Socket(id)));
+            self.queued.insert(id, at);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Connections of the stack: life, timers, TIME_WAIT.
+
+use super::{Addresses, Stack, TimerOf};
+use crate::error::NetError;
+use crate::events::Events;
+use crate::socket::{Kind, Socket};
+use crate::socket_id::{Family, Protocol, SocketId};
+use crate::tcp::{Connection, Context, Listener, Remains, SocketOptions, State};
+use softband_sim::SimTime;
+use std::net::SocketAddr;
+
+impl Stack {
+    pub(crate) fn open(&mut self, family: Family, protocol: Protocol) -> SocketId {
+        let (kind, options) = match protocol {
+            Protocol::Stream => (Kind::Idle, Some(Box::new(SocketOptions::new(&self.kernel)))),
+            Protocol::Datagram => (self.new_datagram(), None),
+        };
+        self.insert(Socket { family, kind, bound: None, reuse_address: false, reuse_port: false, is_ephemeral: false, options, parent: None })
+    }
+
+    fn insert(&mut self, socket: Socket) -> SocketId {
+        let id = SocketId(self.next_socket);
+        self.next_socket += 1;
+        self.sockets.insert(id, socket);
+        id
+    }
+
+    /// Runs a step of a connection, then sends its segments and tells its news. Returns `None` if
+    /// the socket has no connection.
+    pub(crate) fn with_connection<R>(&mut self, now: SimTime, id: SocketId, step: impl FnOnce(&mut Connection, &mut Context<'_>) -> R) -> Option<R> {
+        let remote = self.sockets.get_mut(&id)?.connection().ok()?.remote();
+        let path = self.path(remote.ip());
+        let mut cx = Context::new(now, &self.kernel, path);
+        let connection = self.sockets.get_mut(&id)?.connection().ok()?;
+        let result = step(connection, &mut cx);
+        let (out, events) = (cx.out, cx.events);
+        let (state, is_orphan, local) = (connection.state(), connection.is_orphan(), connection.local());
+        let remains = (state == State::TimeWait).then(|| connection.remains());
+        for segment in out {
+            self.send_segment((local.ip(), remote.ip()), segment, Some(id));
+        }
+        if let Some(remains) = remains
+            && self.connections.remove(&(local, remote)).is_some()
+        {
+            self.begin_time_wait(now, (local, remote), remains);
+        }
+        if state == State::Closed {
+            self.connections.remove(&(local, remote));
+        }
+        if is_orphan && matches!(state, State::Closed | State::TimeWait) {
+            self.ready(id, Events::GONE);
+            self.remove(id);
+        } else {
+            self.tell(id, events);
+            self.set_timer_of(id);
+        }
+        Some(result)
+    }
+
+    /// Tells the news of a connection, unless it waits for `accept`, so that no program knows it.
+    fn tell(&mut self, id: SocketId, events: Events) {
+        if self.sockets.get(&id).is_some_and(|socket| socket.parent.is_none()) {
+            self.ready(id, events);
+        }
+    }
+
+    /// Forgets a socket and its port.
+    pub(super) fn remove(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.remove(&id) else { return };
+        if let Some(bound) = socket.bound {
+            self.ports.free(socket.protocol(), bound.port(), id);
+        }
+        if let Some(at) = self.queued.remove(&id) {
+            self.timers.remove(&(at, TimerOf::Socket(id)));
+        }
+    }
+
+    pub(super) fn socket_timer(&mut self, now: SimTime, id: SocketId) {
+        match self.sockets.get(&id).map(|socket| &socket.kind) {
+            Some(Kind::Connection(_)) => drop(self.with_connection(now, id, |connection, cx| connection.timer(cx))),
+            Some(Kind::Listener(_)) => self.listener_timer(now, id),
+            _ => {}
+        }
+    }
+
+    fn listener_timer(&mut self, now: SimTime, id: SocketId) {
+        let retries = self.kernel.syn_ack_retries;
+        loop {
+            let Some(Kind::Listener(listener)) = self.sockets.get_mut(&id).map(|socket| &mut socket.kind) else { return };
+            let Some(addresses) = listener.due(now, retries) else { return };
+            let path = self.path(addresses.1.ip());
+            let mut cx = Context::new(now, &self.kernel, path);
+            if let Some(socket) = self.sockets.get_mut(&id)
+                && let (Kind::Listener(listener), Some(options)) = (&mut socket.kind, &socket.options)
+            {
+                listener.repeat(addresses, options, &mut cx);
+            }
+            for segment in cx.out {
+                self.send_segment((addresses.0.ip(), addresses.1.ip()), segment, None);
+            }
+        }
+    }
+
+    /// Makes a socket of a connection that a listening socket received.
+    pub(super) fn adopt(&mut self, parent: SocketId, connection: Connection) -> SocketId {
+        let (local, remote) = (connection.local(), connection.remote());
+        let (reuse_address, reuse_port) = self.sockets.get(&parent).map_or((false, false), |socket| (socket.reuse_address, socket.reuse_port));
+        let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
+        let kind = Kind::Connection(Box::new(connection));
+        let id =
+            self.insert(Socket { family, kind, bound: None, reuse_address, reuse_port, is_ephemeral: false, options: None, parent: Some(parent) });
+        self.take_port(id, local, false);
+        self.connections.insert((local, remote), id);
+        if let Ok(socket) = self.socket_mut(parent)
+            && let Kind::Listener(listener) = &mut socket.kind
+        {
+            listener.push_ready(id);
+        }
+        self.ready(parent, Events::READABLE);
+        id
+    }
+
+    pub(crate) fn listen(&mut self, id: SocketId, backlog: u32) -> Result<(), NetError> {
+        let backlog = backlog.min(self.kernel.backlog_max);
+        let socket = self.socket_mut(id)?;
+        match &mut socket.kind {
+            Kind::Listener(listener) => {
+                listener.set_backlog(backlog);
+                return Ok(());
+            }
+            Kind::Idle => {}
+            Kind::Connection(_) => return Err(NetError::Invalid),
+            Kind::Datagram(_) => return Err(NetError::Unsupported),
+        }
+        let (family, bound) = (socket.family, socket.bound);
+        match bound {
+            // Linux gives a socket without an address an ephemeral port.
+            None => self.bind(id, SocketAddr::new(family.unspecified(), 0))?,
+            Some(bound) => {
+                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other)?.bound);
+                if others.any(|other| other == bound) {
+                    return Err(NetError::AddressInUse);
+                }
+            }
+        }
+        let socket = self.socket_mut(id)?;
+        socket.kind = Kind::Listener(Box::new(Listener::new(backlog)));
+        if let Some(bound) = socket.bound {
+            self.ports.listen(bound.port(), id);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddr), NetError> {
+        let socket = self.socket_mut(id)?;
+        let listener = match &mut socket.kind {
+            Kind::Listener(listener) => listener,
+            Kind::Datagram(_) => return Err(NetError::Unsupported),
+            Kind::Idle | Kind::Connection(_) => return Err(NetError::Invalid),
+        };
+        let accepted = listener.accept().ok_or(NetError::WouldBlock)?;
+        let socket = self.socket_mut(accepted)?;
+        socket.parent = None;
+        let remote = socket.connection()?.remote();
+        Ok((accepted, remote))
+    }
+
+    /// Begins a connection, which [`NetError::InProgress`] reports.
+    pub(crate) fn connect_stream(&mut self, now: SimTime, id: SocketId, mut remote: SocketAddr) -> Result<(), NetError> {
+        let socket = self.socket_mut(id)?;
+        if let Kind::Connection(connection) = &mut socket.kind {
+            connection.take_error()?;
+            return Err(match connection.state() {
+                State::SynSent | State::SynReceived => NetError::Already,
+                State::Closed => NetError::Aborted,
+                _ => NetError::Connected,
+            });
+        }
+        if !matches!(socket.kind, Kind::Idle) || !socket.family.contains(remote.ip()) || remote.port() == 0 {
+            return Err(NetError::Invalid);
+        }
+        let (bound, options) = (socket.bound, socket.options.clone().ok_or(NetError::Invalid)?);
+        if remote.ip().is_unspecified() {
+            // Linux: the address of any host means this one.
+            let loopback = if remote.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
+            remote.set_ip(loopback);
+        }
+        if remote.ip().is_multicast() {
+            return Err(NetError::NetworkUnreachable);
+        }
+        let (.., source) = self.way(remote.ip())?;
+        let source = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(source);
+        let port = match bound {
+            Some(bound) => bound.port(),
+            None => self.port_for(Protocol::Stream, source, remote)?,
+        };
+        let local = SocketAddr::new(source, port);
+        if self.connections.contains_key(&(local, remote)) || self.time_wait.contains_key(&(local, remote)) {
+            return Err(NetError::AddressNotAvailable);
+        }
+        if bound.is_none() {
+            self.take_port(id, local, true);
+        }
+        let first = self.random.next_u64() as u32;
+        let path = self.path(remote.ip());
+        let mut cx = Context::new(now, &self.kernel, path);
+        let connection = Connection::connect((local, remote), first, *options, &mut cx);
+        let out = cx.out;
+        let socket = self.socket_mut(id)?;
+        (socket.kind, socket.options, socket.bound) = (Kind::Connection(Box::new(connection)), None, Some(local));
+        self.connections.insert((local, remote), id);
+        for segment in out {
+            self.send_segment((local.ip(), remote.ip()), segment, Some(id));
+        }
+        self.set_timer_of(id);
+        Err(NetError::InProgress)
+    }
+
+    pub(crate) fn close(&mut self, now: SimTime, id: SocketId) -> Result<(), NetError> {
+        let ready = match &self.socket_mut(id)?.kind {
+            Kind::Connection(_) => {
+                self.with_connection(now, id, Connection::close);
+                return Ok(());
+            }
+            Kind::Listener(listener) => listener.ready_sockets(),
+            Kind::Idle | Kind::Datagram(_) => Vec::new(),
+        };
+        self.remove(id);
+        for socket in ready {
+            // Connections that nobody accepted are reset.
+            let abort = |connection: &mut Connection, cx: &mut Context<'_>| {
+                connection.set_options(|options| options.linger = Some(Default::default()), cx);
+                connection.close(cx);
+            };
+            self.with_connection(now, socket, abort);
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_time_wait(&mut self, now: SimTime, addresses: Addresses, remains: Remains) {
+        self.end_time_wait(addresses);
+        if self.time_wait.len() >= self.kernel.time_wait_max as usize {
+            // Linux forgets connections beyond its limit at once.
+            return;
+        }
+        let until = now + self.kernel.time_wait;
+        self.time_wait.insert(addresses, (remains, until));
+        self.timers.insert((until, TimerOf::TimeWait(addresses)));
+    }
+
+    pub(super) fn end_time_wait(&mut self, addresses: Addresses) {
+        if let Some((_, until)) = self.time_wait.remove(&addresses) {
+            self.timers.remove(&(until, TimerOf::TimeWait(addresses)));
+        }
+    }
+}

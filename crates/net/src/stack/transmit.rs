@@ -1,0 +1,97 @@
+//! Departing packets: route, queue, ring.
+
+use super::{Charge, Effect, Stack};
+use crate::error::NetError;
+use crate::frame::{Frame, LinkDestination};
+use crate::interface::{InterfaceId, Owner, Waiting};
+use crate::packet::{Body, Packet, Segment, TCP_HEADER_BYTES, ip_header_bytes};
+use crate::socket_id::SocketId;
+use crate::tcp::Path;
+use std::net::IpAddr;
+
+impl Stack {
+    /// Returns the interface, the next host and the source for a destination.
+    pub(super) fn way(&self, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        if self.is_local(destination) {
+            return Ok((InterfaceId(0), destination, destination));
+        }
+        let route = self.routes.find(destination).ok_or(NetError::NetworkUnreachable)?;
+        let same_family = |address: &IpAddr| address.is_ipv4() == destination.is_ipv4();
+        let addresses = self.interfaces.get(route.interface.0 as usize).map(|interface| &interface.config.addresses);
+        let first = || addresses?.iter().map(|own| own.address).find(same_family);
+        let source = route.source.filter(same_family).or_else(first).ok_or(NetError::NetworkUnreachable)?;
+        Ok((route.interface, route.gateway.unwrap_or(destination), source))
+    }
+
+    /// Returns the path of connections to a destination.
+    pub(super) fn path(&self, destination: IpAddr) -> Path {
+        let interface = self.way(destination).map_or(InterfaceId(0), |(interface, ..)| interface);
+        let config = &self.interfaces[interface.0 as usize].config;
+        let mss = config.mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
+        let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
+        let room =
+            if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room(self.kernel.transmit_queue_packets) };
+        Path { mss, super_segment, room }
+    }
+
+    pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {
+        let bytes = segment.payload.len();
+        let owner = socket.map(|socket| Owner { socket, bytes });
+        let packet = Packet { source: addresses.0, destination: addresses.1, body: Body::Tcp(segment) };
+        if self.send_packet(packet, owner).is_err() {
+            // A missing route shows by timers alone.
+            self.lose(owner);
+        }
+    }
+
+    /// Sends a packet by its route. Fails if there is none, or if the queue is full.
+    pub(super) fn send_packet(&mut self, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
+        let (interface, next, _) = self.way(packet.destination)?;
+        if interface == InterfaceId(0) {
+            self.loop_back(packet, owner);
+            return Ok(());
+        }
+        self.send_by(interface, next, packet, owner)
+    }
+
+    /// Sends a packet by an interface to the next host.
+    pub(super) fn send_by(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
+        let Some(at) = self.interfaces.get(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        let to = match packet.destination {
+            group if group.is_multicast() => LinkDestination::Group(group),
+            all if at.is_broadcast(all) => LinkDestination::Broadcast,
+            _ if at.config.link_address.is_some() => return self.send_to_neighbour((interface, next), packet, owner),
+            _ => LinkDestination::Host(next),
+        };
+        self.enqueue(interface, Waiting { to, frame: Frame::Packet(packet), owner })
+    }
+
+    /// Queues a frame at its interface.
+    pub(super) fn enqueue(&mut self, interface: InterfaceId, waiting: Waiting) -> Result<(), NetError> {
+        let most = self.kernel.transmit_queue_packets;
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        let refused = at.push(waiting, most);
+        self.fill_ring(interface);
+        refused.map_or(Ok(()), |_| Err(NetError::NoBuffers))
+    }
+
+    fn loop_back(&mut self, packet: Packet, owner: Option<Owner>) {
+        let counters = &mut self.interfaces[0].counters;
+        counters.sent_packets += u64::from(packet.packets());
+        counters.sent_bytes += packet.wire_bytes();
+        self.charge(Charge::Sent { interface: InterfaceId(0), packets: packet.packets() });
+        self.loopback.push_back(packet);
+        // `lo` has no queue, so the bytes leave it at once.
+        self.lose(owner);
+    }
+
+    /// Moves frames from the queue into the ring.
+    pub(super) fn fill_ring(&mut self, interface: InterfaceId) {
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
+        while let Some(Waiting { to, frame, .. }) = at.next() {
+            let packets = frame.packets();
+            self.effects.push_back(Effect::Charge(Charge::Sent { interface, packets }));
+            self.effects.push_back(Effect::Transmit { interface, to, frame });
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Calls of the program on a connection.
+
+use super::{Connection, Context, SocketOptions, State};
+use crate::error::NetError;
+use crate::events::Events;
+use crate::payload::Payload;
+use softband_sim::SimDuration;
+
+/// Numbers of a connection, as `TCP_INFO` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// State of the connection.
+    pub state: State,
+    /// Payload of a full packet in bytes.
+    pub mss: u32,
+    /// Congestion window in segments.
+    pub window: u32,
+    /// Window below which slow start ends, in segments.
+    pub threshold: u32,
+    /// Packets in flight.
+    pub in_flight: u32,
+    /// Smoothed round trip.
+    pub rtt: SimDuration,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Bytes that the program wrote and the peer does not have.
+    pub unacknowledged_bytes: u64,
+    /// Bytes that wait for the program.
+    pub unread_bytes: u64,
+    /// Size of the send buffer in bytes.
+    pub send_buffer: u32,
+    /// Size of the receive buffer in bytes.
+    pub receive_buffer: u32,
+    /// Bytes of the receive queue and of data ahead of missing bytes.
+    pub queued_bytes: u64,
+    /// Window of the peer in bytes.
+    pub peer_window: u32,
+}
+
+impl Connection {
+    /// Writes data. Returns the number of bytes taken. Fails with `WouldBlock` if the buffer is full.
+    pub(crate) fn send(&mut self, payload: &Payload, urgent: bool, cx: &mut Context<'_>) -> Result<u32, NetError> {
+        self.take_error()?;
+        match self.state {
+            State::SynSent | State::SynReceived => return Err(NetError::WouldBlock),
+            State::Established | State::CloseWait if !self.tx.has_fin => {}
+            _ => return Err(NetError::Broken),
+        }
+        let room = u64::from(self.tx.buffer).saturating_sub(self.tx.queue.len());
+        let taken = u64::from(payload.len()).min(room) as u32;
+        if taken == 0 && !payload.is_empty() {
+            self.tx.wants_space = true;
+            return Err(NetError::WouldBlock);
+        }
+        self.tx.wants_space |= taken < payload.len();
+        self.tx.queue.push(&payload.part(0, taken));
+        if urgent && taken == payload.len() && taken > 0 {
+            self.tx.urgent_end = Some(self.tx.queue.end());
+        }
+        self.output(cx);
+        Ok(taken)
+    }
+
+    /// Reads up to `most` bytes. Returns an empty payload at the end of the stream. Fails with
+    /// `WouldBlock` if there is none yet.
+    pub(crate) fn receive(&mut self, most: u32, peek: bool, cx: &mut Context<'_>) -> Result<Payload, NetError> {
+        let (start, stop) = self.read_stop(peek);
+        let len = (stop - start).min(u64::from(most)) as u32;
+        if len == 0 {
+            if most == 0 {
+                return Ok(Payload::empty());
+            }
+            self.take_error()?;
+            return match self.state {
+                State::SynSent | State::SynReceived => Err(NetError::WouldBlock),
+                State::Closed | State::TimeWait => Ok(Payload::empty()),
+                _ if self.rx.has_fin || self.rx.is_shut => Ok(Payload::empty()),
+                _ => Err(NetError::WouldBlock),
+            };
+        }
+        let payload = self.rx.queue.get(start, len);
+        if !peek {
+            self.rx.queue.discard_to(start + u64::from(len));
+            self.rx.window.data_read(cx.now, self.rx.queue.start(), cx.kernel);
+            self.open_window(cx);
+        }
+        Ok(payload)
+    }
+
+    /// Acknowledges data that the program has read, and tells the peer of a window that opened.
+    fn open_window(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            return;
+        }
+        let pending = self.rx.window.next() - self.rx.window.acked();
+        let is_full = pending > u64::from(self.rx.window.segment_bytes());
+        let is_due = self.rx.ack.is_scheduled() && (is_full || self.rx.queue.is_empty() && self.rx.ack.is_message());
+        // RFC 9293, 3.8.6.2.2: a window that doubles is worth a segment.
+        let (left, candidate) = (self.rx.window.left(), self.rx.window.candidate(self.queued()));
+        let opens = candidate > 0 && u64::from(candidate) >= 2 * u64::from(left);
+        if is_due || opens && !self.rx.has_fin {
+            self.send_ack(cx);
+        }
+    }
+
+    /// Fails with the pending error of the socket, which a call sees once.
+    pub(crate) fn take_error(&mut self) -> Result<(), NetError> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Ends the sending direction.
+    pub(crate) fn shut_send(&mut self, cx: &mut Context<'_>) {
+        if self.tx.has_fin {
+            return;
+        }
+        match self.state {
+            State::Established | State::SynReceived => self.state = State::FinWait1,
+            State::CloseWait => self.state = State::LastAck,
+            _ => return,
+        }
+        self.tx.has_fin = true;
+        self.output(cx);
+    }
+
+    /// Ends the receiving direction. The peer hears nothing of it.
+    pub(crate) fn shut_receive(&mut self, cx: &mut Context<'_>) {
+        self.rx.is_shut = true;
+        cx.events |= Events::READABLE | Events::READ_CLOSED;
+    }
+
+    /// Closes the socket. Unread data, or a linger time of zero, resets the connection.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>) {
+        self.is_orphan = true;
+        let abort = self.options.linger == Some(SimDuration::ZERO);
+        match self.state {
+            State::SynSent | State::Closed => self.close_now(cx),
+            State::TimeWait => {}
+            // RFC 2525, 2.17: the peer must learn that its data was lost.
+            _ if abort || !self.rx.queue.is_empty() => {
+                self.send_reset(cx);
+                self.close_now(cx);
+            }
+            State::FinWait2 => self.expiry = Some(cx.now + cx.kernel.fin_timeout),
+            _ => self.shut_send(cx),
+        }
+    }
+
+    /// Changes options of the socket.
+    pub(crate) fn set_options(&mut self, change: impl FnOnce(&mut SocketOptions), cx: &mut Context<'_>) {
+        let before = (self.options.keep_alive, self.options.keepalive_idle);
+        change(&mut self.options);
+        if let Some(bytes) = self.options.send_buffer {
+            (self.tx.buffer, self.tx.is_locked) = (bytes, true);
+        }
+        if let Some(bytes) = self.options.receive_buffer {
+            self.rx.window.set_buffer(bytes);
+        }
+        if before != (self.options.keep_alive, self.options.keepalive_idle) {
+            self.set_keep_alive(cx);
+        }
+        // TCP_NODELAY and the end of TCP_CORK send all that waits.
+        self.output(cx);
+    }
+
+    pub(crate) fn info(&self) -> ConnectionInfo {
+        ConnectionInfo {
+            state: self.state,
+            mss: self.tx.mss,
+            window: self.congestion.window(),
+            threshold: self.congestion.threshold(),
+            in_flight: self.board.in_flight(),
+            rtt: self.rtt.smoothed().unwrap_or(SimDuration::ZERO),
+            retransmissions: self.retransmissions,
+            unacknowledged_bytes: self.tx.queue.len(),
+            unread_bytes: self.rx.queue.len(),
+            send_buffer: self.tx.buffer,
+            receive_buffer: self.rx.window.buffer(),
+            queued_bytes: self.queued(),
+            peer_window: self.tx.window,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! UDP sockets (RFC 768).
+
+use crate::error::NetError;
+use crate::events::Events;
+use crate::payload::Payload;
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// Memory of a datagram in the queue beyond its payload, which Linux counts against the buffer.
+const OVERHEAD_BYTES: u64 = 768;
+
+/// Datagram with its source.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Source address.
+    pub from: SocketAddr,
+    /// Destination address.
+    pub to: IpAddr,
+    /// Payload.
+    pub payload: Payload,
+    /// Length of the whole datagram. The payload may be a part.
+    pub len_bytes: u32,
+}
+
+/// State of a UDP socket.
+#[derive(Debug)]
+pub(crate) struct DatagramSocket {
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) groups: BTreeSet<IpAddr>,
+    pub(crate) multicast_loop: bool,
+    queue: VecDeque<Received>,
+    queued: u64,
+    buffer: u32,
+    drops: u64,
+    error: Option<NetError>,
+    is_shut: bool,
+}
+
+impl DatagramSocket {
+    pub(crate) fn new(buffer: u32) -> Self {
+        Self {
+            peer: None,
+            groups: BTreeSet::new(),
+            multicast_loop: true,
+            queue: VecDeque::new(),
+            queued: 0,
+            buffer,
+            drops: 0,
+            error: None,
+            is_shut: false,
+        }
+    }
+
+    /// Queues a datagram. Returns the events, or none if the queue is full.
+    pub(crate) fn push(&mut self, datagram: Received) -> Events {
+        let bytes = u64::from(datagram.payload.len()) + OVERHEAD_BYTES;
+        // Linux: a datagram enters as long as the queue has not reached the buffer's size.
+        if self.queued >= u64::from(self.buffer) {
+            self.drops += 1;
+            return Events::NONE;
+        }
+        self.queued += bytes;
+        self.queue.push_back(datagram);
+        Events::READABLE
+    }
+
+    /// Reads a datagram, at most `most` bytes of it.
+    pub(crate) fn receive(&mut self, most: u32, peek: bool) -> Result<Received, NetError> {
+        self.take_error()?;
+        let Some(first) = self.queue.front() else {
+            let shut =
+                Received { from: SocketAddr::from(([0, 0, 0, 0], 0)), to: IpAddr::from([0, 0, 0, 0]), payload: Payload::empty(), len_bytes: 0 };
+            return if self.is_shut { Ok(shut) } else { Err(NetError::WouldBlock) };
+        };
+        let mut datagram = first.clone();
+        datagram.payload = datagram.payload.part(0, most);
+        if !peek && let Some(gone) = self.queue.pop_front() {
+            self.queued -= u64::from(gone.payload.len()) + OVERHEAD_BYTES;
+        }
+        Ok(datagram)
+    }
+
+    pub(crate) fn take_error(&mut self) -> Result<(), NetError> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+    /// Notes an ICMP error, which only a connected socket hears.
+    pub(crate) fn fail(&mut self, error: NetError) -> Events {
+        if self.peer.is_none() {
+            return Events::NONE;
+        }
+        self.error = Some(error);
+        Events::ERROR | Events::READABLE | Events::WRITABLE
+    }
+    pub(crate) fn shut_receive(&mut self) {
+        self.is_shut = true;
+    }
+    pub(crate) fn set_buffer(&mut self, bytes: u32) {
+        self.buffer = bytes;
+    }
+    /// Returns the datagrams that the full queue dropped.
+    pub(crate) fn drops(&self) -> u64 {
+        self.drops
+    }
+    pub(crate) fn unread_bytes(&self) -> u32 {
+        self.queue.front().map_or(0, |first| first.payload.len())
+    }
+    pub(crate) fn readiness(&self) -> Events {
+        Events::READABLE.when(!self.queue.is_empty() || self.is_shut) | Events::WRITABLE | Events::ERROR.when(self.error.is_some())
+    }
+}

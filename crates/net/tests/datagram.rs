@@ -1,0 +1,129 @@
+//! UDP sockets.
+
+mod common;
+
+use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, SocketOption, TakeError};
+use softband_net::{InterfaceId, NetError, Payload, Protocol, SocketId};
+use softband_sim::SimDuration;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+const MILLI: SimDuration = SimDuration::from_micros(1_000);
+
+fn net() -> Net {
+    let kernel = kernel("linux-6.1");
+    Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 5)
+}
+
+fn bound(net: &mut Net, host: usize, port: u16) -> SocketId {
+    let socket = net.open(host, Protocol::Datagram);
+    net.call(host, Bind { socket, address: SocketAddr::from(([0, 0, 0, 0], port)) }).unwrap();
+    socket
+}
+
+fn send_to(net: &mut Net, host: usize, socket: SocketId, bytes: &[u8], to: SocketAddr) -> Result<u32, NetError> {
+    net.call(host, SendTo { socket, payload: Payload::from(bytes), to: Some(to) })
+}
+
+fn receive(net: &mut Net, host: usize, socket: SocketId) -> Result<(Vec<u8>, SocketAddr), NetError> {
+    net.call(host, ReceiveFrom { socket, most: 99, peek: false }).map(|received| (received.payload.to_vec(), received.from))
+}
+
+#[test]
+fn a_datagram_keeps_its_bounds_and_its_source() {
+    let mut net = net();
+    let server = bound(&mut net, SERVER, 7);
+    let client = net.open(CLIENT, Protocol::Datagram);
+    for text in [&b"one"[..], b"", b"three"] {
+        send_to(&mut net, CLIENT, client, text, SocketAddr::new(address(SERVER), 7)).unwrap();
+    }
+    net.run_for(MILLI);
+    let local = net.call(CLIENT, LocalAddress { socket: client }).unwrap();
+    let from = SocketAddr::new(address(CLIENT), local.port());
+    let got: Vec<_> = (0..3).map(|_| receive(&mut net, SERVER, server).unwrap()).collect();
+    assert_eq!(got, [(b"one".to_vec(), from), (Vec::new(), from), (b"three".to_vec(), from)]);
+    assert_eq!(receive(&mut net, SERVER, server), Err(NetError::WouldBlock));
+}
+
+#[test]
+fn a_connected_socket_hears_of_closed_ports_and_of_its_peer_alone() {
+    let mut net = net();
+    let client = net.open(CLIENT, Protocol::Datagram);
+    net.call(CLIENT, Connect { socket: client, to: SocketAddr::new(address(SERVER), 9) }).unwrap();
+    net.call(CLIENT, Send { socket: client, payload: Payload::from(&b"x"[..]), urgent: false }).unwrap();
+    net.run_for(MILLI);
+    assert_eq!(receive(&mut net, CLIENT, client), Err(NetError::Refused));
+    assert_eq!(net.call(CLIENT, TakeError { socket: client }), Ok(()));
+    let (peer, stranger) = (bound(&mut net, SERVER, 9), bound(&mut net, SERVER, 10));
+    let to = net.call(CLIENT, LocalAddress { socket: client }).unwrap();
+    assert_eq!(to.ip(), address(CLIENT));
+    send_to(&mut net, SERVER, stranger, b"no", to).unwrap();
+    send_to(&mut net, SERVER, peer, b"yes", to).unwrap();
+    net.run_for(MILLI);
+    assert_eq!(receive(&mut net, CLIENT, client).unwrap().0, b"yes");
+    assert_eq!(receive(&mut net, CLIENT, client), Err(NetError::WouldBlock));
+}
+
+#[test]
+fn a_full_queue_drops_datagrams_and_counts_them() {
+    let mut net = net();
+    let server = bound(&mut net, SERVER, 7);
+    net.call(SERVER, SetOption { socket: server, option: SocketOption::ReceiveBuffer(4_096) }).unwrap();
+    let client = net.open(CLIENT, Protocol::Datagram);
+    let to = SocketAddr::new(address(SERVER), 7);
+    assert!((0..50).all(|_| send_to(&mut net, CLIENT, client, &[0; 1_000], to) == Ok(1_000)));
+    net.run_for(MILLI * 10);
+    let got = std::iter::from_fn(|| receive(&mut net, SERVER, server).ok()).count() as u64;
+    // 8,192 B hold five datagrams of 1,768 B: the last one begins below the limit.
+    assert_eq!((got, net.call(SERVER, Drops { socket: server })), (5, Ok(45)));
+    assert_eq!(send_to(&mut net, CLIENT, client, &[0; 1_473], SocketAddr::new(address(SERVER), 7)), Err(NetError::MessageTooLong));
+}
+
+#[test]
+fn members_of_a_group_hear_it_and_others_do_not() {
+    let mut net = net();
+    let group = IpAddr::from([239, 1, 2, 3]);
+    let route = softband_net::Route { network: group, prefix: 8, gateway: None, interface: InterfaceId(1), source: None, metric: 0 };
+    (0..2).for_each(|host| net.hosts[host].stack.add_route(route));
+    let members = [bound(&mut net, SERVER, 7), net.open(SERVER, Protocol::Datagram)];
+    for option in [SocketOption::ReuseAddress(true), SocketOption::Join { group, interface: InterfaceId(1) }] {
+        members.iter().for_each(|socket| net.call(SERVER, SetOption { socket: *socket, option }).unwrap());
+    }
+    let any = SocketAddr::from(([0, 0, 0, 0], 7));
+    net.call(SERVER, Bind { socket: members[1], address: any }).unwrap();
+    let client = net.open(CLIENT, Protocol::Datagram);
+    send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
+    net.run_for(MILLI);
+    assert!(members.iter().all(|socket| receive(&mut net, SERVER, *socket).is_ok()));
+    net.call(SERVER, SetOption { socket: members[0], option: SocketOption::Leave { group, interface: InterfaceId(1) } }).unwrap();
+    send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
+    net.run_for(MILLI);
+    assert_eq!(members.map(|socket| receive(&mut net, SERVER, socket).is_ok()), [false, true]);
+}
+
+#[test]
+fn ports_conflict_and_ephemeral_ones_follow_the_seed() {
+    let mut net = net();
+    let first = bound(&mut net, SERVER, 7);
+    let second = net.open(SERVER, Protocol::Datagram);
+    let local = SocketAddr::new(address(SERVER), 7);
+    assert_eq!(net.call(SERVER, Bind { socket: second, address: local }), Err(NetError::AddressInUse));
+    assert_eq!(net.call(SERVER, Bind { socket: second, address: "10.9.9.9:7".parse().unwrap() }), Err(NetError::AddressNotAvailable));
+    net.call(SERVER, Close { socket: first }).unwrap();
+    net.call(SERVER, Bind { socket: second, address: local }).unwrap();
+    let ports = |seed: u64| -> Vec<u16> {
+        let kernel = kernel("linux-6.1");
+        let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, MILLI), seed);
+        let one = |net: &mut Net| {
+            let socket = bound(net, CLIENT, 0);
+            net.call(CLIENT, LocalAddress { socket }).unwrap().port()
+        };
+        (0..100).map(|_| one(&mut net)).collect()
+    };
+    let drawn = ports(1);
+    assert_eq!(drawn, ports(1));
+    assert_ne!(drawn, ports(2));
+    assert!(drawn.iter().all(|port| (32_768..=60_999).contains(port) && port % 2 == 1));
+    assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 100);
+}

@@ -1,0 +1,135 @@
+//! Link addresses of neighbours, for IPv4 and IPv6, and hosts that do not answer.
+
+mod common;
+
+use common::{CLIENT, Net, SERVER, Wire, address, kernel, link_address};
+use softband_net::calls::{Bind, Connect, Open, ReceiveFrom, SendTo, TakeError};
+use softband_net::{
+    Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NeighbourMessage, NetError, Payload,
+    Protocol, Stack,
+};
+use softband_sim::{SimDuration, SimTime};
+use std::net::{IpAddr, SocketAddr};
+
+const MILLI: SimDuration = SimDuration::from_micros(1_000);
+const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
+
+fn net() -> Net {
+    let kernel = kernel("linux-6.1");
+    Net::new([&kernel, &kernel], Wire { resolves: true, ..Wire::new(1_000, SimDuration::from_micros(25)) }, 5)
+}
+
+#[test]
+fn the_first_packet_waits_for_the_neighbour_and_later_ones_do_not() {
+    let mut net = net();
+    let (client, server) = net.pair(&[]);
+    // The server learned the client's link address from its question.
+    assert_eq!(net.asked, 2);
+    net.send(CLIENT, client, b"data").unwrap();
+    net.run_for(MILLI);
+    assert_eq!((net.receive(SERVER, server, 9).unwrap(), net.asked), (b"data".to_vec(), 2));
+    let known: Vec<_> = net.hosts[CLIENT].stack.neighbours().collect();
+    assert_eq!(known, [(InterfaceId(1), address(SERVER), link_address(SERVER))]);
+    // After 30 s the address is in question, and stays in use meanwhile.
+    net.run_for(SECOND * 31);
+    net.send(CLIENT, client, b"more").unwrap();
+    net.run_for(MILLI);
+    assert_eq!(net.receive(SERVER, server, 9).unwrap(), b"more");
+    assert!(net.asked > 2);
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_unreachable_after_three_seconds() {
+    let mut net = net();
+    net.drop = Some(Box::new(|_, _| true));
+    let socket = net.open(CLIENT, Protocol::Stream);
+    let _ = net.call(CLIENT, Connect { socket, to: SocketAddr::new(address(SERVER), 80) });
+    let datagram = net.open(CLIENT, Protocol::Datagram);
+    net.call(CLIENT, Connect { socket: datagram, to: SocketAddr::new(address(SERVER), 7) }).unwrap();
+    net.call(CLIENT, SendTo { socket: datagram, payload: Payload::from(&b"x"[..]), to: None }).unwrap();
+    net.run_for(MILLI * 2_900);
+    assert_eq!(net.call(CLIENT, TakeError { socket }), Ok(()));
+    net.run_for(MILLI * 200);
+    assert_eq!(net.call(CLIENT, TakeError { socket }), Err(NetError::HostUnreachable));
+    assert_eq!(net.call(CLIENT, TakeError { socket: datagram }), Err(NetError::HostUnreachable));
+    assert_eq!(net.asked, 3);
+}
+
+#[test]
+fn packets_that_wait_are_bounded() {
+    let mut net = net();
+    net.drop = Some(Box::new(|_, _| true));
+    let socket = net.open(CLIENT, Protocol::Datagram);
+    let to = Some(SocketAddr::new(address(SERVER), 7));
+    for _ in 0..1_000 {
+        net.call(CLIENT, SendTo { socket, payload: Payload::from(&[0; 9][..]), to }).unwrap();
+    }
+    net.run_for(SECOND * 10);
+    assert_eq!(net.packets, 0);
+}
+
+#[test]
+fn questions_of_strangers_take_bounded_memory() {
+    let mut stack = Stack::new(kernel("linux-6.1"), 1);
+    let own = LinkAddress::new(&[1; 6]).unwrap();
+    let addresses = vec![InterfaceAddress { address: address(0), prefix: 8 }];
+    let eth = stack.add_interface(InterfaceConfig {
+        name: "eth0".into(),
+        mtu_bytes: 1_500,
+        addresses,
+        link_address: Some(own),
+        has_segmentation: false,
+        ring_packets: 1 << 20,
+    });
+    for number in 0..5_000_u32 {
+        let sender = IpAddr::from((0x0a10_0000 + number).to_be_bytes());
+        let sender_link = LinkAddress::new(&number.to_be_bytes()).unwrap();
+        let message = NeighbourMessage { is_request: true, sender, sender_link, target: address(0) };
+        stack.packet_in(SimTime::ZERO, eth, Frame::Neighbour(message));
+        let answers = std::iter::from_fn(|| stack.next_effect())
+            .filter(|effect| matches!(effect, Effect::Transmit { to, .. } if *to == LinkDestination::Link(sender_link)));
+        assert_eq!(answers.count(), 1);
+    }
+    assert_eq!(stack.neighbours().count(), 1_024);
+}
+
+/// Two stacks with IPv6 addresses, on a wire without delay.
+#[test]
+fn ipv6_asks_the_group_of_the_address() {
+    let address = |host: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host]);
+    let mut stacks: Vec<Stack> = (0..2)
+        .map(|host| {
+            let mut stack = Stack::new(kernel("linux-6.1"), host);
+            stack.add_interface(InterfaceConfig {
+                name: "ib0".into(),
+                mtu_bytes: 2_044,
+                addresses: vec![InterfaceAddress { address: address(host as u16 + 1), prefix: 64 }],
+                link_address: Some(link_address(host as usize)),
+                has_segmentation: true,
+                ring_packets: 16,
+            });
+            stack
+        })
+        .collect();
+    let now = SimTime::ZERO;
+    let sockets: Vec<_> =
+        stacks.iter_mut().map(|stack| stack.call(now, Open { family: Family::V6, protocol: Protocol::Datagram }).unwrap()).collect();
+    stacks[1].call(now, Bind { socket: sockets[1], address: SocketAddr::new(address(2), 7) }).unwrap();
+    let to = Some(SocketAddr::new(address(2), 7));
+    stacks[0].call(now, SendTo { socket: sockets[0], payload: Payload::from(&b"six"[..]), to }).unwrap();
+    let mut seen = Vec::new();
+    while let Some((host, effect)) = (0..2).find_map(|host| Some((host, stacks[host].next_effect()?))) {
+        if let Effect::Transmit { interface, to, frame } = effect {
+            seen.push((host, to, frame.wire_bytes()));
+            stacks[host].tx_done(now, interface);
+            stacks[1 - host].packet_in(now, interface, frame);
+        }
+    }
+    let group = LinkDestination::Group("ff02::1:ff00:2".parse().unwrap());
+    let links = [link_address(0), link_address(1)].map(LinkDestination::Link);
+    assert_eq!(seen, [(0, group, 88), (1, links[0], 88), (0, links[1], 40 + 8 + 3)]);
+    let received = stacks[1].call(now, ReceiveFrom { socket: sockets[1], most: 99, peek: false }).unwrap();
+    assert_eq!((received.payload.to_vec(), received.from.ip()), (b"six".to_vec(), address(1)));
+    let long = Payload::counted(2_044 - 48 + 1);
+    assert_eq!(stacks[0].call(now, SendTo { socket: sockets[0], payload: long, to }), Err(NetError::MessageTooLong));
+}
