@@ -144,7 +144,6 @@ impl Wire {
             port_buffer_bytes: 1 << 20,
             widths: vec![LinkWidth::X4],
             speeds: vec![LinkSpeed::Edr],
-            head_lifetimes: Vec::new(),
             weights: vec![None; usize::from(*ports)],
         };
         let mut wire = Self {
