@@ -37,9 +37,12 @@ impl Agents {
     }
 }
 
-/// Notes the lifetimes at the ports of switches: those of the description are in force.
+/// Notes the lifetimes in switches and at their ports: those of the description are in force.
 fn note_lifetimes<'a>(spec: &FabricSpec, numbering: &Numbering, facts: impl Iterator<Item = &'a mut NodeFacts>) {
     let mut facts: Vec<&mut NodeFacts> = facts.collect();
+    for of in facts.iter_mut().filter(|of| of.is_switch()) {
+        of.packet_lifetime = spec.subnet.lifetimes.packet_life_time.code();
+    }
     for cable in spec.cables.iter().filter(|cable| spec.link_layer(cable.ends[0]) == LinkLayer::Infiniband) {
         for (side, end) in cable.ends.into_iter().enumerate().filter(|(_, end)| matches!(end, PortRef::Switch { .. })) {
             let of = &mut facts[node_of(numbering, end)];
@@ -73,6 +76,7 @@ fn of_hca(host: &str, hca: &HcaSpec) -> NodeFacts {
         port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
+        packet_lifetime: LifetimeCode::INFINITE.code(),
         head_lifetimes: Vec::new(),
         weights: vec![None; usize::from(part.ports)],
     }
@@ -93,6 +97,7 @@ fn of_switch(switch: &SwitchSpec) -> NodeFacts {
         port_buffer_bytes: part.port_buffer_bytes,
         widths: part.widths.clone(),
         speeds: part.speeds.clone(),
+        packet_lifetime: LifetimeCode::INFINITE.code(),
         head_lifetimes: Vec::new(),
         weights: vec![None; usize::from(part.ports)],
     }

@@ -84,7 +84,7 @@ impl Agent {
     /// already configured all ports. Otherwise they wait for one.
     pub fn new(facts: NodeFacts, configured_by: Option<Lid>) -> Self {
         let ports = (0..=facts.ports).map(|port| PortRegisters::new(&facts, port, configured_by)).collect();
-        let switch = SwitchRegisters::default();
+        let switch = SwitchRegisters::new(&facts);
         Self {
             ports,
             switch,

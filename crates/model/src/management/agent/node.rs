@@ -39,6 +39,8 @@ pub struct NodeFacts {
     pub widths: Vec<LinkWidth>,
     /// Link speeds that each port can train to.
     pub speeds: Vec<LinkSpeed>,
+    /// Limit of the stay in a switch, as a code (LifeTimeValue).
+    pub packet_lifetime: u8,
     /// Limits of the wait at the head of a queue of each port from 1 on, as codes (HOQLife).
     pub head_lifetimes: Vec<u8>,
     /// Arbitration tables of each port from 1 on; `None` if its lanes take turns.

@@ -96,9 +96,9 @@ pub(super) struct SwitchRegisters {
     pub(super) port_state_change: bool,
 }
 
-impl Default for SwitchRegisters {
-    fn default() -> Self {
-        Self { linear_fdb_top: Lid::NONE, life_time_value: 20, port_state_change: false }
+impl SwitchRegisters {
+    pub(super) fn new(facts: &NodeFacts) -> Self {
+        Self { linear_fdb_top: Lid::NONE, life_time_value: facts.packet_lifetime, port_state_change: false }
     }
 }
 

@@ -126,6 +126,7 @@ impl Wire {
             port_buffer_bytes: 1 << 20,
             widths: vec![LinkWidth::X4],
             speeds: vec![LinkSpeed::Edr],
+            packet_lifetime: 18,
             head_lifetimes: Vec::new(),
             weights: vec![None; usize::from(*ports)],
         };
