@@ -122,10 +122,10 @@ def test_opensm_gives_ports_several_lids(softband: Softband, tmp_path: Path) -> 
     """`opensm -l 2`: programs see the LMC, each LID reaches its port, and path records have all pairs of LIDs."""
     fabric = unmanaged(tmp_path, "qdr-through-switch")
     start = START.format(log=tmp_path / "opensm.log").replace("opensm ", "opensm -l 2 ", 1)
-    seen = "cat /sys/class/infiniband/mlx4_0/ports/1/lid_mask_count; ibv_devinfo -v | grep port_lmc | head -1 | cut -f 5; "
-    paths = "saquery -p --sgid-to-dgid fe80::2:c902:0:5 fe80::2:c902:0:9 | grep -c dump; base=$(saquery -l 'b mlx4_0'); "
+    seen = "cat /sys/class/infiniband/mlx4_0/ports/1/lid_mask_count; ibv_devinfo -v | grep port_lmc | grep -o '0x..' | head -1; "
+    paths = "saquery -p --sgid-to-dgid fe80::2:c902:0:5-fe80::2:c902:0:9 | grep -c dump; base=$(saquery -l 'b mlx4_0'); "
     pings = "for lid in $(seq $base $((base + 4))); do ibping -c 1 -L $lid | grep -c ', 0% packet loss'; done"
-    outcome = softband.run(fabric, ("a", start + seen + paths + pings + STOP), ("b", "ibping -S & sleep 6; kill $!"), options=("--timeout", "60"))
+    outcome = softband.run(fabric, ("a", start + seen + paths + pings + STOP), ("b", "ibping -S & sleep 7; kill $!; wait; true"), options=("--timeout", "60"))
     assert outcome.assert_ok().program("a-0").split() == ["2", "0x02", "16", "1", "1", "1", "1", "0"]
 
 
@@ -283,7 +283,7 @@ def test_a_link_runs_at_the_width_and_speed_that_a_tool_permits(softband: Softba
     active = "ibportstate 3 2 query | sed -n 's/^Link\\(Width\\|Speed\\)Active:\\.*//p' | head -2; "
     refused = "ibportstate 3 2 width 8 2>&1 | grep -o 'smp set portinfo failed'; "
     first = change + active + "ibportstate 3 2 reset >/dev/null; sleep 0.1; " + active + refused
-    second = f"{rate}sleep 1; {rate}ibv_devinfo -v | grep -o 'active_[ws].*'; ib_send_bw -s 65536 -n 200 a | awk '$1 == 65536 {{ print $4 }}'"
+    second = f"{rate}sleep 1; {rate}ibv_devinfo -v | grep -o 'active_[ws].*' | head -2; ib_send_bw -s 65536 -n 200 a | awk '$1 == 65536 {{ print $4 }}'"
     outcome = softband.run("qdr-through-switch", ("a", first + "ib_send_bw -s 65536 -n 200"), ("b", second)).assert_ok()
     assert outcome.program("a-0").splitlines()[:5] == ["4X", "10.0 Gbps", "1X", "5.0 Gbps", "smp set portinfo failed"]
     before, after, width, speed, bandwidth = outcome.program("b-0").splitlines()

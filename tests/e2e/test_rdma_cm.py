@@ -202,7 +202,7 @@ def test_saquery_shows_groups_and_nodes(softband: Softband, pace: str) -> None:
     assert text.count("MCMemberRecord group dump") == 1 and text.count("MCMemberRecord member dump") == 1
     assert "Mlid....................0xC000" in text and "NodeDescription.........a mlx4_0" in text
     assert '1  "a mlx4_0"' in text and '2  "b mlx4_0"' in text
-    assert text.count("IsSM") == 1
+    assert text.count("IsSM ports") == text.count("IsSMdisabled ports") == 1 and text.count("PortInfoRecord dump") == 1
     # The last query finds an empty table.
     assert "SA_ERR" not in text and text.endswith("end\n")
 

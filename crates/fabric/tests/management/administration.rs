@@ -105,9 +105,8 @@ fn records_state_the_attributes_of_agents() {
     let mut port = PortInfoRecord { end_port_lid: switch.lid, port_num: PortNumber(3), ..PortInfoRecord::default() };
     let by_port = ComponentMask::PORT_END_PORT_LID | ComponentMask::PORT_PORT_NUM;
     let info: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 3);
-    // The request of the test came to the switch by port 1.
-    let expected = PortInfo { local_port_num: PortNumber(0), ..info };
-    assert_eq!(desk.query(AttributeId::PORT_INFO_RECORD, by_port, &port).port_info, expected);
+    // The manager is at the host of the test: its requests come to the switch by the same port.
+    assert_eq!(desk.query(AttributeId::PORT_INFO_RECORD, by_port, &port).port_info, info);
     port.port_info.capability_mask = CapabilityMask::IS_SM;
     let status = desk.administer(Method::GET, AttributeId::PORT_INFO_RECORD, ComponentMask::PORT_CAPABILITY_MASK, &port).0;
     assert_eq!(status, Status::SA_NO_RECORDS, "each port has more capabilities");
