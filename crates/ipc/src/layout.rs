@@ -257,7 +257,9 @@ pub struct TrafficRow {
     /// RDMA writes and reads among the requests.
     pub writes: AtomicU64,
     pub reads: AtomicU64,
-    /// Atomics among them. This number wraps.
+    /// Datagrams that found no receive request.
+    pub lost: AtomicU64,
+    /// Atomics among the requests. This number wraps.
     pub atomics: AtomicU32,
     /// PID of the process one of whose queue pairs writes this row; 0 for none.
     pub writer: AtomicU32,

@@ -120,12 +120,14 @@ pub struct Requests {
     pub writes: u64,
     pub reads: u64,
     pub atomics: u32,
+    /// Datagrams that found no receive request.
+    pub lost: u64,
 }
 
 impl Requests {
     #[inline(always)]
     const fn of(operation: u32) -> Self {
-        let none = Self { writes: 0, reads: 0, atomics: 0 };
+        let none = Self { writes: 0, reads: 0, atomics: 0, lost: 0 };
         match operation {
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_WITH_IMM => Self { writes: 1, ..none },
             opcode::RDMA_READ => Self { reads: 1, ..none },
@@ -140,6 +142,7 @@ impl Requests {
             writes: self.writes.saturating_sub(earlier.writes),
             reads: self.reads.saturating_sub(earlier.reads),
             atomics: self.atomics.wrapping_sub(earlier.atomics),
+            lost: self.lost.saturating_sub(earlier.lost),
         }
     }
 }
@@ -218,6 +221,7 @@ impl Lane {
         if exchange.requests != Requests::default() {
             add(&row.writes, exchange.requests.writes);
             add(&row.reads, exchange.requests.reads);
+            add(&row.lost, exchange.requests.lost);
             row.atomics.store(row.atomics.load(Ordering::Relaxed).wrapping_add(exchange.requests.atomics), Ordering::Relaxed);
         }
     }
@@ -260,7 +264,7 @@ impl Readings {
         let now = Exchange {
             sent: Volume { bytes: of(&row.sent_bytes), packets: of(&row.sent_packets) },
             returned: Volume { bytes: of(&row.returned_bytes), packets: of(&row.returned_packets) },
-            requests: Requests { writes: of(&row.writes), reads: of(&row.reads), atomics: row.atomics.load(Ordering::Relaxed) },
+            requests: Requests { writes: of(&row.writes), reads: of(&row.reads), atomics: row.atomics.load(Ordering::Relaxed), lost: of(&row.lost) },
         };
         if self.0.len() <= index {
             self.0.resize(index + 1, (way, Exchange::default()));

@@ -83,6 +83,7 @@ fn carried(way: Way, growth: Exchange) -> CarriedElsewhere {
         writes: growth.requests.writes,
         reads: growth.requests.reads,
         atomics: growth.requests.atomics.into(),
+        lost: growth.requests.lost,
         destination: match way.header() {
             RouteHeader::None => None,
             RouteHeader::Global => Some(Gid::default()),

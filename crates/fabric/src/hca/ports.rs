@@ -1,6 +1,7 @@
 //! What an HCA keeps for each of its ports: staged packets, and throttled service levels.
 
 use super::{Hcas, Work};
+use crate::link::CarriedElsewhere;
 use softband_model::link::Sl2Vl;
 use softband_model::parts::HcaPart;
 use softband_model::transport::{HardwareCounters, Throttle};
@@ -73,10 +74,12 @@ impl Hcas {
     }
 
     /// Counts requests that reached an HCA's port outside the model. Ports of switches have none.
-    pub(crate) fn note_requests(&mut self, port: u32, requests: [(WcOpcode, u64); 3]) {
-        if let Some(port) = self.ports.get_mut(port as usize) {
-            requests.into_iter().for_each(|(operation, count)| port.hardware.note_requests(operation, count));
-        }
+    pub(crate) fn note_elsewhere(&mut self, port: u32, carried: &CarriedElsewhere) {
+        let Some(HcaPort { hardware, .. }) = self.ports.get_mut(port as usize) else { return };
+        hardware.note_requests(WcOpcode::RdmaWrite, carried.writes);
+        hardware.note_requests(WcOpcode::RdmaRead, carried.reads);
+        hardware.note_requests(WcOpcode::FetchAdd, carried.atomics);
+        hardware.out_of_buffer = hardware.out_of_buffer.saturating_add(carried.lost);
     }
 
     /// Returns the counters of a queue pair's port.

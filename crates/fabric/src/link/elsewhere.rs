@@ -30,6 +30,8 @@ pub struct CarriedElsewhere {
     pub reads: u64,
     /// Atomics among them.
     pub atomics: u64,
+    /// Datagrams that found no receive request.
+    pub lost: u64,
     /// A GID like that of their global routes, if they have one. Only its kind matters.
     pub destination: Option<Gid>,
 }

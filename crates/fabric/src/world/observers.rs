@@ -5,7 +5,7 @@ use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
 use crate::link::{CarriedElsewhere, PacketSink, PortCounters};
 use crate::numbering::Owner;
 use softband_spec::PortRef;
-use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn, WcOpcode};
+use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn};
 
 impl World {
     /// Returns the counters of every cabled port of this partition, HCAs first, in the order of the
@@ -20,8 +20,7 @@ impl World {
         if let Some(port) = self.hcas.port_index(hca, port)
             && let Some(to) = self.links.count_elsewhere(port, (self.subnet.lid(port), dlid), carried)
         {
-            let CarriedElsewhere { writes, reads, atomics, .. } = *carried;
-            self.hcas.note_requests(to, [(WcOpcode::RdmaWrite, writes), (WcOpcode::RdmaRead, reads), (WcOpcode::FetchAdd, atomics)]);
+            self.hcas.note_elsewhere(to, carried);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::qp::QpInner;
 use softband_abi::verbs::*;
 use softband_client::{process_id, traffic};
 use softband_ipc::post::{HAS_ROUTE, ON_ETHERNET, PostRecord, split_path};
-use softband_shm_transport::traffic::{self as counters, Exchange, RouteHeader, Service, Way};
+use softband_shm_transport::traffic::{self as counters, Exchange, Requests, RouteHeader, Service, Way};
 
 /// The counters of a queue pair for one destination. Other queue pairs get them when it goes.
 #[derive(Default)]
@@ -21,15 +21,28 @@ impl Lane {
     /// Counts a datagram to a LID. `of_sender` is the way of the queue pair's packets.
     #[inline]
     pub(super) fn count_datagram(&mut self, (qp, of_sender): (&QpInner, Way), record: &PostRecord, len_bytes: u64) {
-        let is_ipv4 = || record.route().dgid.starts_with(&IPV4_PREFIX);
-        let header = match record.path {
-            path if path & HAS_ROUTE == 0 => RouteHeader::None,
-            path if path & ON_ETHERNET != 0 && is_ipv4() => RouteHeader::Ipv4,
-            _ => RouteHeader::Global,
-        };
-        let way = of_sender.to(split_path(record.path).0, header);
+        let way = way_to(of_sender, record);
         self.count(qp.hca, way, Exchange::of(Service::Datagram, record.opcode, len_bytes, way));
     }
+
+    /// Counts the loss of a datagram, whose packet counts apart.
+    #[cold]
+    pub(super) fn count_loss(&mut self, (qp, of_sender): (&QpInner, Way), record: &PostRecord) {
+        let requests = Requests { lost: 1, ..Requests::default() };
+        self.count(qp.hca, way_to(of_sender, record), Exchange { requests, ..Exchange::default() });
+    }
+}
+
+/// Returns the way of a datagram's packets.
+#[inline]
+fn way_to(of_sender: Way, record: &PostRecord) -> Way {
+    let is_ipv4 = || record.route().dgid.starts_with(&IPV4_PREFIX);
+    let header = match record.path {
+        path if path & HAS_ROUTE == 0 => RouteHeader::None,
+        path if path & ON_ETHERNET != 0 && is_ipv4() => RouteHeader::Ipv4,
+        _ => RouteHeader::Global,
+    };
+    of_sender.to(split_path(record.path).0, header)
 }
 
 impl Drop for Lane {

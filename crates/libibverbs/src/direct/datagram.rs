@@ -88,6 +88,9 @@ pub(super) fn deliver(
     if groups.is_none() {
         receiver.lane.count_datagram((at.0, receiver.way), record, bytes);
     }
+    if receiver.has_no_request {
+        receiver.lane.count_loss((at.0, receiver.way), record);
+    }
     if std::mem::take(&mut receiver.is_new) && !std::mem::replace(&mut receiver.is_established, true) {
         tell(kind::ESTABLISHED, record);
     }

@@ -99,7 +99,7 @@ impl HardwareCounters {
             Remark::Timeout => &mut self.local_ack_timeout_err,
             Remark::ImpliedNak => &mut self.implied_nak_seq_err,
         };
-        *counter += 1;
+        *counter = counter.saturating_add(1); // a liar's sums may be at their end
     }
 
     /// Counts requests of a peer that a queue pair has accepted.
