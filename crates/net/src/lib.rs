@@ -20,7 +20,7 @@
 //! The constants that differ between kernels are parts of the catalogue
 //! ([`softband_model::parts::KernelPart`]). TCP has selective acknowledgements, RACK and tail loss
 //! probes, PRR, CUBIC, BIC and Reno, timestamps, window scaling and growing buffers. It has no
-//! ECN, no SYN cookies, no HyStart, no path MTU discovery and no fragments.
+//! ECN, no SYN cookies, no path MTU discovery and no fragments.
 //!
 //! # Example
 //!

@@ -29,6 +29,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         tail_loss_probe: read.choice("tail_loss_probe", Dimension::Name, &YES_NO),
         rate_reduction: read.choice("rate_reduction", Dimension::Name, &reductions),
         congestion_control: read.choice("congestion_control", Dimension::Name, &controls),
+        hybrid_slow_start: read.choice("hybrid_slow_start", Dimension::Name, &YES_NO),
         timestamps: read.choice("timestamps", Dimension::Name, &YES_NO),
         selective_ack: read.choice("selective_ack", Dimension::Name, &YES_NO),
         window_scaling: read.choice("window_scaling", Dimension::Name, &YES_NO),

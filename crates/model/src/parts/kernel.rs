@@ -78,6 +78,8 @@ pub struct KernelPart {
     pub rate_reduction: RateReduction,
     /// Rule of the window's growth.
     pub congestion_control: CongestionControl,
+    /// Whether CUBIC ends slow start before the first loss (hybrid slow start).
+    pub hybrid_slow_start: bool,
     /// Whether TCP offers timestamps (RFC 7323).
     pub timestamps: bool,
     /// Whether TCP offers selective acknowledgements (RFC 2018).

@@ -2,9 +2,12 @@
 
 mod bic;
 mod cubic;
+mod hystart;
 
 use bic::Bic;
 use cubic::Cubic;
+pub(super) use hystart::Arrival;
+use hystart::HyStart;
 use softband_model::parts::{CongestionControl, KernelPart};
 use softband_sim::{SimDuration, SimTime};
 
@@ -28,6 +31,8 @@ pub(crate) struct Congestion {
     /// Segments that arrived since the last growth beyond slow start.
     arrived: u32,
     rule: Rule,
+    /// Early end of slow start, until it has come.
+    early_end: Option<HyStart>,
     /// Most segments in flight, and whether the window stopped the sender, until `usage_until`.
     used: u32,
     is_limited: bool,
@@ -41,7 +46,8 @@ impl Congestion {
             CongestionControl::Bic => Rule::Bic(Bic::default()),
             CongestionControl::Cubic => Rule::Cubic(Cubic::default()),
         };
-        Self { window: kernel.initial_window, threshold: NO_THRESHOLD, arrived: 0, rule, used: 0, is_limited: false, usage_until: 0 }
+        let early_end = (kernel.hybrid_slow_start && control == CongestionControl::Cubic).then(HyStart::default);
+        Self { window: kernel.initial_window, threshold: NO_THRESHOLD, arrived: 0, rule, early_end, used: 0, is_limited: false, usage_until: 0 }
     }
 
     pub(crate) fn window(&self) -> u32 {
@@ -88,6 +94,15 @@ impl Congestion {
     pub(crate) fn note_use(&mut self, in_flight: u32, is_limited: bool, (una, next): (u64, u64)) {
         if una >= self.usage_until || in_flight > self.used || is_limited && !self.is_limited {
             (self.used, self.is_limited, self.usage_until) = (in_flight, is_limited, next);
+        }
+    }
+
+    /// Ends slow start early if an acknowledgement says so.
+    pub(crate) fn note_arrival(&mut self, arrival: &Arrival) {
+        let (is_slow_start, window) = (self.is_slow_start(), self.window);
+        if self.early_end.as_mut().is_some_and(|early_end| is_slow_start && early_end.ends(arrival, window)) {
+            self.threshold = window;
+            self.early_end = None;
         }
     }
 
@@ -145,7 +160,7 @@ mod tests {
     const RTT: SimDuration = SimDuration::from_micros(100_000);
 
     fn congestion(rule: Rule) -> Congestion {
-        Congestion { window: 10, threshold: NO_THRESHOLD, arrived: 0, rule, used: 0, is_limited: true, usage_until: u64::MAX }
+        Congestion { window: 10, threshold: NO_THRESHOLD, arrived: 0, rule, early_end: None, used: 0, is_limited: true, usage_until: u64::MAX }
     }
 
     /// Runs `rounds` round trips with a full window each.

@@ -3,7 +3,7 @@
 
 mod rack;
 
-use super::congestion::Congestion;
+use super::congestion::{Arrival, Congestion};
 use super::rtt::RttEstimator;
 use super::scoreboard::{Delivery, Scoreboard, Sent};
 use crate::sequence::SeqNumber;
@@ -202,6 +202,10 @@ impl Recovery {
             Phase::Recovery => self.reduce_window(flow, acked.delivery.packets, acked.is_advance && !lost),
             Phase::Open | Phase::Loss => {
                 let min_rtt = flow.rtt.min().unwrap_or(SimDuration::ZERO);
+                if let (Some(rtt), true) = (flow.rtt.latest(), acked.is_advance) {
+                    let Flow { now, una, next, .. } = *flow;
+                    flow.congestion.note_arrival(&Arrival { now, una, next, rtt, min_rtt });
+                }
                 flow.congestion.grow(flow.now, acked.delivery.packets, min_rtt);
             }
         }

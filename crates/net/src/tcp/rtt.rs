@@ -9,17 +9,19 @@ pub(crate) struct RttEstimator {
     smoothed_x8: u64,
     deviation_x4: u64,
     min: SimDuration,
+    latest: SimDuration,
     has_sample: bool,
 }
 
 impl RttEstimator {
     pub(crate) fn new() -> Self {
-        Self { smoothed_x8: 0, deviation_x4: 0, min: SimDuration::MAX, has_sample: false }
+        Self { smoothed_x8: 0, deviation_x4: 0, min: SimDuration::MAX, latest: SimDuration::ZERO, has_sample: false }
     }
 
     pub(crate) fn sample(&mut self, rtt: SimDuration) {
         let picos = rtt.as_picos().clamp(1, 1 << 56);
         self.min = self.min.min(rtt);
+        self.latest = rtt;
         if !self.has_sample {
             (self.smoothed_x8, self.deviation_x4, self.has_sample) = (picos * 8, picos * 2, true);
             return;
@@ -36,6 +38,10 @@ impl RttEstimator {
     /// Returns the least sample, or `None` before the first.
     pub(crate) fn min(&self) -> Option<SimDuration> {
         self.has_sample.then_some(self.min)
+    }
+
+    pub(crate) fn latest(&self) -> Option<SimDuration> {
+        self.has_sample.then_some(self.latest)
     }
 
     /// Returns the timeout without backoff. Linux bounds the deviation's part from below, not the
