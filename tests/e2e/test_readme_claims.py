@@ -12,7 +12,7 @@ from conftest import FABRICS, ROOT, Softband
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Tests of rdma-core that are not generic: they need one maker's devices or other libraries.
-OTHERS = ("test_mlx5", "test_efa", "test_cuda", "test_rdmacm")
+OTHERS = ("test_mlx5", "test_efa", "test_cuda")
 # The first argument of these commands is a fabric.
 WITH_FABRIC = ("run", "model")
 
