@@ -191,7 +191,7 @@ fn two_hcas_of_a_host_cannot_share_a_device_name() {
 fn unknown_keys_are_named_with_the_known_ones() {
     assert_eq!(
         error_of(&format!("[subnet]\nmax_opvls = 1\n{HOSTS_AND_SWITCH}")),
-        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu, \
+        "test.toml:2:1: error: `[subnet]` has no key `max_opvls`\n  help: did you mean `max_op_vls`? The keys here are: max_op_vls, mtu, lmc, \
          packet_life_time, head_of_queue_lifetime, leaf_head_of_queue_lifetime, manager, routing, congestion_control, qos, \
          qos_high_limit, qos_vlarb_high, qos_vlarb_low, qos_sl2vl, qos_ca_high_limit, qos_ca_vlarb_high, qos_ca_vlarb_low, qos_ca_sl2vl, \
          qos_swe_high_limit, qos_swe_vlarb_high, qos_swe_vlarb_low, qos_swe_sl2vl"

@@ -12,6 +12,20 @@ pub(crate) struct Traffic {
     pub multicast: u64,
 }
 
+/// Packets that a port has sent, and their bytes. A passing packet finds no more on its cache line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub bytes: u64,
+    pub packets: u64,
+}
+
+impl Sent {
+    /// Returns the traffic, with its number of multicast packets.
+    pub(crate) fn with(self, multicast: u64) -> Traffic {
+        Traffic { bytes: self.bytes, packets: self.packets, multicast }
+    }
+}
+
 impl Traffic {
     /// Counts a packet.
     #[inline]

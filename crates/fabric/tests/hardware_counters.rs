@@ -21,7 +21,7 @@ fn datagrams_without_a_receive_request_count_at_their_receiver() {
     let mut lab = lab();
     let (a, b) = lab.connect(0, 1, QpType::Ud);
     let program = lab.programs[0];
-    let vector = AddressVector { dlid: lab.programs[1].lid, ..Default::default() };
+    let vector = AddressVector { dlid: lab.programs[1].lid, port: PortNumber(1), ..Default::default() };
     let ah = lab.world.create_ah(program.process, program.pd, vector).expect("an address");
     lab.receive(1, b, 1, 0, 1_000);
     for number in 0..3 {

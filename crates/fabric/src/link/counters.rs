@@ -121,7 +121,7 @@ impl Links {
         // With windows, every partition reads at the same window end, independent of its last
         // event.
         let heard_until = timeline.heard_until();
-        let (tally, sent) = (port.tally_at(heard_until), port.sent + self.elsewhere.sent_by(id));
+        let (tally, sent) = (port.tally_at(heard_until), port.sent_traffic() + self.elsewhere.sent_by(id));
         let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
         let received = received + self.elsewhere.sent_by(cabling.peer);
         let lanes = usize::from(cabling.vls.data_lanes());
@@ -157,7 +157,7 @@ impl Links {
 
     /// Returns the traffic that a port's peer sent, minus the losses on the cable.
     fn what_has_come(&self, port: u32, peer: u32, faults: &Faults) -> Traffic {
-        self.ports[peer as usize].sent - faults.lost(port)
+        self.ports[peer as usize].sent_traffic() - faults.lost(port)
     }
 }
 

@@ -40,7 +40,7 @@ impl Hop<'_> {
             port.departing = Some(departing);
             port.departs = true;
         }
-        port.sent.count(transit.bytes, transit.dlid);
+        port.count_sent(transit.bytes, transit.dlid);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until: now + time };
         let (through, far_end) = (port.onward.through, port.far_end);

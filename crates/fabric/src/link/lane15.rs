@@ -164,7 +164,7 @@ impl Hop<'_> {
         let departed = if port.departs && port.sending.until <= now { port.take_departing() } else { None };
         let until = now + port.serialisation(ManagementPacket::BYTES);
         // A packet of subnet management has one destination.
-        port.sent.count(ManagementPacket::BYTES, Lid::NONE);
+        port.count_sent(ManagementPacket::BYTES, Lid::NONE);
         port.returns.settle(now, port.sending);
         port.sending = Sending { from: now, until };
         let (far_end, first_bit, arrival) = (port.far_end, now + port.cable_delay, until + port.cable_delay);

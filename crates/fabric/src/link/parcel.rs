@@ -63,7 +63,7 @@ impl Hop<'_> {
             match content {
                 Content::Packet { by, transit } => {
                     // The local copy of the sending port counts the packets that have arrived.
-                    self.links.ports[by as usize].sent.count(transit.bytes, transit.dlid);
+                    self.links.ports[by as usize].count_sent(transit.bytes, transit.dlid);
                     let packet = self.links.packets.insert(transit);
                     self.cross(packet, by);
                 }

@@ -4,11 +4,11 @@ use super::counters::EthernetCounters;
 use super::transit::Departing;
 use super::tx_pending::{Ready, TxPending, take_ready};
 use crate::numbering::Owner;
-use crate::traffic::Traffic;
+use crate::traffic::{Sent, Traffic};
 use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveBuffer, Returns, Sending, serialisation};
 use softband_model::switch::LifetimeCode;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{CreditBlocks, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
+use softband_types::{CreditBlocks, Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
 
 /// The cable and the link parameters of a port.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ pub(super) struct Port {
     /// time.
     stalled_lanes: u16,
     // The second line.
-    pub(super) sent: Traffic,
+    pub(super) sent: Sent,
     pub(super) flow_control: FlowControl,
     pub(super) onward: Onward,
     // The third line.
@@ -142,9 +142,11 @@ pub(super) struct Port {
     stalled_since: SimTime,
     pub(super) cabling: Option<Cabling>,
     pub(super) tally: Tally,
+    /// Multicast packets among those sent.
+    sent_multicast: u64,
     /// Makes the number of cache lines odd. With a power of two, the first lines of all ports would
     /// share an eighth of the sets of each cache.
-    _stride: [u64; 8],
+    _stride: [u64; 7],
 }
 
 impl Port {
@@ -177,10 +179,26 @@ impl Port {
             stalled_since: SimTime::ZERO,
             far_end: u32::MAX,
             cable_delay: SimDuration::ZERO,
-            sent: Traffic::default(),
+            sent: Sent::default(),
             tally: Tally::default(),
-            _stride: [0; 8],
+            sent_multicast: 0,
+            _stride: [0; 7],
         }
+    }
+
+    /// Counts a packet that the port sends.
+    #[inline]
+    pub(super) fn count_sent(&mut self, bytes: u32, dlid: Lid) {
+        self.sent.bytes += u64::from(bytes);
+        self.sent.packets += 1;
+        if dlid.is_multicast() {
+            self.sent_multicast += 1;
+        }
+    }
+
+    /// Returns all that the port has sent.
+    pub(super) fn sent_traffic(&self) -> Traffic {
+        self.sent.with(self.sent_multicast)
     }
 
     /// Returns the time at which the link is free.

@@ -4,7 +4,7 @@ use super::World;
 use crate::notice::Notice;
 use softband_model::management::agent::trained_rate;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{LinkLayer, LinkRate};
+use softband_types::LinkRate;
 
 /// Time from the request of a manager to disable or enable a port to the change of its link: the
 /// response leaves before. Assumed.
@@ -53,7 +53,7 @@ impl World {
     /// Lets a port take the rate to which its link has trained. A link without a common rate of its
     /// ends stays down.
     pub(super) fn take_trained_rate(&mut self, port: u32, now: SimTime) {
-        if self.links.framing(port).link_layer() != LinkLayer::Infiniband || !self.faults.comes_up(port, now) {
+        if !self.links.framing(port).has_lane_15() || !self.faults.comes_up(port, now) {
             return;
         }
         match self.rate_of_training(port) {
