@@ -65,3 +65,26 @@ fn requests_and_refusals_count_where_they_arrive() {
     assert_eq!((receiver.rx_write_requests, receiver.rx_read_requests), (1, 1));
     assert_eq!((receiver.resp_remote_access_errors, receiver.resp_cqe_error, receiver.resp_cqe_flush_error), (1, 1, 1));
 }
+
+#[test]
+fn requests_that_the_responder_does_not_accept_are_no_requests() {
+    let mut lab = lab();
+    let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m: &mut QpModification| m.rnr_retry = m.rnr_retry.map(|_| 2));
+    // Reads behind a SEND that has to wait are dropped, and come again with it.
+    let operations = [SEND, lab.read_from(1, 0), lab.read_from(1, 0)];
+    for (number, operation) in (0..).zip(operations) {
+        let request = lab.request(0, number, operation, 0, 100);
+        lab.send(0, a, request);
+    }
+    lab.run();
+    assert_eq!(counters(&lab, 1), HardwareCounters { out_of_buffer: 3, ..Default::default() });
+    // UC drops a write without a right to the memory.
+    let (a, _) = lab.connect(0, 1, QpType::Uc);
+    for (number, rkey) in [(0, RKey(0x7777)), (1, lab.programs[1].rkey)] {
+        let write = SendOperation::RdmaWrite { remote_address: BASE, rkey, immediate: None };
+        let request = lab.request(0, number, write, 0, 100);
+        lab.send(0, a, request);
+    }
+    lab.run();
+    assert_eq!(counters(&lab, 1), HardwareCounters { out_of_buffer: 3, rx_write_requests: 1, ..Default::default() });
+}

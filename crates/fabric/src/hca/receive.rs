@@ -13,7 +13,7 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Remark, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Lid, Psn, QpState, SrqHandle, WcStatus};
+use softband_types::{Lid, Psn, QpState, SrqHandle, WcOpcode, WcStatus};
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -179,7 +179,7 @@ impl Hcas {
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
-        self.count_request(qp, packet, outcome.remark);
+        self.count_request(qp, outcome.remark, outcome.begun);
         let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit, .. } = outcome;
         if let Some(srq) = srq_limit {
             self.report_srq_limit(hop.timeline, srq, now);
@@ -201,17 +201,17 @@ impl Hcas {
         dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now))
     }
 
-    /// Counts a request packet at its port: its event, or the operation that it begins.
-    fn count_request(&mut self, qp: u32, packet: &Packet, remark: Option<Remark>) {
-        let operation = packet.kind.begun_operation();
-        if remark.is_none() && operation.is_none() {
+    /// Counts a request packet at its port: its event, or the operation that it began.
+    fn count_request(&mut self, qp: u32, remark: Option<Remark>, begun: Option<WcOpcode>) {
+        if remark.is_none() && begun.is_none() {
             return; // nearly all packets
         }
         let Some(counters) = self.hardware_of(qp) else { return };
-        match (remark, operation) {
-            (Some(remark), _) => counters.note(remark),
-            (None, Some(operation)) => counters.note_requests(operation, 1),
-            (None, None) => {}
+        if let Some(remark) = remark {
+            counters.note(remark);
+        }
+        if let Some(operation) = begun {
+            counters.note_requests(operation, 1);
         }
     }
 

@@ -56,6 +56,7 @@ impl Links {
     pub(crate) fn set_head_lifetime(&mut self, id: u32, limit: LifetimeCode) {
         if self.is_switch_port(id) {
             self.ports[id as usize].head_lifetime = limit;
+            self.new_limits.push(id);
         }
     }
 
@@ -67,6 +68,9 @@ impl Links {
     /// Sets the limit for the stay of packets in a switch.
     pub(crate) fn set_packet_lifetime(&mut self, switch: usize, limit: LifetimeCode) {
         self.switches[switch].packet_lifetime = limit;
+        let first = self.switches[switch].first_port;
+        let ports = self.inputs_of(self.ports[first as usize].owner) as u32;
+        self.new_limits.extend(first..first + ports);
     }
 
     /// Returns the rate to which a port's link trains if no manager restricts it.

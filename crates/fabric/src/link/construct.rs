@@ -36,6 +36,7 @@ impl Links {
             lane15: super::lane15::Lane15::default(),
             copies_left: Slab::default(),
             deadlock_checks: Vec::new(),
+            new_limits: Vec::new(),
             deadlocks_told: Vec::new(),
             outboxes: Vec::new(),
             marking: spec.subnet.congestion_control.as_ref().map(|control| control.marking),

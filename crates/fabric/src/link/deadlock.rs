@@ -52,6 +52,18 @@ impl Hop<'_> {
         self.timeline.push(at.max(now), port.node, Event::QueueWatch { port: id });
     }
 
+    /// Schedules the end of packets that already wait at ports with new limits. Nothing else looks
+    /// at the lanes of a known deadlock.
+    pub(crate) fn watch_new_limits(&mut self, now: SimTime) {
+        for id in std::mem::take(&mut self.links.new_limits) {
+            let port = &self.links.ports[id as usize];
+            let ends = port.arbiter.starved_lanes().filter_map(|(lane, since)| self.links.expiry_of_head(id, lane, since));
+            if let Some(at) = ends.min() {
+                self.timeline.push(at.max(now), port.node, Event::QueueWatch { port: id });
+            }
+        }
+    }
+
     pub(crate) fn on_queue_watch(&mut self, id: u32, now: SimTime) {
         self.links.ports[id as usize].watched = false;
         self.links.ports[id as usize].take_ready(now);

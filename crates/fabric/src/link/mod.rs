@@ -59,6 +59,8 @@ pub(crate) struct Links {
     copies_left: Slab<u32>,
     /// Ports whose packets have waited so long that the whole fabric needs a deadlock check.
     deadlock_checks: Vec<u32>,
+    /// Ports with new limits for packets that wait, until [`Hop::watch_new_limits`].
+    new_limits: Vec<u32>,
     /// Reported cycles of output ports and lanes that wait for each other.
     deadlocks_told: Vec<Vec<(u32, u8)>>,
     /// Parcels for each other partition.

@@ -150,6 +150,7 @@ impl World {
         let was_returning = DirectedSmp::view(&packet.mad[..]).returning();
         let onward =
             if is_own { agent.send(&mut packet, number, now, &mut hardware) } else { agent.receive(&mut packet, number, now, &mut hardware) };
+        self.hop().watch_new_limits(now);
         self.schedule_traps(node, now);
         self.report_events(port, node, notices);
         self.restart_links(port, node, now);

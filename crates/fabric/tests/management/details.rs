@@ -4,6 +4,7 @@ use crate::bring_up::ring;
 use crate::common::*;
 use crate::desk::*;
 use crate::loops::{route, write};
+use softband_sim::SimDuration;
 use softband_types::*;
 use softband_wire::mad::*;
 
@@ -156,5 +157,32 @@ fn a_switch_obeys_the_limits_that_a_manager_writes() {
         let [outlived, outlived_at_head] = [2, 3].map(|reason| found.iter().map(|of| u32::from(of[reason])).sum::<u32>());
         let is_at_head = at_head < in_switch;
         assert!(if is_at_head { outlived == 0 && outlived_at_head > 0 } else { outlived > 0 && outlived_at_head == 0 }, "{found:?}");
+    }
+}
+
+#[test]
+fn a_new_limit_ends_a_deadlock_that_is_already_there() {
+    for (at_head, in_switch) in [(10, 20), (20, 10)] {
+        let mut desk = Desk::new(&ring());
+        let lid = desk.lid(1);
+        limit(&mut desk, 20, 20);
+        for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
+            route(&mut desk, path, lid, 2);
+        }
+        let mut lab = Lab::over(desk.world);
+        let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
+        for number in 0..8 {
+            let request = lab.request(0, number, lab.write_to(1, 0), 0, 65_536);
+            lab.send(0, a, request);
+        }
+        while lab.completions(0).is_empty() && lab.step() {}
+        let discarded = |lab: &Lab| lab.world.counters().iter().map(|port| port.port_xmit_discards).sum::<u64>();
+        assert_eq!(discarded(&lab), 0);
+        let mut desk = Desk::over(lab.world);
+        limit(&mut desk, at_head, in_switch);
+        let mut lab = Lab::over(desk.world);
+        let end = lab.world.now() + SimDuration::from_micros(50_000);
+        while discarded(&lab) == 0 && lab.world.now() < end && lab.step() {}
+        assert!(discarded(&lab) > 0, "the packets of the loop wait on");
     }
 }

@@ -58,7 +58,8 @@ impl Responder {
         let packets = range.len_bytes.div_ceil(r.a.path_mtu.bytes()).max(1);
         self.step_over(packets);
         self.messages = self.messages.wrapping_add(1);
-        self.queue_reply(self.read_reply(r.by.pd, range, packet.psn, packets, false))
+        let outcome = self.queue_reply(self.read_reply(r.by.pd, range, packet.psn, packets, false));
+        Outcome { begun: packet.kind.begun_operation(), ..outcome }
     }
 
     pub(super) fn queue_atomic(&mut self, r: &mut Receiving, packet: &Packet, address: u64, rkey: u32) -> Outcome {
@@ -73,7 +74,8 @@ impl Responder {
         self.step_over(1);
         self.messages = self.messages.wrapping_add(1);
         let (pd, messages) = (r.by.pd, self.messages);
-        self.queue_reply(Reply::Atomic { pd, psn: packet.psn, messages, operation: packet.kind, ready_at: SimTime::MAX })
+        let outcome = self.queue_reply(Reply::Atomic { pd, psn: packet.psn, messages, operation: packet.kind, ready_at: SimTime::MAX });
+        Outcome { begun: packet.kind.begun_operation(), ..outcome }
     }
 
     /// Answers a read again from `packet.psn` on. Drops waiting reads from there on: the requester

@@ -75,7 +75,9 @@ pub struct Outcome {
     pub qp_error: Option<QpError>,
     /// Shared receive queue that has come below its limit.
     pub srq_limit: Option<SrqHandle>,
-    /// Event for the counters of the port. Without it, the packet was expected.
+    /// Operation on this side's memory that the packet began: the responder accepted it.
+    pub begun: Option<WcOpcode>,
+    /// Event for the counters of the port.
     pub remark: Option<Remark>,
 }
 

@@ -106,7 +106,7 @@ impl Responder {
         self.messages = self.messages.wrapping_add(u32::from(last));
         let end = request_end(done, packet, self.messages);
         let dma_write = DmaWrite { placement, payload: packet.payload.clone(), fetches_receive_wqe, last, end };
-        Outcome { dma_write: Some(dma_write), ..Outcome::default() }
+        Outcome { dma_write: Some(dma_write), begun: packet.kind.begun_operation(), ..Outcome::default() }
     }
 }
 
