@@ -316,11 +316,12 @@ impl MadTable {
         }
     }
 
-    /// Queues a written record for its writer, with the error that kept it from leaving. Returns the
-    /// file that becomes readable.
-    pub(crate) fn send_back(&mut self, object: u32, record: &[u8], error: i32, at: SimTime) -> Option<u32> {
+    /// Queues a written record that could not leave for its writer, as a request without an answer.
+    /// Programs know this status alone: libibmad takes `ENOMEM` for a success. Returns the file that
+    /// becomes readable.
+    pub(crate) fn send_back(&mut self, object: u32, record: &[u8], at: SimTime) -> Option<u32> {
         let (header, mad) = Header::split(record, self.files.get(&object)?.has_pkey_index())?;
-        self.queue(object, (header.agent(), error), &header, mad.get(..HEADER_BYTES)?, at)
+        self.queue(object, (header.agent(), libc::ETIMEDOUT), &header, mad.get(..HEADER_BYTES)?, at)
     }
 
     /// Takes the packets that the last operations have sent.
