@@ -152,6 +152,9 @@ impl Engine {
             self.step_fabric(&mut notices);
             events += 1;
         }
+        if events < BATCH_EVENTS {
+            self.host.mads_mut().note_posts_carried_out();
+        }
         self.memory.flush_all();
         events > 0
     }

@@ -83,6 +83,9 @@ impl Verbs<'_> {
     pub(crate) fn mad_posted(&mut self, process: usize, object: u32, record: &[u8]) {
         let Ok(object) = self.processes[process].held(object) else { return };
         let Some(port) = self.host.mads().port_of(object).filter(|_| self.scheduler.is_wall()) else { return };
+        if !self.host.mads_mut().takes_post(object, record) {
+            return;
+        }
         if self.send_record(object, port, record).is_ok() {
             return;
         }

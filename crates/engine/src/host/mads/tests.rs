@@ -372,3 +372,14 @@ fn messages_without_acknowledgements_have_an_end() {
     assert_eq!(outcomes.iter().position(|outcome| *outcome == Err(libc::ENOMEM)), Some(16));
     assert!(outcomes[16..].iter().all(|outcome| *outcome == Err(libc::ENOMEM)));
 }
+
+#[test]
+fn posts_without_answers_have_an_end_until_the_fabric_has_taken_them() {
+    let mut table = table();
+    let [alone, asking] = [0, 1].map(|timeout| record(timeout, 0, &mad(1, GET, 1)));
+    assert!((0..POSTS_MAX).all(|_| table.takes_post(FILE, &alone)));
+    assert!(!table.takes_post(OTHER, &alone), "a file of the same port");
+    assert!(table.takes_post(FILE, &asking), "the requests have a limit of their own");
+    table.note_posts_carried_out();
+    assert!(table.takes_post(FILE, &alone));
+}
