@@ -1,6 +1,7 @@
 //! Port counters of the packets that programs carried themselves
 //! ([`softband_shm_transport::traffic`]). The engine looks at the numbers of all programs only when
-//! somebody asks for counters, before members of a group change, and when a program ends.
+//! somebody asks for counters and before members of a group change. It looks at those of a program
+//! when it ends.
 
 use crate::realtime::room::DataPlane;
 use softband_fabric::{CarriedElsewhere, World};

@@ -30,6 +30,12 @@ impl Hcas {
         self.verbs.multicast.is_attached(hca, qpn)
     }
 
+    /// Checks whether a process has a member of any group.
+    pub(crate) fn has_member(&self, owner: ProcessId) -> bool {
+        let mut members = self.verbs.multicast.all_members();
+        members.any(|(hca, qpn)| self.find_qp(hca, qpn).is_some_and(|(of, _)| of == owner))
+    }
+
     /// Returns the HCAs with members of a group.
     pub(crate) fn hcas_of_group(&self, mlid: Lid) -> BTreeSet<HcaId> {
         self.verbs.multicast.hcas(mlid).collect()

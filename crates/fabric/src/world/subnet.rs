@@ -188,6 +188,11 @@ impl World {
         self.hcas.is_in_group(hca, qpn)
     }
 
+    /// Checks whether a process has a queue pair in any multicast group.
+    pub fn has_member(&self, owner: ProcessId) -> bool {
+        self.hcas.has_member(owner)
+    }
+
     /// Returns the group members that receive a queue pair's packets, with their ports' LIDs.
     /// Members with a down port are left out.
     pub fn group_receivers(&self, sender: (HcaId, Qpn), mlid: Lid, mgid: Gid) -> Vec<(Lid, Qpn)> {

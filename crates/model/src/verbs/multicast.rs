@@ -38,6 +38,11 @@ impl Multicast {
         self.groups.iter().any(|(group, members)| group.hca == hca && members.contains(&qpn))
     }
 
+    /// Returns the members of all groups.
+    pub fn all_members(&self) -> impl Iterator<Item = (HcaId, Qpn)> {
+        self.groups.iter().flat_map(|(group, members)| members.iter().map(|qpn| (group.hca, *qpn)))
+    }
+
     /// Takes a queue pair out of all groups. Returns the LIDs of those groups.
     pub fn detach_all(&mut self, hca: HcaId, qpn: Qpn) -> Vec<Lid> {
         let mut left = Vec::new();
