@@ -12,17 +12,28 @@ use softband_types::{Gid, HcaId, Lid, ProcessId, QpType, Qpn};
 use std::collections::BTreeSet;
 
 impl Hcas {
-    /// Adds a queue pair to a group.
-    pub(crate) fn attach_multicast(&mut self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+    /// Checks whether a queue pair may become a member of a group.
+    pub(crate) fn check_attach(&self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         if self.query_qp(owner, group.hca, qpn)?.init.qp_type != QpType::Ud {
             return Err(VerbsError::Invalid);
         }
+        self.verbs.check_attach(group, qpn)
+    }
+
+    /// Adds a queue pair to a group.
+    pub(crate) fn attach_multicast(&mut self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+        self.check_attach(owner, group, qpn)?;
         self.verbs.attach_multicast(group, qpn)
     }
 
     /// Removes a queue pair from a group.
     pub(crate) fn detach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         self.verbs.detach_multicast(group, qpn)
+    }
+
+    /// Checks whether a queue pair is a member of a group.
+    pub(crate) fn is_member(&self, group: Group, qpn: Qpn) -> bool {
+        self.verbs.multicast.members(group).contains(&qpn)
     }
 
     /// Checks whether a queue pair is a member of any group.
