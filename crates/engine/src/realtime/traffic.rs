@@ -83,7 +83,7 @@ fn carried(way: Way, growth: Exchange) -> CarriedElsewhere {
         returned_bytes: growth.returned.bytes,
         writes: growth.requests.writes,
         reads: growth.requests.reads,
-        atomics: growth.requests.atomics.into(),
+        atomics: growth.requests.atomics,
         lost: growth.requests.lost,
         destination: match way.header() {
             RouteHeader::None => None,
