@@ -164,7 +164,8 @@ fn an_attached_queue_pair_stays_and_only_datagrams_are_for_groups() {
     let (now, qpn) = (g.lab.world.now(), g.qps[0].1);
     let checks = |g: &Groups| {
         let world = &g.lab.world;
-        let [attaches, detaches] = [World::would_attach, World::would_detach].map(|would| would(world, program.process, program.hca, qpn, mgid(), MLID));
+        let [attaches, detaches] =
+            [World::would_attach, World::would_detach].map(|would| would(world, program.process, program.hca, qpn, mgid(), MLID));
         (attaches, detaches, world.has_member(program.process))
     };
     assert_eq!(checks(&g), (true, false, false));
