@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use softband_fabric::World;
 use softband_model::verbs::api::*;
 use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
 use softband_types::*;
@@ -159,13 +160,22 @@ fn a_member_may_be_deaf_to_itself_only() {
 #[test]
 fn an_attached_queue_pair_stays_and_only_datagrams_are_for_groups() {
     let mut g = groups(&back_to_back(LinkSpeed::Sdr, 10, 5, host_part(600, 300)), &[0], |_| ());
-    g.attach(0).unwrap();
     let program = g.lab.programs[0];
     let (now, qpn) = (g.lab.world.now(), g.qps[0].1);
+    let checks = |g: &Groups| {
+        let world = &g.lab.world;
+        let [attaches, detaches] =
+            [World::would_attach, World::would_detach].map(|would| would(world, program.process, program.hca, qpn, mgid(), MLID));
+        (attaches, detaches, world.has_member(program.process))
+    };
+    assert_eq!(checks(&g), (true, false, false));
+    g.attach(0).unwrap();
+    assert_eq!(checks(&g), (false, true, true));
     assert_eq!(g.lab.world.destroy_qp(now, program.process, program.hca, qpn), Err(VerbsError::Busy));
     g.detach(0).unwrap();
     assert_eq!(g.lab.world.destroy_qp(now, program.process, program.hca, qpn), Ok(()));
     let rc = g.lab.create(0, QpType::Rc);
+    assert!(!g.lab.world.would_attach(program.process, program.hca, rc, mgid(), MLID));
     assert_eq!(g.lab.world.attach_multicast(program.process, program.hca, rc, mgid(), MLID), Err(VerbsError::Invalid));
 }
 

@@ -1,6 +1,7 @@
 //! Layout of the memory that one process shares with the engine.
 
 use bytemuck::{Pod, Zeroable};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 /// Mark of the file: "SOFTBAND".
@@ -241,7 +242,8 @@ pub const TRAFFIC_ROWS: usize = 16 * 1024;
 /// Offset of the first completion ring.
 pub const RINGS_OFFSET: usize = TRAFFIC_OFFSET + (TRAFFIC_ROWS * size_of::<TrafficRow>()).next_multiple_of(4096);
 
-/// Traffic of one way through the fabric that the program carried itself. All numbers only grow.
+/// Traffic of one way through the fabric that the program carried itself. All numbers only grow. The
+/// first 64 bytes hold all that most messages touch.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct TrafficRow {
@@ -257,13 +259,15 @@ pub struct TrafficRow {
     /// RDMA writes and reads among the requests.
     pub writes: AtomicU64,
     pub reads: AtomicU64,
-    /// Datagrams that found no receive request.
-    pub lost: AtomicU64,
-    /// Atomics among the requests. This number wraps.
-    pub atomics: AtomicU32,
     /// PID of the process one of whose queue pairs writes this row; 0 for none.
     pub writer: AtomicU32,
+    /// Atomics among the requests.
+    pub atomics: AtomicU64,
+    /// Datagrams that found no receive request.
+    pub lost: AtomicU64,
 }
+
+const _: () = assert!(offset_of!(TrafficRow, writer) < 64 && size_of::<TrafficRow>() == 128);
 
 /// A host of the fabric. A program reads names without a call, because it may need them in
 /// constructors and after a fork.

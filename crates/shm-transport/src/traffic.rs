@@ -119,7 +119,7 @@ pub struct Exchange {
 pub struct Requests {
     pub writes: u64,
     pub reads: u64,
-    pub atomics: u32,
+    pub atomics: u64,
     /// Datagrams that found no receive request.
     pub lost: u64,
 }
@@ -141,7 +141,7 @@ impl Requests {
         Self {
             writes: self.writes.saturating_sub(earlier.writes),
             reads: self.reads.saturating_sub(earlier.reads),
-            atomics: self.atomics.wrapping_sub(earlier.atomics),
+            atomics: self.atomics.saturating_sub(earlier.atomics),
             lost: self.lost.saturating_sub(earlier.lost),
         }
     }
@@ -222,7 +222,7 @@ impl Lane {
             add(&row.writes, exchange.requests.writes);
             add(&row.reads, exchange.requests.reads);
             add(&row.lost, exchange.requests.lost);
-            row.atomics.store(row.atomics.load(Ordering::Relaxed).wrapping_add(exchange.requests.atomics), Ordering::Relaxed);
+            add(&row.atomics, exchange.requests.atomics);
         }
     }
 
@@ -264,7 +264,7 @@ impl Readings {
         let now = Exchange {
             sent: Volume { bytes: of(&row.sent_bytes), packets: of(&row.sent_packets) },
             returned: Volume { bytes: of(&row.returned_bytes), packets: of(&row.returned_packets) },
-            requests: Requests { writes: of(&row.writes), reads: of(&row.reads), atomics: row.atomics.load(Ordering::Relaxed), lost: of(&row.lost) },
+            requests: Requests { writes: of(&row.writes), reads: of(&row.reads), atomics: of(&row.atomics), lost: of(&row.lost) },
         };
         if self.0.len() <= index {
             self.0.resize(index + 1, (way, Exchange::default()));

@@ -160,6 +160,9 @@ impl Engine {
         self.processes.end_sharing(process);
         let (number, program, host) = (self.processes[process].number(), self.processes[process].program(), self.processes[process].host());
         self.plane().withdraw_process(number);
+        if self.world.has_member(number) {
+            self.plane().count_all_direct_traffic();
+        }
         self.world.remove_process(now, number);
         self.memory.flush(number);
         self.memory.set_pid(number, None);

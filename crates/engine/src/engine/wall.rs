@@ -24,6 +24,8 @@ const BATCH_EVENTS: usize = 512;
 const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// Longest sleep if no program prints through the engine, as in a persistent fabric.
 const QUIET_SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Longest sleep while a socket is full. A program reads without a call, and does not ring.
+const FULL_SLEEP_MAX: Duration = Duration::from_millis(1);
 /// Longest wait for an acknowledgement; half a second with all retries. A machine loses nothing
 /// between its processes, so only a peer that is gone is silent. The waiting program should know
 /// soon.
@@ -150,6 +152,9 @@ impl Engine {
             self.step_fabric(&mut notices);
             events += 1;
         }
+        if events < BATCH_EVENTS {
+            self.host.mads_mut().note_posts_carried_out();
+        }
         self.memory.flush_all();
         events > 0
     }
@@ -262,6 +267,18 @@ impl Engine {
         }
     }
 
+    /// Returns the longest sleep that no program and no event of the World ends.
+    fn longest_sleep(&mut self) -> Duration {
+        // The return of queues may carry out posts, whose events the next round handles.
+        if self.scheduler.next_time().is_some() {
+            return Duration::ZERO;
+        }
+        if self.plane().awaits_readers() {
+            return FULL_SLEEP_MAX;
+        }
+        if self.programs.has_open_outputs() { SLEEP_MAX } else { QUIET_SLEEP_MAX }
+    }
+
     /// Sleeps until a program posts or makes a call, or the World's next event is due.
     fn sleep_until_rung(&mut self) {
         self.programs.drain_outputs();
@@ -270,7 +287,7 @@ impl Engine {
         let deadlines = self.host.mads().next_deadline().into_iter().chain(self.host.cm().next_deadline());
         let timers = deadlines.map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
         let due = due.into_iter().chain(timers).min();
-        let longest = if self.programs.has_open_outputs() { SLEEP_MAX } else { QUIET_SLEEP_MAX };
+        let longest = self.longest_sleep();
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
         let bell = self.scheduler.word(BELL);
         let rung = bell.load(Ordering::SeqCst);

@@ -40,6 +40,12 @@ impl DataPlane<'_> {
         }
     }
 
+    /// Returns whether a program must read before the engine can send it more. No call or post
+    /// announces that it has read.
+    pub(crate) fn awaits_readers(&self) -> bool {
+        self.realtime.undelivered.keys().any(|object| self.host.event_socket(*object).is_some())
+    }
+
     /// Notes the socket by which a program gets the events of a channel that it holds.
     pub(crate) fn note_event_socket(&mut self, caller: Caller, socket: &EventSocket) -> Result<EventSocket, i32> {
         let failed = |error: rustix::io::Errno| error.raw_os_error();

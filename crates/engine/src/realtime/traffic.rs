@@ -1,6 +1,7 @@
 //! Port counters of the packets that programs carried themselves
 //! ([`softband_shm_transport::traffic`]). The engine looks at the numbers of all programs only when
-//! somebody asks for counters, before members of a group change, and when a program ends.
+//! somebody asks for counters and before members of a group change. It looks at those of a program
+//! when it ends.
 
 use crate::realtime::room::DataPlane;
 use softband_fabric::{CarriedElsewhere, World};
@@ -82,7 +83,7 @@ fn carried(way: Way, growth: Exchange) -> CarriedElsewhere {
         returned_bytes: growth.returned.bytes,
         writes: growth.requests.writes,
         reads: growth.requests.reads,
-        atomics: growth.requests.atomics.into(),
+        atomics: growth.requests.atomics,
         lost: growth.requests.lost,
         destination: match way.header() {
             RouteHeader::None => None,

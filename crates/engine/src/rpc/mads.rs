@@ -79,13 +79,18 @@ impl Verbs<'_> {
     }
 
     /// Sends a MAD that a program at wall pace has posted. The program awaits no reply, so a MAD that
-    /// cannot leave comes back with the error.
+    /// cannot leave comes back as if its answer were late.
     pub(crate) fn mad_posted(&mut self, process: usize, object: u32, record: &[u8]) {
         let Ok(object) = self.processes[process].held(object) else { return };
         let Some(port) = self.host.mads().port_of(object).filter(|_| self.scheduler.is_wall()) else { return };
-        let Err(error) = self.send_record(object, port, record) else { return };
+        if !self.host.mads_mut().takes_post(object, record) {
+            return;
+        }
+        if self.send_record(object, port, record).is_ok() {
+            return;
+        }
         let now = self.scheduler.now();
-        if let Some(object) = self.host.mads_mut().send_back(object, record, error, now) {
+        if let Some(object) = self.host.mads_mut().send_back(object, record, now) {
             self.scheduler.push(now, u32::MAX, Event::ObjectChanged { object, edge: readiness::READABLE });
         }
     }

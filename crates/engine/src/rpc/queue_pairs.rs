@@ -52,9 +52,6 @@ impl Verbs<'_> {
     pub(crate) fn destroy_qp(&mut self, caller: Caller, name: &QpName) -> Result<Count, i32> {
         let (hca, qpn) = (self.own_hca(caller, name.hca)?, Qpn(name.qpn));
         let around = self.plane().queues_around(hca, qpn);
-        if self.world.is_in_group(hca, qpn) {
-            self.plane().count_all_direct_traffic();
-        }
         self.world.destroy_qp(self.scheduler.now(), caller.owner, hca, qpn).map_err(convert::errno_of)?;
         self.plane().publish_queue_pair(hca, qpn);
         self.plane().drop_receive_queue(hca, qpn);

@@ -20,6 +20,8 @@ const GROUP_RECEIVERS_MAX: usize = 1024;
 
 /// A queue pair joins or leaves a multicast group.
 type GroupChange = fn(&mut World, ProcessId, HcaId, Qpn, Gid, Lid) -> Result<(), VerbsError>;
+/// Returns whether a [`GroupChange`] would change the members.
+type GroupCheck = fn(&World, ProcessId, HcaId, Qpn, Gid, Lid) -> bool;
 
 impl Verbs<'_> {
     pub(crate) fn create_srq(&mut self, caller: Caller, fields: &SrqFields) -> Result<SrqFields, i32> {
@@ -102,18 +104,22 @@ impl Verbs<'_> {
     }
 
     pub(crate) fn attach_multicast(&mut self, caller: Caller, of: &Multicast) -> Result<(), i32> {
-        self.change_group(caller, of, World::attach_multicast)
+        self.change_group(caller, of, (World::would_attach, World::attach_multicast))
     }
 
     pub(crate) fn detach_multicast(&mut self, caller: Caller, of: &Multicast) -> Result<(), i32> {
-        self.change_group(caller, of, World::detach_multicast)
+        self.change_group(caller, of, (World::would_detach, World::detach_multicast))
     }
 
-    fn change_group(&mut self, caller: Caller, of: &Multicast, change: GroupChange) -> Result<(), i32> {
+    fn change_group(&mut self, caller: Caller, of: &Multicast, (changes, change): (GroupCheck, GroupChange)) -> Result<(), i32> {
         let hca = self.own_hca(caller, of.hca)?;
         let mlid = Lid(u16::try_from(of.mlid).map_err(|_| libc::EINVAL)?);
-        self.plane().count_all_direct_traffic();
-        change(self.world, caller.owner, hca, Qpn(of.qpn), Gid(of.mgid), mlid).map_err(convert::errno_of)?;
+        let (qpn, mgid) = (Qpn(of.qpn), Gid(of.mgid));
+        // A look holds the engine up, so a program gets none for a vain request.
+        if changes(self.world, caller.owner, hca, qpn, mgid, mlid) {
+            self.plane().count_all_direct_traffic();
+        }
+        change(self.world, caller.owner, hca, qpn, mgid, mlid).map_err(convert::errno_of)?;
         self.note_groups_changed();
         Ok(())
     }

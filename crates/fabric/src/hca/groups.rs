@@ -12,11 +12,17 @@ use softband_types::{Gid, HcaId, Lid, ProcessId, QpType, Qpn};
 use std::collections::BTreeSet;
 
 impl Hcas {
-    /// Adds a queue pair to a group.
-    pub(crate) fn attach_multicast(&mut self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+    /// Checks whether a queue pair may become a member of a group.
+    pub(crate) fn check_attach(&self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         if self.query_qp(owner, group.hca, qpn)?.init.qp_type != QpType::Ud {
             return Err(VerbsError::Invalid);
         }
+        self.verbs.check_attach(group, qpn)
+    }
+
+    /// Adds a queue pair to a group.
+    pub(crate) fn attach_multicast(&mut self, owner: ProcessId, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+        self.check_attach(owner, group, qpn)?;
         self.verbs.attach_multicast(group, qpn)
     }
 
@@ -25,9 +31,20 @@ impl Hcas {
         self.verbs.detach_multicast(group, qpn)
     }
 
+    /// Checks whether a queue pair is a member of a group.
+    pub(crate) fn is_member(&self, group: Group, qpn: Qpn) -> bool {
+        self.verbs.multicast.members(group).contains(&qpn)
+    }
+
     /// Checks whether a queue pair is a member of any group.
     pub(crate) fn is_in_group(&self, hca: HcaId, qpn: Qpn) -> bool {
         self.verbs.multicast.is_attached(hca, qpn)
+    }
+
+    /// Checks whether a process has a member of any group.
+    pub(crate) fn has_member(&self, owner: ProcessId) -> bool {
+        let mut members = self.verbs.multicast.all_members();
+        members.any(|(hca, qpn)| self.find_qp(hca, qpn).is_some_and(|(of, _)| of == owner))
     }
 
     /// Returns the HCAs with members of a group.

@@ -151,6 +151,22 @@ impl World {
         Ok(())
     }
 
+    /// Checks whether [`Self::attach_multicast`] would add a member to a group. Changes nothing.
+    pub fn would_attach(&self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> bool {
+        self.hcas.query_qp(owner, hca, qpn).is_ok() && {
+            let group = Group { hca, mlid: self.subnet.lid_of_group(self.link_layer(hca), mgid, mlid), mgid };
+            !self.hcas.is_member(group, qpn) && self.hcas.check_attach(owner, group, qpn).is_ok()
+        }
+    }
+
+    /// Checks whether [`Self::detach_multicast`] would take a member from a group. Changes nothing.
+    pub fn would_detach(&self, owner: ProcessId, hca: HcaId, qpn: Qpn, mgid: Gid, mlid: Lid) -> bool {
+        self.hcas.query_qp(owner, hca, qpn).is_ok() && {
+            let mlid = self.subnet.lid_of_group(self.link_layer(hca), mgid, mlid);
+            self.hcas.is_member(Group { hca, mlid, mgid }, qpn)
+        }
+    }
+
     /// Detaches a QP from a multicast group.
     ///
     /// # Errors
@@ -186,6 +202,11 @@ impl World {
     /// Checks whether a queue pair is a member of any group.
     pub fn is_in_group(&self, hca: HcaId, qpn: Qpn) -> bool {
         self.hcas.is_in_group(hca, qpn)
+    }
+
+    /// Checks whether a process has a queue pair in any multicast group.
+    pub fn has_member(&self, owner: ProcessId) -> bool {
+        self.hcas.has_member(owner)
     }
 
     /// Returns the group members that receive a queue pair's packets, with their ports' LIDs.

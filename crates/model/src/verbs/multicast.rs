@@ -38,6 +38,11 @@ impl Multicast {
         self.groups.iter().any(|(group, members)| group.hca == hca && members.contains(&qpn))
     }
 
+    /// Returns the members of all groups.
+    pub fn all_members(&self) -> impl Iterator<Item = (HcaId, Qpn)> {
+        self.groups.iter().flat_map(|(group, members)| members.iter().map(|qpn| (group.hca, *qpn)))
+    }
+
     /// Takes a queue pair out of all groups. Returns the LIDs of those groups.
     pub fn detach_all(&mut self, hca: HcaId, qpn: Qpn) -> Vec<Lid> {
         let mut left = Vec::new();
@@ -53,12 +58,12 @@ impl Multicast {
 }
 
 impl Verbs {
-    /// Attaches a queue pair; a second time changes nothing.
+    /// Checks whether a queue pair may become a member. Changes nothing.
     ///
     /// # Errors
     /// `Unsupported` on an HCA without multicast, `Invalid` for an address that is not a group's,
     /// `NoMemory` beyond its limits.
-    pub fn attach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+    pub fn check_attach(&self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
         let limits = &self.limits[self.hca_index(group.hca)?].optional;
         let (groups_max, members_max) = (limits.max_multicast_groups as usize, limits.max_multicast_members as usize);
         if groups_max == 0 {
@@ -67,19 +72,28 @@ impl Verbs {
         if !group.mgid.is_multicast() || !group.mlid.is_multicast() {
             return Err(VerbsError::Invalid);
         }
-        let groups = &mut self.multicast.groups;
+        let groups = &self.multicast.groups;
         let of_hca = groups.keys().filter(|known| known.hca == group.hca).count();
         if !groups.contains_key(&group) && of_hca >= groups_max {
             return Err(VerbsError::NoMemory);
         }
-        let members = groups.entry(group).or_default();
-        if members.contains(&qpn) {
-            return Ok(());
-        }
-        if members.len() >= members_max {
+        let members = self.multicast.members(group);
+        if members.len() >= members_max && !members.contains(&qpn) {
             return Err(VerbsError::NoMemory);
         }
-        members.push(qpn);
+        Ok(())
+    }
+
+    /// Attaches a queue pair; a second time changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::check_attach`].
+    pub fn attach_multicast(&mut self, group: Group, qpn: Qpn) -> Result<(), VerbsError> {
+        self.check_attach(group, qpn)?;
+        let members = self.multicast.groups.entry(group).or_default();
+        if !members.contains(&qpn) {
+            members.push(qpn);
+        }
         Ok(())
     }
 
@@ -120,6 +134,7 @@ mod tests {
         }
         assert_eq!(verbs.multicast.members(first), [Qpn(5), Qpn(4)]);
         assert_eq!(verbs.attach_multicast(first, Qpn(6)), Err(VerbsError::NoMemory));
+        assert_eq!([5, 6].map(|qpn| verbs.check_attach(first, Qpn(qpn))), [Ok(()), Err(VerbsError::NoMemory)]);
         assert_eq!(verbs.attach_multicast(group(0xC002, 2), Qpn(5)), Ok(()));
         assert_eq!(verbs.attach_multicast(group(0xC003, 3), Qpn(5)), Err(VerbsError::NoMemory));
         assert_eq!(verbs.attach_multicast(group(7, 3), Qpn(5)), Err(VerbsError::Invalid), "a port's LID");

@@ -24,6 +24,8 @@ struct File {
     agents: u32,
     /// Agents and lower halves of the transaction ids that await answers.
     awaited: BTreeSet<(u32, u32)>,
+    /// Records from the socket whose readers had too little room.
+    left: Vec<Vec<u8>>,
 }
 
 static FILES: Mutex<BTreeMap<u32, File>> = Mutex::new(BTreeMap::new());
@@ -60,6 +62,16 @@ pub(super) fn note_no_agent(object: u32, id: u32) {
         file.agents &= !1u32.checked_shl(id).unwrap_or(0);
         file.awaited.retain(|(agent, _)| *agent != id);
     });
+}
+
+/// Keeps a record from the socket of a file for its next reader.
+pub(super) fn leave(object: u32, record: &[u8]) {
+    change(object, |file| file.left.push(record.to_vec()));
+}
+
+/// Takes a record that an earlier reader left.
+pub(super) fn take_left(object: u32) -> Option<Vec<u8>> {
+    files().get_mut(&object)?.left.pop()
 }
 
 /// Notes that a program has read a record.
@@ -153,6 +165,15 @@ mod tests {
         let mut answer = record(1);
         answer[8] = 0;
         assert!(file.takes(&answer) && file.takes(&answer));
+    }
+
+    #[test]
+    fn a_record_without_room_stays_for_the_next_reader_of_its_file() {
+        let [object, other] = [u32::MAX, u32::MAX - 1];
+        [object, other].map(note_open);
+        leave(object, &[7; 88]);
+        assert_eq!([other, object, object].map(take_left), [None, Some(vec![7; 88]), None]);
+        [object, other].map(note_close);
     }
 
     #[test]

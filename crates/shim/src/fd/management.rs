@@ -235,21 +235,25 @@ fn receive(fd: c_int, object: u32, room: Writable) -> Result<usize, Errno> {
 /// Reads a MAD at wall pace. The socket carries short ones, and a byte for each longer one.
 fn receive_by_socket(fd: c_int, object: u32, room: Writable) -> Result<usize, Errno> {
     loop {
+        if let Some(record) = mad_posts::take_left(object) {
+            return put(object, &record, room);
+        }
         let mut record = [0u8; SHORT_MAD_BYTES];
         let has_room = room.len() >= SHORT_MAD_BYTES;
-        // A reader with too little room leaves the MAD to the next.
-        let count = receive_packet(fd, &mut record, if has_room { 0 } else { libc::MSG_PEEK })?;
-        if count > 1 && room.len() < count {
-            return Err(Errno(libc::EINVAL));
+        if !has_room {
+            // A reader with too little room leaves the MAD to the next.
+            let seen = receive_packet(fd, &mut record, libc::MSG_PEEK)?;
+            if seen > 1 && room.len() < seen {
+                return Err(Errno(libc::EINVAL));
+            }
         }
-        // Another thread may take what this one has seen.
-        if !has_room && receive_packet(fd, &mut record, libc::MSG_DONTWAIT) != Ok(count) {
-            continue;
-        }
+        let count = match receive_packet(fd, &mut record, if has_room { 0 } else { libc::MSG_DONTWAIT }) {
+            // Another thread took what this one had seen.
+            Err(Errno(libc::EAGAIN)) if !has_room => continue,
+            outcome => outcome?,
+        };
         if count > 1 {
-            room.put_at(0, &record[..count]);
-            mad_posts::note_read(object, &record[..count]);
-            return Ok(count);
+            return put(object, &record[..count], room);
         }
         match take(object, room) {
             // Another thread took the MAD.
@@ -257,6 +261,18 @@ fn receive_by_socket(fd: c_int, object: u32, room: Writable) -> Result<usize, Er
             outcome => return outcome,
         }
     }
+}
+
+/// Gives a record from the socket to the reader. Without room, it stays for the next reader: another
+/// thread took the one that this reader had seen.
+fn put(object: u32, record: &[u8], room: Writable) -> Result<usize, Errno> {
+    if room.len() < record.len() {
+        mad_posts::leave(object, record);
+        return Err(Errno(libc::EINVAL));
+    }
+    room.put_at(0, record);
+    mad_posts::note_read(object, record);
+    Ok(record.len())
 }
 
 fn receive_packet(fd: c_int, into: &mut [u8], flags: c_int) -> Result<usize, Errno> {

@@ -1,7 +1,8 @@
-//! Table entries of queue pairs during their lifetime.
+//! Table entries of queue pairs during their lifetime, and posted MADs.
 
 use super::*;
 use softband_catalog::{Catalog, LoadOptions, load_fabric};
+use softband_ipc::calls::{MadAgent, MadOpen, MadReceive, MadReceived};
 use std::path::Path;
 
 fn harness() -> WallHarness {
@@ -38,6 +39,33 @@ impl WallHarness {
         let beside = Place { qpn: qp.qpn, srq: 0, datagrams_to: None, ..place };
         self.modify(beside, TO_INIT, QpFields { state: 1, ..Zeroable::zeroed() });
         beside
+    }
+
+    /// Opens the device of MADs, and registers an agent of subnet management that only asks.
+    fn open_mads(&mut self, process: usize) -> u32 {
+        let Object { object, .. } = self.ask::<op::MadOpen>(process, &MadOpen { device: 0, is_manager: 0 });
+        let wanted = MadAgent { object, class: 1, class_version: 1, is_newer: 1, ..Zeroable::zeroed() };
+        assert_eq!(self.ask::<op::MadRegister>(process, &wanted).id, 0);
+        object
+    }
+
+    /// Posts a MAD of agent 0 to a LID without a port.
+    fn post_mad(&mut self, process: usize, object: u32, timeout_millis: u32) {
+        let mut mad = [0; 320];
+        mad[8..12].copy_from_slice(&timeout_millis.to_ne_bytes());
+        mad[28..30].copy_from_slice(&0xbfff_u16.to_be_bytes());
+        mad[64..68].copy_from_slice(&[1, 1, 1, 1]);
+        let record = PostRecord { kind: kind::MAD, object, inline_len: 320, ..Zeroable::zeroed() };
+        self.post(process, &[bytemuck::bytes_of(&record), &mad].concat());
+    }
+
+    /// Reads a record of MADs. Returns its status.
+    fn read_mad(&mut self, process: usize, object: u32) -> Option<i32> {
+        let request = MadReceive { object, room: 320, offset: 0, reserved: 0 };
+        let outcome = self.call(process, Op::MadReceive as u32, bytemuck::bytes_of(&request));
+        let reply = self.engine.processes[process].shared().request(0);
+        let status = || reply[size_of::<MadReceived>() + 4..][..4].try_into().expect("four bytes");
+        (outcome == 0).then(|| i32::from_ne_bytes(status()))
     }
 
     fn destroy(&mut self, place: Place) {
@@ -84,4 +112,16 @@ fn a_queue_pair_whose_peer_has_left_leads_nowhere_whoever_comes_instead() {
     harness.connect_rts(receiver);
     assert_eq!(harness.peer_of(other), Some(harness.entry_of(receiver)));
     assert_eq!((harness.peer_of(sender), harness.peer_of(receiver)), (None, Some(harness.entry_of(other))));
+}
+
+#[test]
+fn a_posted_mad_that_cannot_leave_comes_back_as_late() {
+    let mut harness = harness();
+    let process = PAIR[0];
+    let object = harness.open_mads(process);
+    // The second has the transaction of the first, which is under way.
+    harness.post_mad(process, object, 60_000);
+    harness.post_mad(process, object, 60_000);
+    harness.engine.wall_round();
+    assert_eq!([(); 2].map(|()| harness.read_mad(process, object)), [Some(libc::ETIMEDOUT), None]);
 }

@@ -3,16 +3,18 @@
 use super::fields::{Fields, class_header_bytes};
 use super::requests::{Acknowledgement, Transaction};
 use super::segments::{self, BAD_TYPE, Kind, RESOURCES_EXHAUSTED, Reception, Segment, TOO_LONG, UNSUPPORTED_VERSION, VERSION};
-use super::{MadTable, Port, PortFacts, RECEPTION_BYTES_MAX, Times, answer_to};
-use softband_model::management::{MAD_BYTES, ManagementPacket};
+use super::{MESSAGE_BYTES_MAX, MadTable, Port, PortFacts, RECEPTION_BYTES_MAX, Times, answer_to};
+use softband_model::management::ManagementPacket;
 use softband_sim::SimTime;
 use softband_types::{Lid, Qpn};
 use std::collections::BTreeMap;
 
 /// Most messages that arrive at a port at once, with those that have just arrived.
 const RECEPTIONS_MAX: usize = 64;
-/// Most bytes of segments of a port that await others.
-const SEGMENT_BYTES_MAX: usize = RECEPTION_BYTES_MAX + MAD_BYTES;
+/// Most bytes of segments of a port that await others, besides those of awaited answers.
+const SEGMENT_BYTES_MAX: usize = 2 * MESSAGE_BYTES_MAX;
+/// Most bytes of segments of all ports beyond [`SEGMENT_BYTES_MAX`]: the longest message.
+const EXCESS_BYTES_MAX: usize = RECEPTION_BYTES_MAX;
 
 /// Identifies a message that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,9 +53,21 @@ impl Receptions {
         told.map(|(port, (lid, reception))| (port, answer_to(&reception.packet, lid, segments::end(&reception.packet.mad, TOO_LONG)))).collect()
     }
 
-    fn has_room(&self, port: Port) -> bool {
+    /// Returns whether a port may take a segment. Only answers that it awaits may be long, as no
+    /// other node can make it await them.
+    fn has_room(&self, port: Port, is_awaited: bool) -> bool {
         let of_port = || self.all.iter().filter(|(name, _)| name.port == port);
-        of_port().count() < RECEPTIONS_MAX && of_port().map(|(_, (_, reception))| reception.bytes()).sum::<usize>() < SEGMENT_BYTES_MAX
+        let bytes: usize = of_port().map(|(_, (_, reception))| reception.bytes()).sum();
+        of_port().count() < RECEPTIONS_MAX && (bytes < SEGMENT_BYTES_MAX || is_awaited && self.excess() < EXCESS_BYTES_MAX)
+    }
+
+    /// Returns the bytes of all ports that no port has for itself.
+    fn excess(&self) -> usize {
+        let mut ports: BTreeMap<Port, usize> = BTreeMap::new();
+        for (name, (_, reception)) in &self.all {
+            *ports.entry(name.port).or_default() += reception.bytes();
+        }
+        ports.into_values().map(|bytes| bytes.saturating_sub(SEGMENT_BYTES_MAX)).sum()
     }
 }
 
@@ -111,8 +125,9 @@ impl MadTable {
             transaction: fields.transaction_id(),
         };
         let is_known = self.receptions.all.contains_key(&name);
+        let is_awaited = self.requests.contains(&Transaction::of_received(port, agent, fields, packet.slid));
         let checked = segments::check_data(segment).and_then(|()| {
-            let has_room = self.receptions.has_room(port) || is_known && segment.number == 1;
+            let has_room = self.receptions.has_room(port, fields.is_response() && is_awaited) || is_known && segment.number == 1;
             if has_room { Ok(()) } else { Err(RESOURCES_EXHAUSTED) }
         });
         if let Err(status) = checked {

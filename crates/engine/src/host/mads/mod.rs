@@ -31,6 +31,9 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Most bytes of a message that arrives: the path records of 1,448 ports, with the room that their
 /// segments take here.
 pub(crate) const RECEPTION_BYTES_MAX: usize = 176 << 20;
+/// Most posted MADs of a port that await no answer, and have not entered the fabric yet. Lane 15 may
+/// lose packets, and a program can post without an end.
+const POSTS_MAX: u32 = 1_024;
 /// Most open files of a port.
 const FILES_MAX: usize = 256;
 /// Most bytes of all records of a port that wait for their readers.
@@ -63,6 +66,8 @@ pub(crate) struct MadTable {
     requests: Requests,
     receptions: Receptions,
     outgoing: Vec<(Port, Box<ManagementPacket>)>,
+    /// In wall pace: posted MADs without answers since the fabric last had no work.
+    posts: BTreeMap<Port, u32>,
     /// The next deadline for which the caller has an event.
     scheduled: Option<SimTime>,
 }
@@ -316,11 +321,29 @@ impl MadTable {
         }
     }
 
-    /// Queues a written record for its writer, with the error that kept it from leaving. Returns the
-    /// file that becomes readable.
-    pub(crate) fn send_back(&mut self, object: u32, record: &[u8], error: i32, at: SimTime) -> Option<u32> {
+    /// Counts a posted record. Returns false if the port has too many: the MAD is lost. A MAD that
+    /// awaits an answer has another limit.
+    pub(crate) fn takes_post(&mut self, object: u32, record: &[u8]) -> bool {
+        let Some(file) = self.files.get(&object) else { return true };
+        if Header::split(record, file.has_pkey_index()).is_some_and(|(header, _)| header.timeout_millis() != 0) {
+            return true;
+        }
+        let posts = self.posts.entry(file.port).or_default();
+        *posts = posts.saturating_add(1);
+        *posts <= POSTS_MAX
+    }
+
+    /// Notes that all posted MADs have entered the fabric.
+    pub(crate) fn note_posts_carried_out(&mut self) {
+        self.posts.clear();
+    }
+
+    /// Queues a written record that could not leave for its writer, as a request without an answer.
+    /// Programs know this status alone: libibmad takes `ENOMEM` for a success. Returns the file that
+    /// becomes readable.
+    pub(crate) fn send_back(&mut self, object: u32, record: &[u8], at: SimTime) -> Option<u32> {
         let (header, mad) = Header::split(record, self.files.get(&object)?.has_pkey_index())?;
-        self.queue(object, (header.agent(), error), &header, mad.get(..HEADER_BYTES)?, at)
+        self.queue(object, (header.agent(), libc::ETIMEDOUT), &header, mad.get(..HEADER_BYTES)?, at)
     }
 
     /// Takes the packets that the last operations have sent.

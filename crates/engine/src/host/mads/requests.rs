@@ -134,6 +134,11 @@ impl Requests {
         Some(request)
     }
 
+    /// Returns whether a transaction is under way.
+    pub(super) fn contains(&self, transaction: &Transaction) -> bool {
+        self.all.contains_key(transaction)
+    }
+
     /// Ends all transactions of an agent, without a report.
     pub(super) fn cancel(&mut self, port: Port, agent: u32) {
         let own: Vec<Transaction> = self.all.keys().filter(|key| (key.port, key.agent) == (port, agent)).copied().collect();

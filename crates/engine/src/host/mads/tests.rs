@@ -372,3 +372,36 @@ fn messages_without_acknowledgements_have_an_end() {
     assert_eq!(outcomes.iter().position(|outcome| *outcome == Err(libc::ENOMEM)), Some(16));
     assert!(outcomes[16..].iter().all(|outcome| *outcome == Err(libc::ENOMEM)));
 }
+
+#[test]
+fn posts_without_answers_have_an_end_until_the_fabric_has_taken_them() {
+    let mut table = table();
+    let [alone, asking] = [0, 1].map(|timeout| record(timeout, 0, &mad(1, GET, 1)));
+    assert!((0..POSTS_MAX).all(|_| table.takes_post(FILE, &alone)));
+    assert!(!table.takes_post(OTHER, &alone), "a file of the same port");
+    assert!(table.takes_post(FILE, &asking), "the requests have a limit of their own");
+    table.note_posts_carried_out();
+    assert!(table.takes_post(FILE, &alone));
+}
+
+#[test]
+fn only_an_awaited_answer_may_be_longer_than_the_part_of_a_port() {
+    let mut client = table();
+    let (mut server, response) = server_and_response(&mut client, 2_000);
+    server.send(FILE, &response, FACTS, millis(0)).expect("sent");
+    let mut segment = sent(&mut server);
+    let mut arrive = |client: &mut MadTable, number: u32| {
+        segment.mad[26] = if number == 1 { 3 } else { 1 };
+        segment.mad[28..32].copy_from_slice(&number.to_be_bytes());
+        client.arrive(PORT, &segment, FACTS, at(1));
+    };
+    let part = (2 * MESSAGE_BYTES_MAX / MAD_BYTES) as u32;
+    (1..=part + 2).for_each(|number| arrive(&mut client, number));
+    assert!(client.take_outgoing().iter().all(|(_, packet)| packet.mad[25] == 2), "acknowledgements");
+    // The request ends, and with it the wait for the answer.
+    assert_eq!(client.expire(millis(1_000), millis_of), [(millis(0), FILE)]);
+    client.take_outgoing();
+    arrive(&mut client, part + 3);
+    let stop = sent(&mut client);
+    assert_eq!((stop.mad[25], stop.mad[27]), (3, 1));
+}
