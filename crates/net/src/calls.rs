@@ -285,10 +285,10 @@ fn receive(call: Receive, stack: &mut Stack, now: SimTime) -> Result<Payload, Ne
 fn shutdown(call: Shutdown, stack: &mut Stack, now: SimTime) -> Result<(), NetError> {
     let socket = stack.socket_mut(call.socket)?;
     if let Kind::Datagram(datagram) = &mut socket.kind {
-        if call.receive {
-            datagram.shut_receive();
-        }
-        return if datagram.peer.is_some() { Ok(()) } else { Err(NetError::NotConnected) };
+        // Linux shuts a socket without a peer too, and wakes it, although the call fails.
+        let (events, is_connected) = (datagram.shut(call.receive, call.send), datagram.peer.is_some());
+        stack.ready(call.socket, events);
+        return if is_connected { Ok(()) } else { Err(NetError::NotConnected) };
     }
     socket.connection()?;
     let step = |connection: &mut crate::tcp::Connection, cx: &mut crate::tcp::Context<'_>| {

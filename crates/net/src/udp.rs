@@ -34,6 +34,7 @@ pub(crate) struct DatagramSocket {
     drops: u64,
     error: Option<NetError>,
     is_shut: bool,
+    is_send_shut: bool,
 }
 
 impl DatagramSocket {
@@ -48,6 +49,7 @@ impl DatagramSocket {
             drops: 0,
             error: None,
             is_shut: false,
+            is_send_shut: false,
         }
     }
 
@@ -91,8 +93,15 @@ impl DatagramSocket {
         self.error = Some(error);
         Events::ERROR | Events::READABLE | Events::WRITABLE
     }
-    pub(crate) fn shut_receive(&mut self) {
-        self.is_shut = true;
+    /// Ends directions of the socket. Returns the events.
+    pub(crate) fn shut(&mut self, receive: bool, send: bool) -> Events {
+        (self.is_shut, self.is_send_shut) = (self.is_shut || receive, self.is_send_shut || send);
+        self.readiness() & (Events::READABLE | Events::READ_CLOSED | Events::WRITABLE | Events::HANG_UP)
+    }
+    /// Fails with `Broken` after the program ended the sending direction.
+    pub(crate) fn check_send(&mut self) -> Result<(), NetError> {
+        self.take_error()?;
+        if self.is_send_shut { Err(NetError::Broken) } else { Ok(()) }
     }
     pub(crate) fn set_buffer(&mut self, bytes: u32) {
         self.buffer = bytes;
@@ -105,6 +114,10 @@ impl DatagramSocket {
         self.queue.front().map_or(0, |first| first.payload.len())
     }
     pub(crate) fn readiness(&self) -> Events {
-        Events::READABLE.when(!self.queue.is_empty() || self.is_shut) | Events::WRITABLE | Events::ERROR.when(self.error.is_some())
+        Events::READABLE.when(!self.queue.is_empty() || self.is_shut)
+            | Events::READ_CLOSED.when(self.is_shut)
+            | Events::HANG_UP.when(self.is_shut && self.is_send_shut)
+            | Events::WRITABLE
+            | Events::ERROR.when(self.error.is_some())
     }
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{CLIENT, Net, SERVER, Wire, address, kernel};
-use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, SocketOption, TakeError};
-use softband_net::{InterfaceId, NetError, Payload, Protocol, SocketId};
+use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, Shutdown, SocketOption, TakeError};
+use softband_net::{Events, InterfaceId, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -126,4 +126,18 @@ fn ports_conflict_and_ephemeral_ones_follow_the_seed() {
     assert_ne!(drawn, ports(2));
     assert!(drawn.iter().all(|port| (32_768..=60_999).contains(port) && port % 2 == 1));
     assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 100);
+}
+
+#[test]
+fn a_shut_socket_wakes_its_program_and_sends_no_more() {
+    let mut net = net();
+    let socket = net.open(CLIENT, Protocol::Datagram);
+    net.call(CLIENT, Connect { socket, to: SocketAddr::new(address(SERVER), 9) }).unwrap();
+    net.call(CLIENT, Shutdown { socket, receive: true, send: false }).unwrap();
+    let (woken, events) = net.hosts[CLIENT].ready.pop_back().unwrap();
+    assert!(woken == socket && events.intersects(Events::READABLE) && events.intersects(Events::READ_CLOSED));
+    assert!(!net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
+    net.call(CLIENT, Shutdown { socket, receive: false, send: true }).unwrap();
+    assert!(net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
+    assert_eq!(net.call(CLIENT, Send { socket, payload: Payload::from(&b"x"[..]), urgent: false }), Err(NetError::Broken));
 }

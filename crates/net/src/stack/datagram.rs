@@ -51,7 +51,7 @@ impl Stack {
         let socket = self.socket_mut(id)?;
         let family = socket.family;
         let datagram = socket.datagram()?;
-        datagram.take_error()?;
+        datagram.check_send()?;
         let loops = datagram.multicast_loop;
         let to = to.or(datagram.peer).ok_or(NetError::DestinationRequired)?;
         if !family.contains(to.ip()) || to.port() == 0 {

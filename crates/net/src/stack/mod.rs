@@ -261,7 +261,7 @@ impl Stack {
         self.effects.push_back(Effect::Charge(charge));
     }
 
-    fn ready(&mut self, socket: SocketId, events: Events) {
+    pub(crate) fn ready(&mut self, socket: SocketId, events: Events) {
         if !events.is_empty() {
             self.effects.push_back(Effect::Ready { socket, events });
         }

@@ -157,8 +157,8 @@ struct Sender {
     /// End of the flight after which the host may reduce the window again.
     slowed_until: u64,
     mss: u32,
-    /// The program found the buffer full and waits for space.
-    wants_space: bool,
+    /// The buffer was too full for a poll to call it writable, and no event said otherwise since.
+    was_full: bool,
 }
 
 /// Receiving side of a connection.
@@ -248,7 +248,7 @@ impl Connection {
             below: 0,
             slowed_until: 0,
             mss,
-            wants_space: false,
+            was_full: false,
         };
         let rx = Receiver {
             window,
