@@ -15,6 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
 
+const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
+
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } -> $reply:ty = $run:expr;)*) => {$(
         $(#[$doc])*
@@ -226,11 +228,11 @@ pub enum SocketOption {
     UrgentInline(bool),
     /// `SO_KEEPALIVE`.
     KeepAlive(bool),
-    /// `TCP_KEEPIDLE`.
+    /// `TCP_KEEPIDLE`: 1 s to 32,767 s.
     KeepAliveIdle(SimDuration),
-    /// `TCP_KEEPINTVL`.
+    /// `TCP_KEEPINTVL`: 1 s to 32,767 s.
     KeepAliveInterval(SimDuration),
-    /// `TCP_KEEPCNT`.
+    /// `TCP_KEEPCNT`: 1 to 127.
     KeepAliveProbes(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
@@ -238,7 +240,7 @@ pub enum SocketOption {
     Cork(bool),
     /// `TCP_USER_TIMEOUT`; zero means the kernel's.
     UserTimeout(SimDuration),
-    /// `TCP_MAXSEG` in bytes.
+    /// `TCP_MAXSEG`: 88 B to 32,767 B, or 0 for the interface's.
     SegmentMax(u32),
     /// `TCP_CONGESTION`, before `connect`.
     Congestion(CongestionControl),
@@ -316,6 +318,7 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         SocketOption::SendBuffer(_) | SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
         _ if socket.protocol() == Protocol::Datagram => return Err(NetError::Unsupported),
         _ => {
+            check_stream(&option)?;
             let change = |options: &mut SocketOptions| change_stream(options, option, buffer);
             match &mut socket.options {
                 Some(options) => change(options),
@@ -326,6 +329,19 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         }
     }
     Ok(())
+}
+
+/// Refuses values that Linux refuses (tcp(7)).
+fn check_stream(option: &SocketOption) -> Result<(), NetError> {
+    let is_time = |span: &SimDuration| (SECOND..=SECOND * 32_767).contains(span);
+    let is_possible = match option {
+        SocketOption::KeepAliveIdle(span) | SocketOption::KeepAliveInterval(span) => is_time(span),
+        SocketOption::KeepAliveProbes(count) => (1..=127).contains(count),
+        // Zero takes the limit away.
+        SocketOption::SegmentMax(bytes) => *bytes == 0 || (88..=32_767).contains(bytes),
+        _ => true,
+    };
+    if is_possible { Ok(()) } else { Err(NetError::Invalid) }
 }
 
 fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl Fn(u32) -> u32) {
@@ -341,7 +357,7 @@ fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl
         SocketOption::NoDelay(on) => options.no_delay = on,
         SocketOption::Cork(on) => options.cork = on,
         SocketOption::UserTimeout(span) => options.user_timeout = span,
-        SocketOption::SegmentMax(bytes) => options.mss_max = bytes.max(1),
+        SocketOption::SegmentMax(bytes) => options.mss_max = if bytes == 0 { u32::MAX } else { bytes },
         SocketOption::Congestion(control) => options.congestion = control,
         SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)

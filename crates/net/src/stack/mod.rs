@@ -19,9 +19,12 @@ use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use ports::Ports;
 use softband_model::parts::KernelPart;
-use softband_sim::{RandomStream, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Least time between two runs of a socket's timers.
+const TIMER_STEP: SimDuration = SimDuration::from_micros(1);
 
 /// MTU of `lo` in bytes.
 const LOOPBACK_MTU_BYTES: u32 = 65_536;
@@ -293,7 +296,9 @@ impl Stack {
             _ => None,
         };
         let queued = self.queued.get(&id).copied();
-        if let Some(at) = deadline
+        // A deadline that has passed already must not hold time: its timer runs a moment later.
+        let soon = self.now.saturating_add(TIMER_STEP);
+        if let Some(at) = deadline.map(|at| if at > self.now { at } else { soon })
             && queued.is_none_or(|queued| at < queued)
         {
             if let Some(queued) = queued {

@@ -241,6 +241,6 @@ impl Connection {
         }
         self.attempts += 1;
         self.send_probe(cx);
-        self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_interval.max(SimDuration::from_micros(1_000))));
+        self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_interval));
     }
 }
