@@ -172,6 +172,9 @@ impl Connection {
         if ack > self.tx.una || start > wl_seq || ack >= wl_ack && start == wl_seq && window > self.tx.window {
             self.set_send_window(window, (start, ack.max(wl_ack)));
         }
+        if self.board.is_empty() {
+            self.note_open_window();
+        }
         let acked = self.update_board(segment, ack, is_duplicate, cx);
         self.recover(&acked, cx);
         self.after_progress(acked.is_advance, cx);
