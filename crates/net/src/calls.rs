@@ -6,7 +6,7 @@ use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, Sealed, Stack};
-use crate::tcp::{ConnectionInfo, SocketOptions};
+use crate::tcp::{ConnectionInfo, SocketOptions, State};
 use crate::udp::Received;
 use softband_model::parts::CongestionControl;
 use softband_sim::{SimDuration, SimTime};
@@ -60,8 +60,9 @@ calls! {
         /// Listening socket.
         socket: SocketId
     } -> (SocketId, SocketAddr) = |call, stack, _| stack.accept(call.socket);
-    /// `connect`: begins a connection, which fails with `InProgress` until it stands. On a UDP socket
-    /// it sets the peer.
+    /// `connect`: begins a connection and fails with `InProgress`. A further call fails with
+    /// `Already` until the handshake ends, then it returns its result. On a UDP socket it sets the
+    /// peer.
     Connect {
         /// Socket.
         socket: SocketId,
@@ -71,11 +72,14 @@ calls! {
         Protocol::Stream => stack.connect_stream(now, call.socket, call.to),
         Protocol::Datagram => stack.connect_datagram(call.socket, Some(call.to)),
     };
-    /// `connect` with `AF_UNSPEC`: takes the peer from a UDP socket.
+    /// `connect` with `AF_UNSPEC`: takes the peer from the socket, and resets a TCP connection.
     Disconnect {
         /// Socket.
         socket: SocketId
-    } -> () = |call, stack, _| stack.connect_datagram(call.socket, None);
+    } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
+        Protocol::Stream => stack.disconnect_stream(now, call.socket),
+        Protocol::Datagram => stack.connect_datagram(call.socket, None),
+    };
     /// `send`: returns the number of bytes taken.
     Send {
         /// Socket.
@@ -134,7 +138,7 @@ calls! {
         receive: bool,
         /// Whether the program writes no more.
         send: bool
-    } -> () = shutdown;
+    } -> () = |call, stack, now| stack.shut(now, call.socket, call.receive, call.send);
     /// `close`: the identifier ends, and the connection ends in the background.
     Close {
         /// Socket.
@@ -162,6 +166,8 @@ calls! {
         /// Socket.
         socket: SocketId
     } -> SocketAddr = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        // Linux: no peer before the answer to SYN, and none after the end.
+        Kind::Connection(connection) if matches!(connection.state(), State::SynSent | State::Closed | State::TimeWait) => Err(NetError::NotConnected),
         Kind::Connection(connection) => Ok(connection.remote()),
         Kind::Datagram(datagram) => datagram.peer.ok_or(NetError::NotConnected),
         Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
@@ -282,26 +288,6 @@ fn receive(call: Receive, stack: &mut Stack, now: SimTime) -> Result<Payload, Ne
     let payload = step.unwrap_or(Err(NetError::BadSocket))?;
     stack.charge(Charge::Copied { bytes: payload.len() });
     Ok(payload)
-}
-
-fn shutdown(call: Shutdown, stack: &mut Stack, now: SimTime) -> Result<(), NetError> {
-    let socket = stack.socket_mut(call.socket)?;
-    if let Kind::Datagram(datagram) = &mut socket.kind {
-        // Linux shuts a socket without a peer too, and wakes it, although the call fails.
-        let (events, is_connected) = (datagram.shut(call.receive, call.send), datagram.peer.is_some());
-        stack.ready(call.socket, events);
-        return if is_connected { Ok(()) } else { Err(NetError::NotConnected) };
-    }
-    socket.connection()?;
-    let step = |connection: &mut crate::tcp::Connection, cx: &mut crate::tcp::Context<'_>| {
-        if call.receive {
-            connection.shut_receive(cx);
-        }
-        if call.send {
-            connection.shut_send(cx);
-        }
-    };
-    stack.with_connection(now, call.socket, step).ok_or(NetError::BadSocket)
 }
 
 fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {

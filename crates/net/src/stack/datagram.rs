@@ -26,7 +26,9 @@ impl Stack {
         }
         let any = SocketAddr::new(socket.family.unspecified(), 0);
         self.bind(id, any)?;
-        self.socket_mut(id)?.bound.ok_or(NetError::Invalid)
+        let socket = self.socket_mut(id)?;
+        socket.asked = None;
+        socket.bound.ok_or(NetError::Invalid)
     }
 
     pub(crate) fn connect_datagram(&mut self, id: SocketId, remote: Option<SocketAddr>) -> Result<(), NetError> {
@@ -42,6 +44,9 @@ impl Stack {
             }
         }
         self.socket_mut(id)?.datagram()?.peer = remote;
+        if remote.is_none() {
+            self.return_address(Protocol::Datagram, id)?;
+        }
         Ok(())
     }
 

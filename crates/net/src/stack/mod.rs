@@ -2,6 +2,7 @@
 
 mod datagram;
 mod deliver;
+mod disconnect;
 mod neighbours;
 mod ports;
 mod stream;
@@ -264,7 +265,7 @@ impl Stack {
         self.effects.push_back(Effect::Charge(charge));
     }
 
-    pub(crate) fn ready(&mut self, socket: SocketId, events: Events) {
+    fn ready(&mut self, socket: SocketId, events: Events) {
         if !events.is_empty() {
             self.effects.push_back(Effect::Ready { socket, events });
         }

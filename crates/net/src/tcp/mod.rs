@@ -206,6 +206,8 @@ pub(crate) struct Connection {
     expiry: Option<SimTime>,
     keepalive_at: Option<SimTime>,
     error: Option<NetError>,
+    /// The result of `connect` is unknown to the program.
+    is_connecting: bool,
     /// The program closed the socket.
     is_orphan: bool,
     retransmissions: u64,
@@ -284,6 +286,7 @@ impl Connection {
             expiry: None,
             keepalive_at: None,
             error: None,
+            is_connecting: false,
             is_orphan: false,
             retransmissions: 0,
             options: socket,
@@ -294,6 +297,7 @@ impl Connection {
     pub(crate) fn connect(addresses: (SocketAddr, SocketAddr), first: u32, socket: SocketOptions, cx: &mut Context<'_>) -> Self {
         let mut connection = Self::new(addresses, first, socket, cx);
         connection.tx.next = connection.tx.first + 1;
+        connection.is_connecting = true;
         connection.send_syn(cx);
         connection.set_syn_timer(cx);
         connection

@@ -109,6 +109,41 @@ impl Connection {
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// Answers a further `connect`, as Linux's `inet_stream_connect` does: the first after the
+    /// handshake succeeds, and the first after a failure tells it.
+    pub(crate) fn connect_again(&mut self) -> Result<(), NetError> {
+        if !self.is_connecting {
+            return Err(NetError::Connected);
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => return Err(NetError::Already),
+            State::Closed | State::TimeWait => self.take_error().and(Err(NetError::Aborted))?,
+            _ => {}
+        }
+        self.is_connecting = false;
+        Ok(())
+    }
+
+    /// Returns whether the connection ended before the program knew it.
+    pub(crate) fn has_failed_to_connect(&self) -> bool {
+        self.is_connecting && matches!(self.state, State::Closed | State::TimeWait)
+    }
+
+    /// Ends the connection at once, with a reset for a peer that may still send (as Linux's
+    /// `tcp_disconnect`).
+    pub(crate) fn abandon(&mut self, cx: &mut Context<'_>) {
+        match self.state {
+            State::Established | State::CloseWait | State::FinWait1 | State::FinWait2 | State::SynReceived => self.send_reset(cx),
+            State::Closing | State::LastAck if self.tx.next <= self.tx.queue.end() => self.send_reset(cx),
+            _ => {}
+        }
+        self.close_now(cx);
+    }
+
+    pub(crate) fn options(&self) -> &SocketOptions {
+        &self.options
+    }
+
     /// Ends the sending direction.
     pub(crate) fn shut_send(&mut self, cx: &mut Context<'_>) {
         if self.tx.has_fin {
@@ -119,7 +154,7 @@ impl Connection {
             State::CloseWait => self.state = State::LastAck,
             _ => return,
         }
-        self.tx.has_fin = true;
+        (self.tx.has_fin, self.is_connecting) = (true, false);
         // Linux wakes all who poll a socket that shuts down; a write now fails at once.
         cx.events |= Events::WRITABLE | Events::HANG_UP.when(self.readiness().intersects(Events::HANG_UP));
         self.output(cx);
