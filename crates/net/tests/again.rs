@@ -3,7 +3,7 @@
 mod common;
 
 use common::{CLIENT, Net, SERVER, Wire, address, kernel};
-use softband_net::calls::{Accept, Bind, Close, Connect, Disconnect, LocalAddress, Open, PeerAddress, SetOption, Shutdown, SocketOption, TakeError};
+use softband_net::calls::{Bind, Close, Connect, Disconnect, LocalAddress, PeerAddress, Shutdown, SocketOption, TakeError};
 use softband_net::{NetError, Protocol, SocketId};
 use softband_sim::SimDuration;
 use std::net::SocketAddr;
