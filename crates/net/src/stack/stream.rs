@@ -166,8 +166,9 @@ impl Stack {
             // Linux gives a socket without an address an ephemeral port.
             None => self.bind(id, SocketAddr::new(family.unspecified(), 0))?,
             Some(bound) => {
-                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other)?.bound);
-                if others.any(|other| other == bound) {
+                let shares = socket.reuse_port;
+                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other));
+                if others.any(|other| other.bound == Some(bound) && !(shares && other.reuse_port)) {
                     return Err(NetError::AddressInUse);
                 }
             }
