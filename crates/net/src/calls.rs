@@ -15,6 +15,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
 
+/// Least send buffer of a socket in bytes (SOCK_MIN_SNDBUF).
+const SEND_BUFFER_BYTES_MIN: u32 = 2 * BUFFER_BYTES_MIN;
+
 const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
 
 macro_rules! calls {
@@ -301,7 +304,11 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
         SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
-        SocketOption::SendBuffer(_) | SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
+        SocketOption::SendBuffer(bytes) if socket.protocol() == Protocol::Datagram => {
+            let events = socket.datagram()?.set_send_buffer(buffer(bytes).max(SEND_BUFFER_BYTES_MIN));
+            stack.ready(id, events);
+        }
+        SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
         _ if socket.protocol() == Protocol::Datagram => return Err(NetError::Unsupported),
         _ => {
             check_stream(&option)?;
@@ -332,7 +339,7 @@ fn check_stream(option: &SocketOption) -> Result<(), NetError> {
 
 fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl Fn(u32) -> u32) {
     match option {
-        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(buffer(bytes)),
+        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(buffer(bytes).max(SEND_BUFFER_BYTES_MIN)),
         SocketOption::ReceiveBuffer(bytes) => options.receive_buffer = Some(buffer(bytes)),
         SocketOption::Linger(linger) => options.linger = linger,
         SocketOption::UrgentInline(on) => options.urgent_inline = on,

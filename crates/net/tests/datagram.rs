@@ -141,3 +141,40 @@ fn a_shut_socket_wakes_its_program_and_sends_no_more() {
     assert!(net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
     assert_eq!(net.call(CLIENT, Send { socket, payload: Payload::from(&b"x"[..]), urgent: false }), Err(NetError::Broken));
 }
+
+#[test]
+fn a_full_send_buffer_stops_the_sender_until_datagrams_leave() {
+    for (option, count) in [(None, 121), (Some(SocketOption::SendBuffer(10_000)), 12)] {
+        let mut net = net();
+        let client = net.open(CLIENT, Protocol::Datagram);
+        if let Some(option) = option {
+            net.call(CLIENT, SetOption { socket: client, option }).unwrap();
+        }
+        let to = SocketAddr::new(address(SERVER), 7);
+        // Each counts 1,768 B, and the last begins below the limit: 212,992 B or 20,000 B.
+        let sent = (0..1_000).take_while(|_| send_to(&mut net, CLIENT, client, &[0; 1_000], to).is_ok()).count();
+        assert_eq!(sent, count);
+        assert_eq!(send_to(&mut net, CLIENT, client, b"", to), Err(NetError::WouldBlock));
+        let is_writable = |net: &Net| net.hosts[CLIENT].stack.readiness(client).intersects(Events::WRITABLE);
+        assert!(!is_writable(&net));
+        net.hosts[CLIENT].ready.clear();
+        net.run_for(MILLI * 10);
+        let woken = net.hosts[CLIENT].ready.iter().filter(|(_, events)| events.intersects(Events::WRITABLE)).count();
+        assert!(is_writable(&net) && woken == 1, "{woken} events");
+        assert!(send_to(&mut net, CLIENT, client, b"", to).is_ok());
+    }
+}
+
+#[test]
+fn a_full_queue_of_the_interface_drops_datagrams_without_a_word() {
+    let kernel = softband_net::KernelPart { transmit_queue_packets: 2, ..kernel("linux-6.1") };
+    let mut net = Net::new([&kernel, &kernel], Wire::new(1, SimDuration::from_micros(25)), 5);
+    let to = SocketAddr::new(address(SERVER), 7);
+    // The ring holds 256 frames and the queue two; each socket may have 277 empty datagrams below.
+    let sockets: Vec<SocketId> = (0..3).map(|_| net.open(CLIENT, Protocol::Datagram)).collect();
+    for socket in sockets {
+        assert!((0..200).all(|_| send_to(&mut net, CLIENT, socket, b"", to) == Ok(0)));
+    }
+    let dropped: u64 = net.hosts[CLIENT].stack.interfaces().map(|(.., counters)| counters.sent_dropped).sum();
+    assert_eq!(dropped, 600 - 258);
+}

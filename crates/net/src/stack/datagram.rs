@@ -3,7 +3,7 @@
 use super::Stack;
 use crate::error::NetError;
 use crate::events::Events;
-use crate::interface::InterfaceId;
+use crate::interface::{InterfaceId, Owner};
 use crate::packet::{Body, Datagram, Packet, UDP_HEADER_BYTES, ip_header_bytes};
 use crate::payload::Payload;
 use crate::socket::Kind;
@@ -70,16 +70,20 @@ impl Stack {
         if whole > mtu.min(PACKET_BYTES_MAX) {
             return Err(NetError::MessageTooLong);
         }
+        let owner = Owner { socket: id, bytes: self.socket_mut(id)?.datagram()?.charge(len)? };
         let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
         let packet = Packet { source, destination: to.ip(), body };
         if interface == InterfaceId(0) {
-            self.send_packet(packet, None)?;
+            self.send_packet(packet, Some(owner))?;
             return Ok(len);
         }
         if to.ip().is_multicast() && loops && self.interfaces[interface.0 as usize].groups.contains(&to.ip()) {
             self.give_to_sockets(&packet, true);
         }
-        self.send_by(interface, next, packet, None)?;
+        if self.send_by(interface, next, packet, Some(owner)).is_err() {
+            // Linux tells of a full queue only to a program with IP_RECVERR.
+            self.lose(Some(owner));
+        }
         Ok(len)
     }
 

@@ -231,7 +231,10 @@ impl Stack {
         let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(Interface::complete) else { return };
         self.fill_ring(interface);
         if let Some(owner) = owner {
-            self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));
+            let left = self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));
+            if left.is_none() {
+                self.lose(Some(owner));
+            }
         }
         self.settle(now);
     }
@@ -265,7 +268,7 @@ impl Stack {
         self.effects.push_back(Effect::Charge(charge));
     }
 
-    fn ready(&mut self, socket: SocketId, events: Events) {
+    pub(crate) fn ready(&mut self, socket: SocketId, events: Events) {
         if !events.is_empty() {
             self.effects.push_back(Effect::Ready { socket, events });
         }
