@@ -6,7 +6,7 @@ use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, Sealed, Stack};
-use crate::tcp::{ConnectionInfo, SocketOptions};
+use crate::tcp::{ConnectionInfo, SocketOptions, State};
 use crate::udp::Received;
 use softband_model::parts::CongestionControl;
 use softband_sim::{SimDuration, SimTime};
@@ -14,6 +14,11 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
+
+/// Least send buffer of a socket in bytes (SOCK_MIN_SNDBUF).
+const SEND_BUFFER_BYTES_MIN: u32 = 2 * BUFFER_BYTES_MIN;
+
+const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } -> $reply:ty = $run:expr;)*) => {$(
@@ -58,8 +63,9 @@ calls! {
         /// Listening socket.
         socket: SocketId
     } -> (SocketId, SocketAddr) = |call, stack, _| stack.accept(call.socket);
-    /// `connect`: begins a connection, which fails with `InProgress` until it stands. On a UDP socket
-    /// it sets the peer.
+    /// `connect`: begins a connection and fails with `InProgress`. A further call fails with
+    /// `Already` until the handshake ends, then it returns its result. On a UDP socket it sets the
+    /// peer.
     Connect {
         /// Socket.
         socket: SocketId,
@@ -69,11 +75,14 @@ calls! {
         Protocol::Stream => stack.connect_stream(now, call.socket, call.to),
         Protocol::Datagram => stack.connect_datagram(call.socket, Some(call.to)),
     };
-    /// `connect` with `AF_UNSPEC`: takes the peer from a UDP socket.
+    /// `connect` with `AF_UNSPEC`: takes the peer from the socket, and resets a TCP connection.
     Disconnect {
         /// Socket.
         socket: SocketId
-    } -> () = |call, stack, _| stack.connect_datagram(call.socket, None);
+    } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
+        Protocol::Stream => stack.disconnect_stream(now, call.socket),
+        Protocol::Datagram => stack.connect_datagram(call.socket, None),
+    };
     /// `send`: returns the number of bytes taken.
     Send {
         /// Socket.
@@ -132,7 +141,7 @@ calls! {
         receive: bool,
         /// Whether the program writes no more.
         send: bool
-    } -> () = shutdown;
+    } -> () = |call, stack, now| stack.shut(now, call.socket, call.receive, call.send);
     /// `close`: the identifier ends, and the connection ends in the background.
     Close {
         /// Socket.
@@ -160,6 +169,8 @@ calls! {
         /// Socket.
         socket: SocketId
     } -> SocketAddr = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
+        // Linux: no peer before the answer to SYN, and none after the end.
+        Kind::Connection(connection) if matches!(connection.state(), State::SynSent | State::Closed | State::TimeWait) => Err(NetError::NotConnected),
         Kind::Connection(connection) => Ok(connection.remote()),
         Kind::Datagram(datagram) => datagram.peer.ok_or(NetError::NotConnected),
         Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
@@ -226,11 +237,11 @@ pub enum SocketOption {
     UrgentInline(bool),
     /// `SO_KEEPALIVE`.
     KeepAlive(bool),
-    /// `TCP_KEEPIDLE`.
+    /// `TCP_KEEPIDLE`: 1 s to 32,767 s.
     KeepAliveIdle(SimDuration),
-    /// `TCP_KEEPINTVL`.
+    /// `TCP_KEEPINTVL`: 1 s to 32,767 s.
     KeepAliveInterval(SimDuration),
-    /// `TCP_KEEPCNT`.
+    /// `TCP_KEEPCNT`: 1 to 127.
     KeepAliveProbes(u32),
     /// `TCP_NODELAY`.
     NoDelay(bool),
@@ -238,7 +249,7 @@ pub enum SocketOption {
     Cork(bool),
     /// `TCP_USER_TIMEOUT`; zero means the kernel's.
     UserTimeout(SimDuration),
-    /// `TCP_MAXSEG` in bytes.
+    /// `TCP_MAXSEG`: 88 B to 32,767 B, or 0 for the interface's.
     SegmentMax(u32),
     /// `TCP_CONGESTION`, before `connect`.
     Congestion(CongestionControl),
@@ -282,26 +293,6 @@ fn receive(call: Receive, stack: &mut Stack, now: SimTime) -> Result<Payload, Ne
     Ok(payload)
 }
 
-fn shutdown(call: Shutdown, stack: &mut Stack, now: SimTime) -> Result<(), NetError> {
-    let socket = stack.socket_mut(call.socket)?;
-    if let Kind::Datagram(datagram) = &mut socket.kind {
-        if call.receive {
-            datagram.shut_receive();
-        }
-        return if datagram.peer.is_some() { Ok(()) } else { Err(NetError::NotConnected) };
-    }
-    socket.connection()?;
-    let step = |connection: &mut crate::tcp::Connection, cx: &mut crate::tcp::Context<'_>| {
-        if call.receive {
-            connection.shut_receive(cx);
-        }
-        if call.send {
-            connection.shut_send(cx);
-        }
-    };
-    stack.with_connection(now, call.socket, step).ok_or(NetError::BadSocket)
-}
-
 fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {
     let most = stack.kernel().datagram_buffer.max_bytes;
     let buffer = |bytes: u32| bytes.min(most).saturating_mul(2).max(BUFFER_BYTES_MIN);
@@ -313,9 +304,14 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
         SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
-        SocketOption::SendBuffer(_) | SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
+        SocketOption::SendBuffer(bytes) if socket.protocol() == Protocol::Datagram => {
+            let events = socket.datagram()?.set_send_buffer(buffer(bytes).max(SEND_BUFFER_BYTES_MIN));
+            stack.ready(id, events);
+        }
+        SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
         _ if socket.protocol() == Protocol::Datagram => return Err(NetError::Unsupported),
         _ => {
+            check_stream(&option)?;
             let change = |options: &mut SocketOptions| change_stream(options, option, buffer);
             match &mut socket.options {
                 Some(options) => change(options),
@@ -328,9 +324,22 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
     Ok(())
 }
 
+/// Refuses values that Linux refuses (tcp(7)).
+fn check_stream(option: &SocketOption) -> Result<(), NetError> {
+    let is_time = |span: &SimDuration| (SECOND..=SECOND * 32_767).contains(span);
+    let is_possible = match option {
+        SocketOption::KeepAliveIdle(span) | SocketOption::KeepAliveInterval(span) => is_time(span),
+        SocketOption::KeepAliveProbes(count) => (1..=127).contains(count),
+        // Zero takes the limit away.
+        SocketOption::SegmentMax(bytes) => *bytes == 0 || (88..=32_767).contains(bytes),
+        _ => true,
+    };
+    if is_possible { Ok(()) } else { Err(NetError::Invalid) }
+}
+
 fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl Fn(u32) -> u32) {
     match option {
-        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(buffer(bytes)),
+        SocketOption::SendBuffer(bytes) => options.send_buffer = Some(buffer(bytes).max(SEND_BUFFER_BYTES_MIN)),
         SocketOption::ReceiveBuffer(bytes) => options.receive_buffer = Some(buffer(bytes)),
         SocketOption::Linger(linger) => options.linger = linger,
         SocketOption::UrgentInline(on) => options.urgent_inline = on,
@@ -341,7 +350,7 @@ fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl
         SocketOption::NoDelay(on) => options.no_delay = on,
         SocketOption::Cork(on) => options.cork = on,
         SocketOption::UserTimeout(span) => options.user_timeout = span,
-        SocketOption::SegmentMax(bytes) => options.mss_max = bytes.max(1),
+        SocketOption::SegmentMax(bytes) => options.mss_max = if bytes == 0 { u32::MAX } else { bytes },
         SocketOption::Congestion(control) => options.congestion = control,
         SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)

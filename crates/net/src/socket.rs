@@ -21,6 +21,8 @@ pub(crate) struct Socket {
     pub(crate) family: Family,
     pub(crate) kind: Kind,
     pub(crate) bound: Option<SocketAddr>,
+    /// Address that the program asked for, which outlives a connection.
+    pub(crate) asked: Option<SocketAddr>,
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
     /// The kernel chose the port for `connect`.

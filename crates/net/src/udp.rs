@@ -34,6 +34,12 @@ pub(crate) struct DatagramSocket {
     drops: u64,
     error: Option<NetError>,
     is_shut: bool,
+    is_send_shut: bool,
+    /// Bytes in the queues of interfaces, and their bound.
+    below: u64,
+    send_buffer: u32,
+    /// The buffer was too full for a poll to call it writable, and no event said otherwise since.
+    was_full: bool,
 }
 
 impl DatagramSocket {
@@ -48,6 +54,10 @@ impl DatagramSocket {
             drops: 0,
             error: None,
             is_shut: false,
+            is_send_shut: false,
+            below: 0,
+            send_buffer: buffer,
+            was_full: false,
         }
     }
 
@@ -91,8 +101,48 @@ impl DatagramSocket {
         self.error = Some(error);
         Events::ERROR | Events::READABLE | Events::WRITABLE
     }
-    pub(crate) fn shut_receive(&mut self) {
-        self.is_shut = true;
+    /// Ends directions of the socket. Returns the events.
+    pub(crate) fn shut(&mut self, receive: bool, send: bool) -> Events {
+        (self.is_shut, self.is_send_shut) = (self.is_shut || receive, self.is_send_shut || send);
+        self.readiness() & (Events::READABLE | Events::READ_CLOSED | Events::WRITABLE | Events::HANG_UP)
+    }
+    /// Fails with `Broken` after the program ended the sending direction.
+    pub(crate) fn check_send(&mut self) -> Result<(), NetError> {
+        self.take_error()?;
+        if self.is_send_shut { Err(NetError::Broken) } else { Ok(()) }
+    }
+    /// Charges a datagram that is about to leave to the socket. Returns its bytes, which
+    /// [`Self::left_host`] gives back. Fails with `WouldBlock` if the buffer is full.
+    pub(crate) fn charge(&mut self, payload_bytes: u32) -> Result<u32, NetError> {
+        // Linux: a datagram enters as long as those before it have not reached the buffer's size.
+        if self.below >= u64::from(self.send_buffer) {
+            self.was_full = true;
+            return Err(NetError::WouldBlock);
+        }
+        let bytes = payload_bytes.saturating_add(OVERHEAD_BYTES as u32);
+        self.below += u64::from(bytes);
+        self.was_full |= !self.is_writable();
+        Ok(bytes)
+    }
+    /// Notes that `bytes` left the host, or were lost there. Returns the events.
+    pub(crate) fn left_host(&mut self, bytes: u32) -> Events {
+        self.below = self.below.saturating_sub(u64::from(bytes));
+        self.wake_writer()
+    }
+    fn wake_writer(&mut self) -> Events {
+        let wakes = self.was_full && self.is_writable();
+        self.was_full &= !wakes;
+        Events::WRITABLE.when(wakes)
+    }
+    /// Linux's `sock_writeable`: less than half of the buffer is in use.
+    fn is_writable(&self) -> bool {
+        self.below * 2 < u64::from(self.send_buffer)
+    }
+    /// Changes the size of the send buffer. Returns the events.
+    pub(crate) fn set_send_buffer(&mut self, bytes: u32) -> Events {
+        self.send_buffer = bytes;
+        self.was_full |= !self.is_writable();
+        self.wake_writer()
     }
     pub(crate) fn set_buffer(&mut self, bytes: u32) {
         self.buffer = bytes;
@@ -105,6 +155,10 @@ impl DatagramSocket {
         self.queue.front().map_or(0, |first| first.payload.len())
     }
     pub(crate) fn readiness(&self) -> Events {
-        Events::READABLE.when(!self.queue.is_empty() || self.is_shut) | Events::WRITABLE | Events::ERROR.when(self.error.is_some())
+        Events::READABLE.when(!self.queue.is_empty() || self.is_shut)
+            | Events::READ_CLOSED.when(self.is_shut)
+            | Events::HANG_UP.when(self.is_shut && self.is_send_shut)
+            | Events::WRITABLE.when(self.is_writable() || self.is_send_shut)
+            | Events::ERROR.when(self.error.is_some())
     }
 }

@@ -360,3 +360,24 @@ fn connections_within_a_host_need_no_link() {
     }
     assert_eq!((transfer.received, net.packets), (10_000_000, 0));
 }
+
+#[test]
+fn a_program_that_polls_before_it_writes_again_is_woken() {
+    let mut net = net_of("linux-6.1");
+    let (client, server) = net.pair(&[SocketOption::SendBuffer(20_000), SocketOption::ReceiveBuffer(20_000)]);
+    // The peer reads nothing, so the data stays: the write is whole, but the buffer is not writable.
+    while net.hosts[CLIENT].stack.readiness(client).intersects(Events::WRITABLE) {
+        assert_eq!(net.send(CLIENT, client, &[0; 1_000]), Ok(1_000));
+        net.run_for(MILLI);
+    }
+    net.hosts[CLIENT].ready.clear();
+    while net.receive(SERVER, server, 1 << 20).is_ok() {
+        net.run_for(MILLI * 100);
+    }
+    let woken =
+        |net: &Net| net.hosts[CLIENT].ready.iter().filter(|(socket, events)| *socket == client && events.intersects(Events::WRITABLE)).count();
+    assert_eq!(woken(&net), 1);
+    net.hosts[CLIENT].ready.clear();
+    net.call(CLIENT, Shutdown { socket: client, receive: false, send: true }).unwrap();
+    assert_eq!(woken(&net), 1);
+}

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{CLIENT, Net, SERVER, Wire, address, kernel};
-use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, SocketOption, TakeError};
-use softband_net::{InterfaceId, NetError, Payload, Protocol, SocketId};
+use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, Shutdown, SocketOption, TakeError};
+use softband_net::{Events, InterfaceId, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -126,4 +126,55 @@ fn ports_conflict_and_ephemeral_ones_follow_the_seed() {
     assert_ne!(drawn, ports(2));
     assert!(drawn.iter().all(|port| (32_768..=60_999).contains(port) && port % 2 == 1));
     assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 100);
+}
+
+#[test]
+fn a_shut_socket_wakes_its_program_and_sends_no_more() {
+    let mut net = net();
+    let socket = net.open(CLIENT, Protocol::Datagram);
+    net.call(CLIENT, Connect { socket, to: SocketAddr::new(address(SERVER), 9) }).unwrap();
+    net.call(CLIENT, Shutdown { socket, receive: true, send: false }).unwrap();
+    let (woken, events) = net.hosts[CLIENT].ready.pop_back().unwrap();
+    assert!(woken == socket && events.intersects(Events::READABLE) && events.intersects(Events::READ_CLOSED));
+    assert!(!net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
+    net.call(CLIENT, Shutdown { socket, receive: false, send: true }).unwrap();
+    assert!(net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
+    assert_eq!(net.call(CLIENT, Send { socket, payload: Payload::from(&b"x"[..]), urgent: false }), Err(NetError::Broken));
+}
+
+#[test]
+fn a_full_send_buffer_stops_the_sender_until_datagrams_leave() {
+    for (option, count) in [(None, 121), (Some(SocketOption::SendBuffer(10_000)), 12)] {
+        let mut net = net();
+        let client = net.open(CLIENT, Protocol::Datagram);
+        if let Some(option) = option {
+            net.call(CLIENT, SetOption { socket: client, option }).unwrap();
+        }
+        let to = SocketAddr::new(address(SERVER), 7);
+        // Each counts 1,768 B, and the last begins below the limit: 212,992 B or 20,000 B.
+        let sent = (0..1_000).take_while(|_| send_to(&mut net, CLIENT, client, &[0; 1_000], to).is_ok()).count();
+        assert_eq!(sent, count);
+        assert_eq!(send_to(&mut net, CLIENT, client, b"", to), Err(NetError::WouldBlock));
+        let is_writable = |net: &Net| net.hosts[CLIENT].stack.readiness(client).intersects(Events::WRITABLE);
+        assert!(!is_writable(&net));
+        net.hosts[CLIENT].ready.clear();
+        net.run_for(MILLI * 10);
+        let woken = net.hosts[CLIENT].ready.iter().filter(|(_, events)| events.intersects(Events::WRITABLE)).count();
+        assert!(is_writable(&net) && woken == 1, "{woken} events");
+        assert!(send_to(&mut net, CLIENT, client, b"", to).is_ok());
+    }
+}
+
+#[test]
+fn a_full_queue_of_the_interface_drops_datagrams_without_a_word() {
+    let kernel = softband_net::KernelPart { transmit_queue_packets: 2, ..kernel("linux-6.1") };
+    let mut net = Net::new([&kernel, &kernel], Wire::new(1, SimDuration::from_micros(25)), 5);
+    let to = SocketAddr::new(address(SERVER), 7);
+    // The ring holds 256 frames and the queue two; each socket may have 277 empty datagrams below.
+    let sockets: Vec<SocketId> = (0..3).map(|_| net.open(CLIENT, Protocol::Datagram)).collect();
+    for socket in sockets {
+        assert!((0..200).all(|_| send_to(&mut net, CLIENT, socket, b"", to) == Ok(0)));
+    }
+    let dropped: u64 = net.hosts[CLIENT].stack.interfaces().map(|(.., counters)| counters.sent_dropped).sum();
+    assert_eq!(dropped, 600 - 258);
 }

@@ -120,6 +120,7 @@ fn check_times(read: &mut PartReader<'_>, part: &KernelPart) {
         ("rto_initial", part.rto_initial),
         ("rto_min", part.rto_min),
         ("delayed_ack_min", part.delayed_ack_min),
+        ("keepalive_idle", part.keepalive_idle),
         ("keepalive_interval", part.keepalive_interval),
         ("neighbour_retransmit", part.neighbour_retransmit),
     ];

@@ -3,7 +3,7 @@
 use super::Stack;
 use crate::error::NetError;
 use crate::events::Events;
-use crate::interface::InterfaceId;
+use crate::interface::{InterfaceId, Owner};
 use crate::packet::{Body, Datagram, Packet, UDP_HEADER_BYTES, ip_header_bytes};
 use crate::payload::Payload;
 use crate::socket::Kind;
@@ -26,7 +26,9 @@ impl Stack {
         }
         let any = SocketAddr::new(socket.family.unspecified(), 0);
         self.bind(id, any)?;
-        self.socket_mut(id)?.bound.ok_or(NetError::Invalid)
+        let socket = self.socket_mut(id)?;
+        socket.asked = None;
+        socket.bound.ok_or(NetError::Invalid)
     }
 
     pub(crate) fn connect_datagram(&mut self, id: SocketId, remote: Option<SocketAddr>) -> Result<(), NetError> {
@@ -42,6 +44,9 @@ impl Stack {
             }
         }
         self.socket_mut(id)?.datagram()?.peer = remote;
+        if remote.is_none() {
+            self.return_address(Protocol::Datagram, id)?;
+        }
         Ok(())
     }
 
@@ -51,7 +56,7 @@ impl Stack {
         let socket = self.socket_mut(id)?;
         let family = socket.family;
         let datagram = socket.datagram()?;
-        datagram.take_error()?;
+        datagram.check_send()?;
         let loops = datagram.multicast_loop;
         let to = to.or(datagram.peer).ok_or(NetError::DestinationRequired)?;
         if !family.contains(to.ip()) || to.port() == 0 {
@@ -65,16 +70,20 @@ impl Stack {
         if whole > mtu.min(PACKET_BYTES_MAX) {
             return Err(NetError::MessageTooLong);
         }
+        let owner = Owner { socket: id, bytes: self.socket_mut(id)?.datagram()?.charge(len)? };
         let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
         let packet = Packet { source, destination: to.ip(), body };
         if interface == InterfaceId(0) {
-            self.send_packet(packet, None)?;
+            self.send_packet(packet, Some(owner))?;
             return Ok(len);
         }
         if to.ip().is_multicast() && loops && self.interfaces[interface.0 as usize].groups.contains(&to.ip()) {
             self.give_to_sockets(&packet, true);
         }
-        self.send_by(interface, next, packet, None)?;
+        if self.send_by(interface, next, packet, Some(owner)).is_err() {
+            // Linux tells of a full queue only to a program with IP_RECVERR.
+            self.lose(Some(owner));
+        }
         Ok(len)
     }
 

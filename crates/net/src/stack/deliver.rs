@@ -55,22 +55,31 @@ impl Stack {
             // RFC 9293, 3.10.7.4, and RFC 6191: a later SYN begins a new connection.
             self.end_time_wait((local, remote));
         }
-        match self.listener(local) {
+        match self.listener((local, remote)) {
             Some(listener) => self.handshake_in(now, listener, (local, remote), segment),
             None if segment.flags.rst => {}
             None => self.send_segment((destination, source), reset_for(segment), None),
         }
     }
 
-    /// Returns the listening socket for an address: that of the address itself, or of any.
-    fn listener(&self, local: SocketAddr) -> Option<SocketId> {
+    /// Returns the listening socket for an address: that of the address itself, or of any. Sockets that
+    /// share it (`SO_REUSEPORT`) share the connections, by a hash of their addresses.
+    fn listener(&self, addresses: Addresses) -> Option<SocketId> {
+        let local = addresses.0;
         let rank = |id: &SocketId| match self.sockets.get(id).and_then(|socket| socket.bound) {
             Some(bound) if bound.ip() == local.ip() => Some(0),
             Some(bound) if bound.ip().is_unspecified() && bound.is_ipv4() == local.is_ipv4() => Some(1),
             _ => None,
         };
-        let found = self.ports.listeners(local.port());
-        found.filter_map(|id| Some((rank(&id)?, id))).min().map(|(_, id)| id)
+        let found: Vec<(u8, SocketId)> = self.ports.listeners(local.port()).filter_map(|id| Some((rank(&id)?, id))).collect();
+        let best = found.iter().map(|(rank, _)| *rank).min()?;
+        let sharing: Vec<SocketId> = found.into_iter().filter(|(rank, _)| *rank == best).map(|(_, id)| id).collect();
+        if sharing.len() == 1 {
+            return sharing.first().copied();
+        }
+        // The end of a handshake goes where it began, although sockets come and go.
+        let holds = |id: &&SocketId| matches!(self.sockets.get(id).map(|socket| &socket.kind), Some(Kind::Listener(at)) if at.holds(addresses));
+        sharing.iter().find(holds).or_else(|| sharing.get(share_of(addresses, sharing.len()))).copied()
     }
 
     fn handshake_in(&mut self, now: SimTime, listener: SocketId, addresses: Addresses, segment: &Segment) {
@@ -144,6 +153,22 @@ impl Stack {
             let _ = self.send_packet(answer, None);
         }
     }
+}
+
+/// Returns the share of a connection's addresses among `count`, by a fixed hash (FNV-1a). Linux's
+/// hash has a key that changes at each start.
+fn share_of(addresses: Addresses, count: usize) -> usize {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut mix = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    for address in [addresses.0, addresses.1] {
+        match address.ip() {
+            IpAddr::V4(address) => address.octets().into_iter().for_each(&mut mix),
+            IpAddr::V6(address) => address.octets().into_iter().for_each(&mut mix),
+        }
+        address.port().to_be_bytes().into_iter().for_each(&mut mix);
+    }
+    // The low bits of FNV-1a alone follow the parity of the input.
+    ((hash ^ hash >> 32) % count.max(1) as u64) as usize
 }
 
 /// Returns whether a SYN is later than all that the old connection had.

@@ -2,6 +2,7 @@
 
 mod datagram;
 mod deliver;
+mod disconnect;
 mod neighbours;
 mod ports;
 mod stream;
@@ -19,9 +20,12 @@ use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use ports::Ports;
 use softband_model::parts::KernelPart;
-use softband_sim::{RandomStream, SimTime};
+use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Least time between two runs of a socket's timers.
+const TIMER_STEP: SimDuration = SimDuration::from_micros(1);
 
 /// MTU of `lo` in bytes.
 const LOOPBACK_MTU_BYTES: u32 = 65_536;
@@ -227,7 +231,10 @@ impl Stack {
         let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(Interface::complete) else { return };
         self.fill_ring(interface);
         if let Some(owner) = owner {
-            self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));
+            let left = self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));
+            if left.is_none() {
+                self.lose(Some(owner));
+            }
         }
         self.settle(now);
     }
@@ -261,7 +268,7 @@ impl Stack {
         self.effects.push_back(Effect::Charge(charge));
     }
 
-    fn ready(&mut self, socket: SocketId, events: Events) {
+    pub(crate) fn ready(&mut self, socket: SocketId, events: Events) {
         if !events.is_empty() {
             self.effects.push_back(Effect::Ready { socket, events });
         }
@@ -293,7 +300,9 @@ impl Stack {
             _ => None,
         };
         let queued = self.queued.get(&id).copied();
-        if let Some(at) = deadline
+        // A deadline that has passed already must not hold time: its timer runs a moment later.
+        let soon = self.now.saturating_add(TIMER_STEP);
+        if let Some(at) = deadline.map(|at| if at > self.now { at } else { soon })
             && queued.is_none_or(|queued| at < queued)
         {
             if let Some(queued) = queued {

@@ -6,6 +6,7 @@ use crate::frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
 use crate::interface::{InterfaceId, Owner, Waiting};
 use crate::neighbour::{Key, Resolution, Step, solicited_group};
 use crate::packet::{Body, Packet, Unreachable, UnreachableReason};
+use crate::socket::Kind;
 use std::net::IpAddr;
 
 impl Stack {
@@ -74,12 +75,16 @@ impl Stack {
         self.unreachable_in(self.now, packet.source, &unreachable);
     }
 
-    /// Notes that a segment was lost within the host.
+    /// Notes that a packet was lost within the host.
     pub(super) fn lose(&mut self, owner: Option<Owner>) {
-        if let Some(owner) = owner
-            && let Some(connection) = self.sockets.get_mut(&owner.socket).and_then(|socket| socket.connection().ok())
-        {
-            connection.dropped_locally(owner.bytes);
+        let Some(Owner { socket, bytes }) = owner else { return };
+        match self.sockets.get_mut(&socket).map(|socket| &mut socket.kind) {
+            Some(Kind::Connection(connection)) => connection.dropped_locally(bytes),
+            Some(Kind::Datagram(datagram)) => {
+                let events = datagram.left_host(bytes);
+                self.ready(socket, events);
+            }
+            Some(Kind::Idle | Kind::Listener(_)) | None => {}
         }
     }
 

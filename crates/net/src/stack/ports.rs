@@ -22,6 +22,9 @@ impl Ports {
     pub(super) fn listen(&mut self, port: u16, socket: SocketId) {
         self.listening.entry(port).or_default().insert(socket);
     }
+    pub(super) fn unlisten(&mut self, port: u16, socket: SocketId) {
+        remove(&mut self.listening, port, socket);
+    }
     pub(super) fn free(&mut self, protocol: Protocol, port: u16, socket: SocketId) {
         remove(&mut self.taken, (protocol, port), socket);
         if protocol == Protocol::Stream {
@@ -68,7 +71,9 @@ impl Stack {
             port if self.can_bind(id, protocol, address) => port,
             _ => return Err(NetError::AddressInUse),
         };
-        self.take_port(id, SocketAddr::new(address.ip(), port), false);
+        let address = SocketAddr::new(address.ip(), port);
+        self.take_port(id, address, false);
+        self.socket_mut(id)?.asked = Some(address);
         Ok(())
     }
 

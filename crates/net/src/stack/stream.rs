@@ -15,7 +15,17 @@ impl Stack {
             Protocol::Stream => (Kind::Idle, Some(Box::new(SocketOptions::new(&self.kernel)))),
             Protocol::Datagram => (self.new_datagram(), None),
         };
-        self.insert(Socket { family, kind, bound: None, reuse_address: false, reuse_port: false, is_ephemeral: false, options, parent: None })
+        self.insert(Socket {
+            family,
+            kind,
+            bound: None,
+            asked: None,
+            reuse_address: false,
+            reuse_port: false,
+            is_ephemeral: false,
+            options,
+            parent: None,
+        })
     }
 
     fn insert(&mut self, socket: Socket) -> SocketId {
@@ -40,15 +50,15 @@ impl Stack {
             self.send_segment((local.ip(), remote.ip()), segment, Some(id));
         }
         if let Some(remains) = remains
-            && self.connections.remove(&(local, remote)).is_some()
+            && self.forget_connection((local, remote), id)
         {
             self.begin_time_wait(now, (local, remote), remains);
         }
         if state == State::Closed {
-            self.connections.remove(&(local, remote));
+            self.forget_connection((local, remote), id);
         }
         if is_orphan && matches!(state, State::Closed | State::TimeWait) {
-            self.ready(id, Events::GONE);
+            self.tell(id, Events::GONE);
             self.remove(id);
         } else {
             self.tell(id, events);
@@ -64,12 +74,22 @@ impl Stack {
         }
     }
 
+    /// Takes the connection's addresses from the table, unless a later connection has them. Returns
+    /// whether it did.
+    fn forget_connection(&mut self, addresses: Addresses, id: SocketId) -> bool {
+        self.connections.get(&addresses) == Some(&id) && self.connections.remove(&addresses).is_some()
+    }
+
     /// Forgets a socket and its port.
     pub(super) fn remove(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.remove(&id) else { return };
         if let Some(bound) = socket.bound {
             self.ports.free(socket.protocol(), bound.port(), id);
         }
+        self.forget_timer(id);
+    }
+
+    pub(super) fn forget_timer(&mut self, id: SocketId) {
         if let Some(at) = self.queued.remove(&id) {
             self.timers.remove(&(at, TimerOf::Socket(id)));
         }
@@ -107,8 +127,17 @@ impl Stack {
         let (reuse_address, reuse_port) = self.sockets.get(&parent).map_or((false, false), |socket| (socket.reuse_address, socket.reuse_port));
         let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
         let kind = Kind::Connection(Box::new(connection));
-        let id =
-            self.insert(Socket { family, kind, bound: None, reuse_address, reuse_port, is_ephemeral: false, options: None, parent: Some(parent) });
+        let id = self.insert(Socket {
+            family,
+            kind,
+            bound: None,
+            asked: None,
+            reuse_address,
+            reuse_port,
+            is_ephemeral: false,
+            options: None,
+            parent: Some(parent),
+        });
         self.take_port(id, local, false);
         self.connections.insert((local, remote), id);
         if let Ok(socket) = self.socket_mut(parent)
@@ -137,8 +166,9 @@ impl Stack {
             // Linux gives a socket without an address an ephemeral port.
             None => self.bind(id, SocketAddr::new(family.unspecified(), 0))?,
             Some(bound) => {
-                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other)?.bound);
-                if others.any(|other| other == bound) {
+                let shares = socket.reuse_port;
+                let mut others = self.ports.listeners(bound.port()).filter_map(|other| self.sockets.get(&other));
+                if others.any(|other| other.bound == Some(bound) && !(shares && other.reuse_port)) {
                     return Err(NetError::AddressInUse);
                 }
             }
@@ -169,12 +199,11 @@ impl Stack {
     pub(crate) fn connect_stream(&mut self, now: SimTime, id: SocketId, mut remote: SocketAddr) -> Result<(), NetError> {
         let socket = self.socket_mut(id)?;
         if let Kind::Connection(connection) = &mut socket.kind {
-            connection.take_error()?;
-            return Err(match connection.state() {
-                State::SynSent | State::SynReceived => NetError::Already,
-                State::Closed => NetError::Aborted,
-                _ => NetError::Connected,
-            });
+            let (has_failed, answer) = (connection.has_failed_to_connect(), connection.connect_again());
+            if has_failed {
+                self.disconnect_stream(now, id)?;
+            }
+            return answer;
         }
         if !matches!(socket.kind, Kind::Idle) || !socket.family.contains(remote.ip()) || remote.port() == 0 {
             return Err(NetError::Invalid);
@@ -226,15 +255,19 @@ impl Stack {
             Kind::Idle | Kind::Datagram(_) => Vec::new(),
         };
         self.remove(id);
-        for socket in ready {
-            // Connections that nobody accepted are reset.
+        self.reset_unaccepted(now, ready);
+        Ok(())
+    }
+
+    /// Resets connections that nobody accepted.
+    pub(super) fn reset_unaccepted(&mut self, now: SimTime, sockets: Vec<SocketId>) {
+        for socket in sockets {
             let abort = |connection: &mut Connection, cx: &mut Context<'_>| {
                 connection.set_options(|options| options.linger = Some(Default::default()), cx);
                 connection.close(cx);
             };
             self.with_connection(now, socket, abort);
         }
-        Ok(())
     }
 
     pub(super) fn begin_time_wait(&mut self, now: SimTime, addresses: Addresses, remains: Remains) {

@@ -172,6 +172,9 @@ impl Connection {
         if ack > self.tx.una || start > wl_seq || ack >= wl_ack && start == wl_seq && window > self.tx.window {
             self.set_send_window(window, (start, ack.max(wl_ack)));
         }
+        if self.board.is_empty() {
+            self.note_open_window();
+        }
         let acked = self.update_board(segment, ack, is_duplicate, cx);
         self.recover(&acked, cx);
         self.after_progress(acked.is_advance, cx);
@@ -233,10 +236,7 @@ impl Connection {
             let wanted = u64::from(self.congestion.window().max(cx.kernel.initial_window)) * 2 * u64::from(self.tx.mss);
             self.tx.buffer = self.tx.buffer.max(wanted.min(u64::from(cx.kernel.send_buffer.max_bytes)) as u32);
         }
-        if self.tx.wants_space && self.is_writable() {
-            self.tx.wants_space = false;
-            cx.events |= Events::WRITABLE;
-        }
+        self.wake_writer(cx);
         if self.tx.has_fin && self.tx.una == self.tx.queue.end() + 1 {
             match self.state {
                 State::FinWait1 => {

@@ -51,6 +51,10 @@ impl Listener {
     pub(crate) fn half_open(&self) -> usize {
         self.half_open.len()
     }
+    /// Returns whether the handshake between the addresses is under way.
+    pub(crate) fn holds(&self, addresses: Addresses) -> bool {
+        self.half_open.contains_key(&addresses)
+    }
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

@@ -38,6 +38,9 @@ use std::net::SocketAddr;
 use timers::Timer;
 use urgent::Urgent;
 
+/// Least MSS of a peer that counts, as Linux's `tcp_min_snd_mss`: 8 B beside the largest options.
+const SEND_MSS_MIN: u32 = 48;
+
 /// State of a connection (RFC 9293, 3.3.2). A listening socket is no connection, and TIME_WAIT
 /// lives in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +160,8 @@ struct Sender {
     /// End of the flight after which the host may reduce the window again.
     slowed_until: u64,
     mss: u32,
-    /// The program found the buffer full and waits for space.
-    wants_space: bool,
+    /// The buffer was too full for a poll to call it writable, and no event said otherwise since.
+    was_full: bool,
 }
 
 /// Receiving side of a connection.
@@ -203,6 +206,8 @@ pub(crate) struct Connection {
     expiry: Option<SimTime>,
     keepalive_at: Option<SimTime>,
     error: Option<NetError>,
+    /// The result of `connect` is unknown to the program.
+    is_connecting: bool,
     /// The program closed the socket.
     is_orphan: bool,
     retransmissions: u64,
@@ -248,7 +253,7 @@ impl Connection {
             below: 0,
             slowed_until: 0,
             mss,
-            wants_space: false,
+            was_full: false,
         };
         let rx = Receiver {
             window,
@@ -281,6 +286,7 @@ impl Connection {
             expiry: None,
             keepalive_at: None,
             error: None,
+            is_connecting: false,
             is_orphan: false,
             retransmissions: 0,
             options: socket,
@@ -291,6 +297,7 @@ impl Connection {
     pub(crate) fn connect(addresses: (SocketAddr, SocketAddr), first: u32, socket: SocketOptions, cx: &mut Context<'_>) -> Self {
         let mut connection = Self::new(addresses, first, socket, cx);
         connection.tx.next = connection.tx.first + 1;
+        connection.is_connecting = true;
         connection.send_syn(cx);
         connection.set_syn_timer(cx);
         connection
@@ -314,7 +321,7 @@ impl Connection {
     /// Takes the peer's options and first number.
     fn negotiate(&mut self, options: &Options, remote_first: u64, cx: &Context<'_>) {
         // RFC 9293, 3.7.1: 536 bytes without an option.
-        let offered = options.mss.map_or(536, u32::from).max(1);
+        let offered = options.mss.map_or(536, u32::from);
         let is_scaled = options.window_scale.is_some() && cx.kernel.window_scaling;
         self.has_timestamps &= options.timestamps.is_some();
         self.has_sack &= options.sack_permitted;
@@ -322,7 +329,8 @@ impl Connection {
         // RFC 7323, 2.3: a larger shift counts as 14.
         self.tx.scale = if is_scaled { options.window_scale.unwrap_or(0).min(14) } else { 0 };
         let taken = if self.has_timestamps { TIMESTAMPS_BYTES } else { 0 };
-        self.tx.mss = offered.min(cx.path.mss).min(self.options.mss_max).saturating_sub(taken).max(1);
+        // A peer must not cut the stream into crumbs.
+        self.tx.mss = offered.min(self.options.mss_max).max(SEND_MSS_MIN).min(cx.path.mss).saturating_sub(taken).max(1);
         self.board.set_packet_bytes(self.tx.mss);
         self.rx.window.start(remote_first + 1, is_scaled, cx.now);
         self.rx.queue = ByteQueue::new(remote_first + 1);

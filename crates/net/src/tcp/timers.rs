@@ -200,6 +200,16 @@ impl Connection {
         }
     }
 
+    /// Ends the probes, and their doubled times, if the window takes the next segment (as Linux's
+    /// `tcp_ack_probe`). The data that leaves now begins with a timeout of its own.
+    pub(super) fn note_open_window(&mut self) {
+        let waiting = (self.tx.queue.end() - self.tx.next.min(self.tx.queue.end())).min(u64::from(self.packet_bytes()));
+        if self.tx.next + waiting <= self.tx.una + u64::from(self.tx.window) {
+            self.timer = self.timer.filter(|timer| timer.kind != TimerKind::Probe);
+            self.recovery.reset_backoff();
+        }
+    }
+
     /// Probes a closed window, or sends a small segment that waited long enough.
     fn probe_window(&mut self, cx: &mut Context<'_>) {
         if self.is_given_up(cx) && (self.is_orphan || self.has_timed_out(cx)) {
@@ -241,6 +251,6 @@ impl Connection {
         }
         self.attempts += 1;
         self.send_probe(cx);
-        self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_interval.max(SimDuration::from_micros(1_000))));
+        self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_interval));
     }
 }

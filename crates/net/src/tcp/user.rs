@@ -49,11 +49,12 @@ impl Connection {
         let room = u64::from(self.tx.buffer).saturating_sub(self.tx.queue.len());
         let taken = u64::from(payload.len()).min(room) as u32;
         if taken == 0 && !payload.is_empty() {
-            self.tx.wants_space = true;
+            self.tx.was_full = true;
             return Err(NetError::WouldBlock);
         }
-        self.tx.wants_space |= taken < payload.len();
         self.tx.queue.push(&payload.part(0, taken));
+        // A program may poll before it writes again: each way back over the mark is an event.
+        self.tx.was_full |= !self.is_writable();
         if urgent && taken == payload.len() && taken > 0 {
             self.tx.urgent_end = Some(self.tx.queue.end());
         }
@@ -108,6 +109,41 @@ impl Connection {
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// Answers a further `connect`, as Linux's `inet_stream_connect` does: the first after the
+    /// handshake succeeds, and the first after a failure tells it.
+    pub(crate) fn connect_again(&mut self) -> Result<(), NetError> {
+        if !self.is_connecting {
+            return Err(NetError::Connected);
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => return Err(NetError::Already),
+            State::Closed | State::TimeWait => self.take_error().and(Err(NetError::Aborted))?,
+            _ => {}
+        }
+        self.is_connecting = false;
+        Ok(())
+    }
+
+    /// Returns whether the connection ended before the program knew it.
+    pub(crate) fn has_failed_to_connect(&self) -> bool {
+        self.is_connecting && matches!(self.state, State::Closed | State::TimeWait)
+    }
+
+    /// Ends the connection at once, with a reset for a peer that may still send (as Linux's
+    /// `tcp_disconnect`).
+    pub(crate) fn abandon(&mut self, cx: &mut Context<'_>) {
+        match self.state {
+            State::Established | State::CloseWait | State::FinWait1 | State::FinWait2 | State::SynReceived => self.send_reset(cx),
+            State::Closing | State::LastAck if self.tx.next <= self.tx.queue.end() => self.send_reset(cx),
+            _ => {}
+        }
+        self.close_now(cx);
+    }
+
+    pub(crate) fn options(&self) -> &SocketOptions {
+        &self.options
+    }
+
     /// Ends the sending direction.
     pub(crate) fn shut_send(&mut self, cx: &mut Context<'_>) {
         if self.tx.has_fin {
@@ -118,14 +154,24 @@ impl Connection {
             State::CloseWait => self.state = State::LastAck,
             _ => return,
         }
-        self.tx.has_fin = true;
+        (self.tx.has_fin, self.is_connecting) = (true, false);
+        // Linux wakes all who poll a socket that shuts down; a write now fails at once.
+        cx.events |= Events::WRITABLE | Events::HANG_UP.when(self.readiness().intersects(Events::HANG_UP));
         self.output(cx);
+    }
+
+    /// Tells a program that the buffer has room again.
+    pub(super) fn wake_writer(&mut self, cx: &mut Context<'_>) {
+        if self.tx.was_full && self.is_writable() {
+            self.tx.was_full = false;
+            cx.events |= Events::WRITABLE;
+        }
     }
 
     /// Ends the receiving direction. The peer hears nothing of it.
     pub(crate) fn shut_receive(&mut self, cx: &mut Context<'_>) {
         self.rx.is_shut = true;
-        cx.events |= Events::READABLE | Events::READ_CLOSED;
+        cx.events |= Events::READABLE | Events::READ_CLOSED | Events::HANG_UP.when(self.readiness().intersects(Events::HANG_UP));
     }
 
     /// Closes the socket. Unread data, or a linger time of zero, resets the connection.
@@ -151,6 +197,8 @@ impl Connection {
         change(&mut self.options);
         if let Some(bytes) = self.options.send_buffer {
             (self.tx.buffer, self.tx.is_locked) = (bytes, true);
+            self.tx.was_full |= !self.is_writable();
+            self.wake_writer(cx);
         }
         if let Some(bytes) = self.options.receive_buffer {
             self.rx.window.set_buffer(bytes);

@@ -155,7 +155,7 @@ impl Target {
                     SocketOption::ReceiveBuffer(u32::from(bytes.word())),
                     SocketOption::SendBuffer(u32::from(bytes.word())),
                     SocketOption::UrgentInline(on),
-                    SocketOption::KeepAliveIdle(SimDuration::from_micros(u64::from(bytes.word()))),
+                    SocketOption::KeepAliveIdle(SimDuration::from_micros(1_000_000 * u64::from(bytes.word()))),
                     SocketOption::UserTimeout(SimDuration::from_micros(u64::from(bytes.word()))),
                 ];
                 let option = options[usize::from(bytes.byte()) % options.len()];
