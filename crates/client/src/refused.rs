@@ -1,8 +1,8 @@
 //! Faults at accesses that the mapping permits.
 //!
-//! Another thread can give the right back between a fault and its handler. Linux 6.18 was also seen to
-//! refuse a write to private memory whose rights nothing had changed. The access then succeeds when
-//! the thread tries it again, as if it came a moment later.
+//! Another thread can give the right back between a fault and its handler. Linux 6.18 also refused
+//! writes to private memory whose rights nothing had changed. The access succeeds when the thread
+//! tries it again, as if it came a moment later.
 
 use libc::{c_int, siginfo_t, ucontext_t};
 use rustix::mm::{Advice, madvise};
@@ -18,13 +18,13 @@ const NOT_DATA: i64 = 1 << 5 | 1 << 4;
 /// Bit of an error code: the access is a write.
 const WRITE: i64 = 1 << 1;
 const PAGE: usize = 4096;
-/// Tries of one access without another between. The program gets the fault after them. A loop that
+/// Tries of one instruction without another between. The program gets the fault after them. A loop that
 /// writes one word may need some in its life.
 const TRIES_MAX: u32 = 10_000;
 
 thread_local! {
-    /// The last access that was tried again (instruction and address), and how often.
-    static LAST: Cell<((usize, usize), u32)> = const { Cell::new(((0, 0), 0)) };
+    /// The last instruction that was tried again, and how often.
+    static LAST: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// Returns whether the access that faulted may succeed now, so that the thread should try it again.
@@ -38,10 +38,10 @@ pub fn may_succeed(info: &siginfo_t, machine: &ucontext_t) -> bool {
     if !is_permitted(address, error & WRITE != 0) {
         return false;
     }
-    let access = (machine.uc_mcontext.gregs[libc::REG_RIP as usize] as usize, address);
+    let instruction = machine.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
     let (last, count) = LAST.get();
-    let count = if last == access { count + 1 } else { 1 };
-    LAST.set((access, count));
+    let count = if last == instruction { count + 1 } else { 1 };
+    LAST.set((instruction, count));
     count <= TRIES_MAX
 }
 

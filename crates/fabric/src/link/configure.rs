@@ -54,7 +54,7 @@ impl Links {
 
     /// Sets the limit of a switch's port for packets at the head of a lane.
     pub(crate) fn set_head_lifetime(&mut self, id: u32, limit: LifetimeCode) {
-        if self.is_switch_port(id) {
+        if self.is_switch_port(id) && self.ports[id as usize].head_lifetime != limit {
             self.ports[id as usize].head_lifetime = limit;
             self.new_limits.push(id);
         }
@@ -67,7 +67,9 @@ impl Links {
 
     /// Sets the limit for the stay of packets in a switch.
     pub(crate) fn set_packet_lifetime(&mut self, switch: usize, limit: LifetimeCode) {
-        self.switches[switch].packet_lifetime = limit;
+        if std::mem::replace(&mut self.switches[switch].packet_lifetime, limit) == limit {
+            return;
+        }
         let first = self.switches[switch].first_port;
         let ports = self.inputs_of(self.ports[first as usize].owner) as u32;
         self.new_limits.extend(first..first + ports);

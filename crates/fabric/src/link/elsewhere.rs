@@ -4,7 +4,7 @@
 use super::Links;
 use crate::numbering::Owner;
 use crate::traffic::Traffic;
-use softband_types::{Gid, Lid};
+use softband_types::{Gid, Lid, PortLids};
 use std::collections::BTreeSet;
 
 /// First LID of multicast groups (IBTA 4.1.3).
@@ -58,10 +58,10 @@ impl Elsewhere {
 }
 
 impl Links {
-    /// Counts traffic from a port to `dlid` at all ports of its way, by the present routes. `slid`
-    /// is the port's LID: messages to it cross no link. Returns the port of a single receiver.
-    pub(crate) fn count_elsewhere(&mut self, from: u32, (slid, dlid): (Lid, Lid), carried: &CarriedElsewhere) -> Option<u32> {
-        if dlid == slid {
+    /// Counts traffic from a port to `dlid` at all ports of its way, by the present routes. Messages
+    /// to a LID of the port itself cross no link. Returns the port of a single receiver.
+    pub(crate) fn count_elsewhere(&mut self, from: u32, (own, dlid): (PortLids, Lid), carried: &CarriedElsewhere) -> Option<u32> {
+        if own.contains(dlid) {
             return Some(from);
         }
         let (sent, returned) = (self.framed(from, carried.sent_packets, carried), self.framed(from, carried.returned_packets, carried));
@@ -72,7 +72,7 @@ impl Links {
             return None;
         }
         let to = self.count_on_way(from, dlid, sent)?;
-        self.count_on_way(to, slid, returned);
+        self.count_on_way(to, own.base, returned);
         Some(to)
     }
 

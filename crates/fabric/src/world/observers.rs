@@ -18,7 +18,7 @@ impl World {
     /// all ports of the way by its present routes. Ignores a port that does not exist.
     pub fn count_elsewhere(&mut self, (hca, port): (HcaId, PortNumber), dlid: Lid, carried: &CarriedElsewhere) {
         if let Some(port) = self.hcas.port_index(hca, port)
-            && let Some(to) = self.links.count_elsewhere(port, (self.subnet.lid(port), dlid), carried)
+            && let Some(to) = self.links.count_elsewhere(port, (self.subnet.lids(port), dlid), carried)
         {
             self.hcas.note_elsewhere(to, carried);
         }

@@ -1,6 +1,7 @@
-//! The counters of HCAs' ports (`/sys/class/infiniband/HCA/ports/N/counters` and `hw_counters`). Each open asks the
-//! engine for the present value, and opens a file in memory with it. So does each `read` from the
-//! start of the file.
+//! The counters of HCAs' ports (`/sys/class/infiniband/HCA/ports/N/counters` and `hw_counters`).
+//!
+//! Each open asks the engine for the present value, and opens a file in memory with it. So does each
+//! `read` from the start of the file.
 
 use crate::fd::{files, random_files};
 use crate::runtime::attach::attached;

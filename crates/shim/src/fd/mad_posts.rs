@@ -170,10 +170,10 @@ mod tests {
     #[test]
     fn a_record_without_room_stays_for_the_next_reader_of_its_file() {
         let [object, other] = [u32::MAX, u32::MAX - 1];
-        [object, other].map(note_open);
+        [object, other].into_iter().for_each(note_open);
         leave(object, &[7; 88]);
         assert_eq!([other, object, object].map(take_left), [None, Some(vec![7; 88]), None]);
-        [object, other].map(note_close);
+        [object, other].into_iter().for_each(note_close);
     }
 
     #[test]

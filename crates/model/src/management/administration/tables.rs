@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Bytes of the header of subnet administration, which each segment repeats.
 const SA_HEADER_BYTES: usize = 20;
+/// Most segments that an acknowledgement admits. The windows of Linux have 64.
+const WINDOW_MAX: usize = 4_096;
 /// Most tables under way, and their memory in bytes. The oldest requester loses its table.
 const TABLES_MAX: usize = 64;
 const MEMORY_MAX: usize = 64 << 20;
@@ -146,8 +148,8 @@ impl Tables {
             self.0.remove(&key);
             return Vec::new();
         }
-        // The field has the end of the receiver's window.
-        let admitted = (rmpp.payload_length as usize).min(last);
+        // The field has the end of the receiver's window, which a program states as it likes.
+        let admitted = (rmpp.payload_length as usize).min(last).min(table.sent.saturating_add(WINDOW_MAX));
         let numbers = table.sent + 1..=admitted;
         table.sent = table.sent.max(admitted);
         numbers.map(|number| table.segment(number, paths)).collect()
