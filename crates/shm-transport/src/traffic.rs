@@ -4,7 +4,7 @@
 //!
 //! A row of the memory belongs to one queue pair and one way at a time, so adding needs no locked
 //! instruction. Its numbers stay when the queue pair goes. The next queue pair with this way
-//! continues them ([`rows`]).
+//! continues them (`rows`).
 
 mod rows;
 
