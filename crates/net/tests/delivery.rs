@@ -1,4 +1,4 @@
-//! Bytes arrive once and in order, whatever the wire does to packets.
+//! Bytes arrive once and in order, on wires that lose, delay, repeat and reorder packets.
 
 mod common;
 

@@ -92,14 +92,16 @@ fn discards_name_the_neighbor_s_mtu_and_the_inactive_port() {
     assert!(inactive > 0 && too_large == 0);
 }
 
-#[test]
-fn a_loop_through_a_ring_ends_by_a_lifetime_and_its_lane_has_waited() {
-    let mut desk = Desk::new(&ring());
+/// The ways from host 0 to the switches of the ring.
+const RING: [&[u8]; 3] = [&[1], &[1, 2], &[1, 2, 2]];
+
+/// Lets the tables of the ring lead packets for host 1 in a circle, and writes to it until host 0 gives
+/// up.
+fn send_into_loop(mut desk: Desk) -> Lab {
     let lid = desk.lid(1);
-    for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
+    for path in RING {
         route(&mut desk, path, lid, 2);
     }
-    let switch = switch_lid(&mut desk, &[1]);
     let mut lab = Lab::over(desk.world);
     let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
     for number in 0..8 {
@@ -107,6 +109,14 @@ fn a_loop_through_a_ring_ends_by_a_lifetime_and_its_lane_has_waited() {
         lab.send(0, a, request);
     }
     while lab.completions(0).is_empty() && lab.step() {}
+    lab
+}
+
+#[test]
+fn a_loop_through_a_ring_ends_by_a_lifetime_and_its_lane_has_waited() {
+    let mut desk = Desk::new(&ring());
+    let switch = switch_lid(&mut desk, &[1]);
+    let lab = send_into_loop(desk);
     let total = lab.world.counters().iter().find(|port| port.node == "s0" && port.port == PortNumber(2)).unwrap().port_xmit_discards;
     let mut desk = Desk::over(lab.world);
     let [inactive, too_large, outlived, outlived_at_head] = discards(&mut desk, switch, 2);
@@ -118,7 +128,7 @@ fn a_loop_through_a_ring_ends_by_a_lifetime_and_its_lane_has_waited() {
 
 /// Writes the limits of all switches of the ring: at the head of a queue, and in a switch.
 fn limit(desk: &mut Desk, at_head: u8, in_switch: u8) {
-    for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
+    for path in RING {
         let mut switch: SwitchInfo = desk.get(path, AttributeId::SWITCH_INFO, 0);
         switch.life_time_value = in_switch;
         let mut data = [0; 64];
@@ -139,19 +149,9 @@ fn a_switch_obeys_the_limits_that_a_manager_writes() {
     // 4.096 us * 2^10 is 4 ms, and 20 is no limit.
     for (at_head, in_switch) in [(10, 20), (20, 10)] {
         let mut desk = Desk::new(&ring());
-        let lid = desk.lid(1);
         limit(&mut desk, at_head, in_switch);
-        for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
-            route(&mut desk, path, lid, 2);
-        }
-        let switches = [&[1][..], &[1, 2], &[1, 2, 2]].map(|path| switch_lid(&mut desk, path));
-        let mut lab = Lab::over(desk.world);
-        let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
-        for number in 0..8 {
-            let request = lab.request(0, number, lab.write_to(1, 0), 0, 65_536);
-            lab.send(0, a, request);
-        }
-        while lab.completions(0).is_empty() && lab.step() {}
+        let switches = RING.map(|path| switch_lid(&mut desk, path));
+        let lab = send_into_loop(desk);
         let mut desk = Desk::over(lab.world);
         let found = switches.map(|switch| discards(&mut desk, switch, 2));
         let [outlived, outlived_at_head] = [2, 3].map(|reason| found.iter().map(|of| u32::from(of[reason])).sum::<u32>());
@@ -164,18 +164,8 @@ fn a_switch_obeys_the_limits_that_a_manager_writes() {
 fn a_new_limit_ends_a_deadlock_that_is_already_there() {
     for (at_head, in_switch) in [(10, 20), (20, 10)] {
         let mut desk = Desk::new(&ring());
-        let lid = desk.lid(1);
         limit(&mut desk, 20, 20);
-        for path in [&[1][..], &[1, 2], &[1, 2, 2]] {
-            route(&mut desk, path, lid, 2);
-        }
-        let mut lab = Lab::over(desk.world);
-        let (a, _) = lab.connect_with(0, 1, QpType::Rc, |m| m.retry_count = m.retry_count.map(|_| 1));
-        for number in 0..8 {
-            let request = lab.request(0, number, lab.write_to(1, 0), 0, 65_536);
-            lab.send(0, a, request);
-        }
-        while lab.completions(0).is_empty() && lab.step() {}
+        let lab = send_into_loop(desk);
         let discarded = |lab: &Lab| lab.world.counters().iter().map(|port| port.port_xmit_discards).sum::<u64>();
         assert_eq!(discarded(&lab), 0);
         let mut desk = Desk::over(lab.world);
