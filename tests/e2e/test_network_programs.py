@@ -104,7 +104,7 @@ def test_nginx_serves_a_file_by_sendfile_and_edges(softband: Softband, tmp_path:
 def test_nuttcp_talks_by_standard_streams_on_a_socket(softband: Softband) -> None:
     """The server's control connection is its standard input and output. The C library reads and writes these."""
     need("nuttcp")
-    outcome = twice(softband, ("a", "nuttcp -1"), ("b", "nuttcp -T1 -fparse a"))
+    outcome = twice(softband, ("a", "nuttcp -1"), ("b", "nuttcp -n100m -fparse a"))
     found = re.search(r"rate_Mbps=(\S+)", outcome.program("b-0"))
     assert found is not None, outcome.stderr
     # The management network has 2.94 bytes in a nanosecond.

@@ -221,7 +221,7 @@ def test_pauses_are_counted_and_lose_nothing_while_a_full_buffer_without_them_do
 
 
 def test_two_runs_print_the_same(softband: Softband) -> None:
-    first, second = (softband.pair(FABRIC, "ib_send_bw -a -n 100").assert_ok() for _ in range(2))
+    first, second = (softband.pair(FABRIC, "ib_send_bw -s 1048576 -n 100").assert_ok() for _ in range(2))
     assert first.program("b-0") == second.program("b-0") and first.stdout == second.stdout
 
 
