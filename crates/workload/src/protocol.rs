@@ -4,7 +4,7 @@
 //!
 //! | message | way | its send ends |
 //! |---|---|---|
-//! | with header up to `inline_bytes` | inline data | at the post |
+//! | that fits into a request with its header | inline data | at the post |
 //! | below the limit of copies | copied into the library's memory, one request | at the post |
 //! | below the limit of a rendezvous | pieces of up to 8 KiB, each with a completion | at the last acknowledgement |
 //! | longer | rendezvous: announcement, RDMA read by the receiver, end message | at the end message |
@@ -20,6 +20,9 @@ pub struct Protocol {
     /// Largest inline data that the library asks for, with its header
     /// (`UCX_RC_VERBS_TX_MIN_INLINE`).
     pub inline_bytes: u32,
+    /// Scatter/gather entries of a send request (`UCX_RC_VERBS_TX_MIN_SGE`). Drivers let inline
+    /// data take their room.
+    pub send_entries: u32,
     /// Smallest message that the library sends from the program's memory (`UCX_ZCOPY_THRESH`).
     pub direct_bytes: Option<u32>,
     /// Smallest message that waits for its receiver (`UCX_RNDV_THRESH`).
@@ -28,9 +31,10 @@ pub struct Protocol {
 
 /// Bytes of headers before the data of a message: alone, and of the first and the further pieces of
 /// a longer message. A header has a byte of `rc_verbs`; the rest are headers of `ucp`.
-pub(crate) const HEADER_BYTES: u32 = 1 + 8;
-pub(crate) const FIRST_HEADER_BYTES: u32 = 1 + 24;
-pub(crate) const MIDDLE_HEADER_BYTES: u32 = 1 + 16;
+const RC_HEADER_BYTES: u32 = 1;
+pub(crate) const HEADER_BYTES: u32 = RC_HEADER_BYTES + 8;
+pub(crate) const FIRST_HEADER_BYTES: u32 = RC_HEADER_BYTES + 24;
+pub(crate) const MIDDLE_HEADER_BYTES: u32 = RC_HEADER_BYTES + 16;
 /// Bytes of the announcement of a message, with address, length and key of the data.
 pub(crate) const ANNOUNCEMENT_BYTES: u32 = 60;
 /// Bytes of the message that ends a rendezvous.
@@ -47,6 +51,8 @@ pub(crate) const SEND_QUEUE: u32 = 256;
 /// Alignment of RDMA reads, to the largest payload of a packet of PCI Express
 /// (`UCS_SYS_PCI_MAX_PAYLOAD`).
 const READ_ALIGNMENT: u32 = 512;
+/// Bytes of a scatter/gather entry in a send queue.
+const ENTRY_BYTES: u32 = 16;
 /// Place of a program's buffer behind that alignment. glibc puts 16 bytes before a large one.
 const BUFFER_OFFSET: u32 = 16;
 
@@ -69,9 +75,14 @@ const ROCE_SECONDS: f64 = 200e-9;
 
 impl Protocol {
     /// UCX 1.13 over `rc_verbs`.
-    pub const UCX: Self = Self { inline_bytes: 64, direct_bytes: None, rendezvous_bytes: None };
+    pub const UCX: Self = Self { inline_bytes: 64, send_entries: 5, direct_bytes: None, rendezvous_bytes: None };
     /// Name in a trace and on the command line.
     pub const UCX_NAME: &'static str = "ucx";
+
+    /// Returns the inline data that an HCA with room for `most` bytes takes.
+    fn inline_room(&self, most: u32) -> u32 {
+        self.inline_bytes.max(self.send_entries * ENTRY_BYTES).min(most)
+    }
 }
 
 impl fmt::Display for Protocol {
@@ -132,6 +143,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// Returns whether a message of the library itself goes inline. The library compares its bytes
+    /// without the header of `rc_verbs` to the limit of data (`ucp_do_am_single`).
+    pub(crate) fn sends_inline(&self, bytes: u32) -> bool {
+        self.inline.is_some_and(|inline| bytes - RC_HEADER_BYTES <= inline)
+    }
+
     /// Computes the limits by the formulas of UCX 1.13 (`ucp_ep_config_get_zcopy_auto_thresh`,
     /// `ucp_ep_config_calc_rndv_thresh`, `uct_ib_iface_query`).
     pub(crate) fn of(protocol: &Protocol, port: PortView, ranks: u32) -> Self {
@@ -144,7 +161,7 @@ impl Limits {
         let saved = 1.0 / eager_rate.min(COPY_RATE) - RENDEZVOUS_SHARE / (bytes_per_second * f64::from(port.rails()));
         let rendezvous = whole(more, saved).max(PIECE_BYTES - 1);
         Self {
-            inline: protocol.inline_bytes.min(port.inline_max).checked_sub(HEADER_BYTES),
+            inline: protocol.inline_room(port.inline_max).checked_sub(HEADER_BYTES),
             direct: protocol.direct_bytes.unwrap_or(direct),
             rendezvous: protocol.rendezvous_bytes.unwrap_or(rendezvous),
             rails: port.rails(),
@@ -183,6 +200,15 @@ fn estimates(port: PortView) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inline_data_take_the_room_of_the_entries() {
+        let port = |inline_max| PortView { speed: LinkSpeed::Ndr, lanes: 4, mtu_bytes: 4096, link_layer: LinkLayer::Infiniband, inline_max };
+        let sends = |inline_max, bytes| Limits::of(&Protocol::UCX, port(inline_max), 2).sends_inline(bytes);
+        assert!(sends(512, ANNOUNCEMENT_BYTES) && sends(80, ANNOUNCEMENT_BYTES) && sends(64, END_BYTES));
+        assert!(!sends(64, ANNOUNCEMENT_BYTES) && !sends(0, END_BYTES) && !sends(8, END_BYTES));
+        assert_eq!(Limits::of(&Protocol::UCX, port(512), 2).inline, Some(71));
+    }
 
     #[test]
     fn the_reads_of_a_message_have_all_its_bytes() {

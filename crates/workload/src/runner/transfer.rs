@@ -85,7 +85,8 @@ impl Runner {
         debug_assert_eq!(self.flows[flow as usize].to, to);
         let message = |kind, bytes| Work { step, kind: Some(kind), rail: 0, bytes, is_inline: false, end: End::None, ends_at_post: false };
         if bytes >= limits.rendezvous {
-            return self.give(flow, message(Kind::Announcement, ANNOUNCEMENT_BYTES));
+            let is_inline = limits.sends_inline(ANNOUNCEMENT_BYTES);
+            return self.give(flow, Work { is_inline, ..message(Kind::Announcement, ANNOUNCEMENT_BYTES) });
         }
         let is_copied = bytes < limits.direct;
         if bytes <= PIECE_BYTES - HEADER_BYTES {
@@ -234,7 +235,7 @@ impl Runner {
         }
         let receive = *receive;
         waiting.pop_front();
-        let is_inline = library.limits(rank).inline.is_some_and(|inline| END_BYTES <= inline + HEADER_BYTES);
+        let is_inline = library.limits(rank).sends_inline(END_BYTES);
         if let Some(flow) = library.flow(rank, sender, 0) {
             self.give(flow, Work { step: send, kind: Some(Kind::End), rail: 0, bytes: END_BYTES, is_inline, end: End::None, ends_at_post: false });
         }
