@@ -11,6 +11,9 @@ use softband_net::InterfaceId;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeMap;
 
+/// Joins that fail in a row before the interface waits for an event of its port. Linux goes on for
+/// ever; a run would never end.
+const JOINS_MAX: u32 = 16;
 /// Wait after a join that failed (`ipoib_mcast_join_complete` of the kernel).
 const RETRY: SimDuration = SimDuration::from_micros(1_000_000);
 
@@ -25,6 +28,7 @@ impl Common {
             memberships: Memberships::of_interfaces(),
             wishes: BTreeMap::new(),
             last_wish: 0,
+            failed_joins: BTreeMap::new(),
             expires: None,
         }
     }
@@ -39,6 +43,17 @@ impl Common {
         self.memberships.join(self.last_wish, port, wish, now);
     }
 
+    /// Plans another attempt to join after one that failed.
+    fn join_again(&mut self, of: (usize, InterfaceId), error: i32, now: SimTime) {
+        let failed = self.failed_joins.entry(of).or_default();
+        *failed += 1;
+        if *failed < JOINS_MAX {
+            // A membership that a manager has ended is asked for at once.
+            let wait = if error == libc::ENETRESET { SimDuration::ZERO } else { RETRY };
+            self.agenda.push(now + wait, Due::Join { host: of.0, interface: of.1 });
+        }
+    }
+
     pub(super) fn expire(&mut self, now: SimTime) {
         self.expires = None;
         self.memberships.expire(now);
@@ -46,6 +61,20 @@ impl Common {
 }
 
 impl Kernels {
+    /// Lets interfaces join their groups before the run, if the subnet is configured before it.
+    pub(super) fn join_before_run(&mut self, world: &mut World) {
+        for ((hca, port), packet) in self.common.memberships.take_outgoing() {
+            let answers = world.ask_administration((*packet).clone());
+            if answers.is_empty() {
+                world.send_management(hca, port, packet, SimTime::ZERO);
+            }
+            for answer in answers {
+                self.common.memberships.arrive((hca, port), &answer, SimTime::ZERO);
+            }
+        }
+        self.settle_groups(world, SimTime::ZERO);
+    }
+
     /// Sends the requests that the last operation has left, and tells interfaces of the ends of
     /// their joins.
     pub(super) fn settle_groups(&mut self, world: &mut World, now: SimTime) {
@@ -60,12 +89,13 @@ impl Kernels {
             for (number, outcome) in outcomes {
                 let Some((host, interface)) = self.common.wishes.get(&number).copied() else { continue };
                 match outcome {
-                    Ok(record) => self.hosts[host].joined(world, &mut self.common, now, interface, &record),
+                    Ok(record) => {
+                        self.common.failed_joins.remove(&(host, interface));
+                        self.hosts[host].joined(world, &mut self.common, now, interface, &record);
+                    }
                     Err(error) => {
                         self.common.wishes.remove(&number);
-                        // A membership that a manager has ended is asked for at once.
-                        let wait = if error == libc::ENETRESET { SimDuration::ZERO } else { RETRY };
-                        self.common.agenda.push(now + wait, Due::Join { host, interface });
+                        self.common.join_again((host, interface), error, now);
                     }
                 }
             }

@@ -53,6 +53,8 @@ struct Common {
     /// Interfaces by the numbers of their wishes to be members.
     wishes: BTreeMap<u32, (usize, InterfaceId)>,
     last_wish: u32,
+    /// Joins of interfaces that failed in a row.
+    failed_joins: BTreeMap<(usize, InterfaceId), u32>,
     /// Deadline of the memberships for which the agenda has an event.
     expires: Option<SimTime>,
 }
@@ -74,7 +76,7 @@ impl Kernels {
             hosts.push(HostKernel::new(&spec, number, seed, world, &mut common)?);
         }
         let mut kernels = Self { hosts, common, objects: BTreeMap::new(), scheduled: None };
-        kernels.settle_groups(world, SimTime::ZERO);
+        kernels.join_before_run(world);
         Ok(Some(kernels))
     }
 

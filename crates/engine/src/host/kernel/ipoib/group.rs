@@ -70,6 +70,7 @@ impl IpoibLink {
                 let _ = world.destroy_ah(self.place.owner, handle);
             }
         }
+        common.failed_joins.remove(&(self.place.host, self.place.interface));
         match event {
             PORT_ERROR => self.drop_waiting(common, now),
             PORT_ACTIVE | LID_CHANGE | CLIENT_REREGISTER if self.group.is_none() => self.join(world, common, now),
