@@ -1,9 +1,9 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
 use crate::faults::{FaultKind, FaultSpec};
-use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
 use softband_model::link::Sl2Vl;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, PciExpress, Slot, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
 use std::collections::BTreeSet;
 
@@ -120,10 +120,31 @@ impl FabricBuilder {
         Self { spec, next_guid: HCA_FIRST, error: None }
     }
 
-    /// Adds a host without HCAs. Returns its index, from 0.
+    /// Adds a host without HCAs. Returns its index, from 0. Its kernel is Linux 6.1, and it has an
+    /// interface on the management network.
     pub fn host(&mut self, name: impl Into<String>, part: HostPart) -> usize {
-        self.spec.hosts.push(HostSpec { name: name.into(), part, hcas: Vec::new() });
-        self.spec.hosts.len() - 1
+        let host = self.spec.hosts.len();
+        let interfaces = vec![InterfaceSpec::management(host)];
+        self.spec.hosts.push(HostSpec { name: name.into(), part, kernel: KernelPart::linux_6_1(), hcas: Vec::new(), interfaces });
+        host
+    }
+
+    /// Sets the kernel of the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn kernel(&mut self, host: usize, kernel: KernelPart) -> &mut Self {
+        self.spec.hosts[host].kernel = kernel;
+        self
+    }
+
+    /// Adds a network interface to the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn interface(&mut self, host: usize, interface: InterfaceSpec) -> &mut Self {
+        self.spec.hosts[host].interfaces.push(interface);
+        self
     }
 
     /// Adds an InfiniBand HCA to the host with this index, in a slot of its own like the host
