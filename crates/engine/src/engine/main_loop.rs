@@ -190,6 +190,7 @@ impl Engine {
             }
             Event::MadsExpire => self.verbs().mads_expire(),
             Event::CmExpires => self.verbs().cm_expires(),
+            Event::KernelsDue => self.host_calls().kernels_due(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }
