@@ -58,6 +58,7 @@ macro_rules! rooms_of {
     ($engine:ident datagram_send) => { $engine.host_calls() };
     ($engine:ident datagram_receive) => { $engine.host_calls() };
     ($engine:ident socket_option) => { $engine.host_calls() };
+    ($engine:ident socket_setting) => { $engine.host_calls() };
     ($engine:ident socket_names) => { $engine.host_calls() };
     ($engine:ident object_close) => { $engine.host_calls() };
     ($engine:ident object_retain) => { $engine.host_calls() };
@@ -104,6 +105,8 @@ impl Engine {
         match handler(self, caller, &request).into() {
             Outcome::Reply(reply) => self.answer(caller, 0, reply.parts(), cost),
             Outcome::Fail(errno) => self.fail(caller, errno),
+            Outcome::Paid(Ok(reply), price) => self.answer(caller, 0, reply.parts(), cost + price),
+            Outcome::Paid(Err(errno), price) => self.answer(caller, errno, [&[], &[]], price),
             Outcome::Later => {}
         }
     }

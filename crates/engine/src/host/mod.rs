@@ -1,5 +1,6 @@
 //! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
 
+pub(crate) mod addresses;
 pub(crate) mod cm;
 pub(crate) mod counter_files;
 pub(crate) mod datagrams;
@@ -13,3 +14,4 @@ pub(crate) mod objects;
 pub(crate) mod ports;
 pub(crate) mod room;
 pub(crate) mod sockets;
+pub(crate) mod stack_sockets;

@@ -7,6 +7,7 @@ use crate::host::mads::MadTable;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
 use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
+use crate::host::stack_sockets::StackSockets;
 use rustix::net::SocketAddrUnix;
 use softband_fabric::World;
 use softband_ipc::calls::{WaitEntry, readiness};
@@ -22,6 +23,7 @@ pub(crate) struct HostServices {
     objects: Objects,
     sockets: SocketTable,
     datagrams: DatagramTable,
+    stack_sockets: StackSockets,
     /// Datagrams that threads (process, slot) pass in several parts, to a socket and from it.
     outgoing: BTreeMap<(usize, u32), Vec<u8>>,
     incoming: BTreeMap<(usize, u32), Received>,
@@ -40,6 +42,7 @@ impl HostServices {
             objects: Objects::default(),
             sockets: SocketTable::new(hosts),
             datagrams: DatagramTable::new(hosts),
+            stack_sockets: StackSockets::default(),
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
             mads: MadTable::default(),
@@ -98,6 +101,7 @@ impl HostServices {
                 self.sockets.close(object, now, path, &mut wakeups);
             }
             Some(Object::DatagramSocket) => self.datagrams.close(object, now),
+            Some(Object::StackSocket) => self.stack_sockets.close(object),
             Some(Object::ManagementDevice) => self.mads.close(object),
             Some(Object::ConnectionManager) => self.cm.close(object, now),
             _ => {}
@@ -110,6 +114,7 @@ impl HostServices {
         match self.objects.get_mut(object) {
             Some(Object::Socket) => self.sockets.readiness(object, now),
             Some(Object::DatagramSocket) => self.datagrams.readiness(object, now),
+            Some(Object::StackSocket) => self.stack_sockets.readiness(object),
             Some(Object::ManagementDevice) => self.mads.readiness(object, now),
             Some(Object::ConnectionManager) => self.cm.readiness(object, now),
             Some(other) => other.readiness(now),
@@ -209,6 +214,14 @@ impl HostServices {
 
     pub(crate) fn datagrams_mut(&mut self) -> &mut DatagramTable {
         &mut self.datagrams
+    }
+
+    pub(crate) fn stack_sockets(&self) -> &StackSockets {
+        &self.stack_sockets
+    }
+
+    pub(crate) fn stack_sockets_mut(&mut self) -> &mut StackSockets {
+        &mut self.stack_sockets
     }
 
     pub(crate) fn mads(&self) -> &MadTable {

@@ -5,6 +5,7 @@
 
 use softband_ipc::calls::readiness;
 use softband_net::SocketId;
+use softband_sim::SimTime;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -20,8 +21,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     None,
-    /// Nobody listens at the address yet.
-    Seeking(SocketAddr),
+    /// Nobody listens at the address yet. The wait has an end.
+    Seeking(SocketAddr, SimTime),
     /// Nobody came to listen. A call tells the program once.
     Refused(i32),
 }
@@ -65,7 +66,7 @@ impl StackSockets {
         let Some(entry) = self.entries.get(&object) else { return readiness::ERROR | readiness::HANG_UP };
         match entry.attempt {
             Attempt::None => entry.ready,
-            Attempt::Seeking(_) => 0,
+            Attempt::Seeking(..) => 0,
             Attempt::Refused(_) => readiness::ANY,
         }
     }
@@ -77,8 +78,8 @@ impl StackSockets {
     }
 
     /// Notes that a socket waits for a listener at `to`.
-    pub(crate) fn seek(&mut self, object: u32, to: SocketAddr) {
-        self.set_attempt(object, Attempt::Seeking(to));
+    pub(crate) fn seek(&mut self, object: u32, to: SocketAddr, until: SimTime) {
+        self.set_attempt(object, Attempt::Seeking(to, until));
     }
 
     /// Notes that the stack carries out the attempt from now on, or nobody.
@@ -99,8 +100,17 @@ impl StackSockets {
 
     /// Returns the address at which a socket waits for a listener.
     pub(crate) fn sought(&self, object: u32) -> Option<SocketAddr> {
+        self.seeking(object).map(|(to, _)| to)
+    }
+
+    /// Returns until when a socket waits for a listener.
+    pub(crate) fn seeks_until(&self, object: u32) -> Option<SimTime> {
+        self.seeking(object).map(|(_, until)| until)
+    }
+
+    fn seeking(&self, object: u32) -> Option<(SocketAddr, SimTime)> {
         match self.entries.get(&object)?.attempt {
-            Attempt::Seeking(to) => Some(to),
+            Attempt::Seeking(to, until) => Some((to, until)),
             Attempt::None | Attempt::Refused(_) => None,
         }
     }
@@ -119,7 +129,7 @@ impl StackSockets {
     /// Returns the sockets that wait for a listener, each with its host and the listener's address.
     pub(crate) fn seekers(&self) -> Vec<(u32, usize, SocketAddr)> {
         let seeking = |(object, entry): (&u32, &Entry)| match entry.attempt {
-            Attempt::Seeking(to) => Some((*object, entry.place.host, to)),
+            Attempt::Seeking(to, _) => Some((*object, entry.place.host, to)),
             Attempt::None | Attempt::Refused(_) => None,
         };
         self.entries.iter().filter_map(seeking).collect()
@@ -134,7 +144,7 @@ mod tests {
 
     fn place() -> Place {
         let mut stack = Stack::new(softband_model::parts::KernelPart::linux_6_1(), 1);
-        let socket = stack.call(softband_sim::SimTime::ZERO, Open { family: Family::V4, protocol: Protocol::Stream }).unwrap();
+        let socket = stack.call(SimTime::ZERO, Open { family: Family::V4, protocol: Protocol::Stream }).unwrap();
         Place { host: 3, socket, is_datagram: false }
     }
 
@@ -143,7 +153,7 @@ mod tests {
         let (mut table, to) = (StackSockets::default(), "198.18.0.2:80".parse().unwrap());
         table.open(7, place());
         table.set_readiness(7, readiness::WRITABLE);
-        table.seek(7, to);
+        table.seek(7, to, SimTime::from_picos(9));
         assert_eq!((table.readiness(7), table.seekers(), table.sought(7)), (0, vec![(7, 3, to)], Some(to)));
         table.refuse(7, 111);
         assert_eq!((table.readiness(7), table.sought(7)), (readiness::ANY, None));

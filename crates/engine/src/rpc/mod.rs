@@ -17,6 +17,7 @@ pub(crate) mod room;
 mod shared_queues;
 mod sharing;
 mod sockets;
+mod stack;
 mod threads;
 mod timers;
 mod verbs;

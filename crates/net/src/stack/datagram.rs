@@ -94,7 +94,15 @@ impl Stack {
     /// Returns the way of a datagram. A group lies behind the interface that the program chose, or
     /// else behind that of the route.
     fn way_of_datagram(&self, to: IpAddr, chosen: Option<InterfaceId>) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
-        let Some(interface) = chosen.filter(|_| to.is_multicast()) else { return self.way(to) };
+        if !to.is_multicast() {
+            return self.way(to);
+        }
+        // A group without a route lies behind the first interface, as by a default route.
+        let interface = match (chosen, self.way(to)) {
+            (Some(interface), _) => interface,
+            (None, Ok(way)) => return Ok(way),
+            (None, Err(_)) => InterfaceId(1),
+        };
         let addresses = self.interfaces.get(interface.0 as usize).map(|at| at.config.addresses.as_slice()).unwrap_or_default();
         let source = addresses.iter().map(|own| own.address).find(|own| own.is_ipv4() == to.is_ipv4());
         Ok((interface, to, source.ok_or(NetError::NetworkUnreachable)?))

@@ -4,8 +4,8 @@ use super::Stack;
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::socket::Kind;
-use crate::socket_id::{Family, Protocol, SocketId};
-use crate::tcp::SocketOptions;
+use crate::socket_id::{Family, SocketId};
+use crate::tcp::{SocketOptions, State};
 use softband_model::parts::CongestionControl;
 use softband_sim::SimDuration;
 use std::net::SocketAddr;
@@ -100,6 +100,24 @@ impl Stack {
         self.sockets.get(&socket).map(|socket| socket.family)
     }
 
+    /// Returns the address to which a socket is bound.
+    pub fn local_address(&self, socket: SocketId) -> Option<SocketAddr> {
+        self.sockets.get(&socket)?.bound
+    }
+
+    /// Returns whether a socket accepts connections.
+    pub fn listens(&self, socket: SocketId) -> Option<bool> {
+        self.sockets.get(&socket).map(|socket| matches!(socket.kind, Kind::Listener(_)))
+    }
+
+    /// Returns the state of a socket's connection.
+    pub fn state(&self, socket: SocketId) -> Option<State> {
+        match &self.sockets.get(&socket)?.kind {
+            Kind::Connection(connection) => Some(connection.state()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn set_family(&mut self, id: SocketId, family: Family) -> Result<(), NetError> {
         let socket = self.socket_mut(id)?;
         if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_)) {
@@ -141,8 +159,4 @@ impl Stack {
         })
     }
 
-    /// Returns the protocol of a socket.
-    pub fn protocol(&self, socket: SocketId) -> Option<Protocol> {
-        self.sockets.get(&socket).map(crate::socket::Socket::protocol)
-    }
 }

@@ -60,7 +60,9 @@ impl Connection {
             self.tx.urgent_end = Some(self.tx.queue.end());
         }
         // A full buffer leaves the program's last bytes for another call in any case.
-        self.tx.has_more = more && taken == payload.len();
+        if !payload.is_empty() {
+            self.tx.has_more = more && taken == payload.len();
+        }
         self.output(cx);
         Ok(taken)
     }
