@@ -117,11 +117,7 @@ impl HostCalls<'_> {
         sent
     }
 
-    pub(crate) fn datagram_receive(
-        &mut self,
-        caller: Caller,
-        request: &calls::DatagramReceive,
-    ) -> Outcome<WithTail<DatagramReceived, u8>> {
+    pub(crate) fn datagram_receive(&mut self, caller: Caller, request: &calls::DatagramReceive) -> Outcome<WithTail<DatagramReceived, u8>> {
         let checked = self.processes[caller.process].held(request.object).and_then(|object| self.check_datagram(object).map(|()| object));
         match checked {
             Ok(object) => match self.on_stack(object) {

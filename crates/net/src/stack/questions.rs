@@ -158,5 +158,4 @@ impl Stack {
             stream,
         })
     }
-
 }

@@ -256,7 +256,7 @@ impl Connection {
             slowed_until: 0,
             mss,
             was_full: false,
-                has_more: false,
+            has_more: false,
         };
         let rx = Receiver {
             window,

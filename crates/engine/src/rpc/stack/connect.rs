@@ -7,8 +7,8 @@ use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::SEEK_LIMIT;
 use crate::scheduler::agenda::Event;
 use softband_ipc::calls::{SocketAddress, datagram, readiness};
-use softband_net::calls::{Connect, Disconnect, Listen, SetFamily};
 use softband_net::Family;
+use softband_net::calls::{Connect, Disconnect, Listen, SetFamily};
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -25,7 +25,11 @@ pub(super) enum Setting {
     /// The name of an interface, empty for none.
     Device(String),
     MulticastInterface(Named),
-    Membership { joins: bool, group: Ipv4Addr, interface: Named },
+    Membership {
+        joins: bool,
+        group: Ipv4Addr,
+        interface: Named,
+    },
 }
 
 const MICROS_PER_SECOND: u64 = 1_000_000;

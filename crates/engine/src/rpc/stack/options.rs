@@ -1,7 +1,7 @@
 //! Options of sockets of stacks.
 
-use super::option_bytes::{self, Named, Setting};
 use super::OnStack;
+use super::option_bytes::{self, Named, Setting};
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{Count, SocketOption, SocketSetting, WithTail, socket_option};
@@ -14,11 +14,7 @@ const VALUE_BYTES_MAX: usize = 4_096;
 
 impl HostCalls<'_> {
     /// Reads or sets an option by its name in Linux.
-    pub(crate) fn socket_setting(
-        &mut self,
-        caller: Caller,
-        request: &WithTail<SocketSetting, u8>,
-    ) -> Outcome<WithTail<Count, u8>> {
+    pub(crate) fn socket_setting(&mut self, caller: Caller, request: &WithTail<SocketSetting, u8>) -> Outcome<WithTail<Count, u8>> {
         let head = &request.head;
         let object = match self.processes[caller.process].held(head.object) {
             Ok(object) => object,
@@ -51,7 +47,13 @@ impl HostCalls<'_> {
             Setting::OnlyV6(is_only) => Err(if is_only { Family::V6 } else { Family::V4 }),
             Setting::Device(name) => {
                 let is_known = name.is_empty() || self.interfaces(at).any(|(_, of)| of.name == name);
-                return Err(if !is_known { libc::ENODEV } else if name.is_empty() { libc::ENOPROTOOPT } else { libc::EOPNOTSUPP });
+                return Err(if !is_known {
+                    libc::ENODEV
+                } else if name.is_empty() {
+                    libc::ENOPROTOOPT
+                } else {
+                    libc::EOPNOTSUPP
+                });
             }
             Setting::MulticastInterface(named) => {
                 let interface = match named {
