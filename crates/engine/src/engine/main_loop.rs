@@ -128,7 +128,10 @@ impl Engine {
     }
 
     pub(super) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
-        self.world.step(&mut self.memory, notices);
+        match &mut self.kernels {
+            None => self.world.step(&mut self.memory, notices),
+            Some(kernels) => self.world.step(&mut kernels.memory_beside(&mut self.memory), notices),
+        }
         self.scheduler.stir();
         self.report.count_fabric_event();
         // An atomic operation writes without a data packet, so no notice reports its write.
@@ -190,6 +193,7 @@ impl Engine {
             }
             Event::MadsExpire => self.verbs().mads_expire(),
             Event::CmExpires => self.verbs().cm_expires(),
+            Event::KernelsDue => self.host_calls().kernels_due(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }

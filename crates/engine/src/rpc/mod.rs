@@ -7,6 +7,7 @@ mod counters;
 mod datagrams;
 mod devices;
 pub(crate) mod host_calls;
+mod kernels;
 mod mads;
 mod objects;
 mod posts;

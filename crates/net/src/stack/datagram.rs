@@ -4,7 +4,7 @@ use super::Stack;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
-use crate::packet::{Body, Datagram, Packet, UDP_HEADER_BYTES, ip_header_bytes};
+use crate::packet::{Body, Datagram, HOP_LIMIT, Packet, UDP_HEADER_BYTES, ip_header_bytes};
 use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Protocol, SocketId};
@@ -72,7 +72,8 @@ impl Stack {
         }
         let owner = Owner { socket: id, bytes: self.socket_mut(id)?.datagram()?.charge(len)? };
         let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
-        let packet = Packet { source, destination: to.ip(), body };
+        let hop_limit = if to.ip().is_multicast() { 1 } else { HOP_LIMIT };
+        let packet = Packet { source, destination: to.ip(), hop_limit, body };
         if interface == InterfaceId(0) {
             self.send_packet(packet, Some(owner))?;
             return Ok(len);

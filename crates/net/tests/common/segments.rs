@@ -120,7 +120,7 @@ impl Target {
         } else {
             Body::Tcp(segment)
         };
-        self.stack.packet_in(self.now, ETHERNET, Frame::Packet(Packet { source: remote(), destination: local(), body }));
+        self.stack.packet_in(self.now, ETHERNET, Frame::Packet(Packet { source: remote(), destination: local(), hop_limit: 64, body }));
     }
 
     fn call(&mut self, bytes: &mut Bytes<'_>) {
