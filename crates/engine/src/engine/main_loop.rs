@@ -54,7 +54,7 @@ impl Engine {
 
     /// Returns the environment variable by which programs of `host` find their files.
     pub(super) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
-        match self.host.files_variable(host, &self.world) {
+        match self.host.files_variable(host, &self.world, self.kernels.as_ref()) {
             Ok(variable) => variable,
             Err(error) => {
                 self.report.warn_again(format!("programs see no files of their HCAs: {error}"));
