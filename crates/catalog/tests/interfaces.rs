@@ -3,7 +3,7 @@
 mod common;
 
 use common::{catalog, error_of, parse, root};
-use softband_catalog::{LoadOptions, parse_fabric};
+use softband_catalog::{LoadOptions, draw_text, parse_fabric};
 use softband_model::parts::KernelPart;
 use softband_spec::{FabricSpec, InterfaceKind, InterfaceSpec, IpoibMode};
 use softband_types::{PKey, PortNumber};
@@ -122,6 +122,14 @@ fn the_shipped_fabric_is_what_it_says() {
     assert_eq!(loaded.warnings.len(), 0);
     assert_eq!(names(&loaded.spec, 1), ["eth0 198.18.0.2/16 1500", "ib0 10.1.0.2/16 2044"]);
     assert!(loaded.spec.hosts.iter().all(|host| host.kernel.name == "linux-2.6.18"));
+    let drawn = draw_text(&loaded.spec);
+    for line in [
+        "host b  (se7520jr23d, linux-2.6.18)\n",
+        "\n  eth0  (management network, MTU 1500) 198.18.0.2/16\n",
+        "\n  ib0  (IPoIB, datagram, mthca0/1, P_Key 0xffff, MTU 2044) 10.1.0.2/16\n",
+    ] {
+        assert!(drawn.contains(line), "{drawn}");
+    }
 }
 
 #[test]
