@@ -49,6 +49,31 @@ pod! {
     pub struct Name { pub len: u32, pub bytes: [u8; 256], }
     /// IPv4 address as a big-endian number.
     pub struct AddressReply { pub address: u32, pub reserved: u32, }
+    /// Place of an interface in the order of their numbers, from 0 (`lo`).
+    pub struct InterfacePlace { pub place: u32, pub reserved: u32, }
+    /// IPv4 address as a big-endian number, with the bits of its prefix.
+    pub struct InterfaceAddress { pub address: u32, pub prefix: u32, }
+    /// A network interface ([`crate::interfaces::Interface`]). A name ends at the first zero.
+    pub struct InterfaceRecord {
+        pub name: [u8; 16],
+        pub hardware_address: [u8; 20],
+        pub hardware_broadcast: [u8; 20],
+        pub index: u32,
+        pub flags: u32,
+        pub mtu: u32,
+        pub queue_packets: u32,
+        pub hardware: u32,
+        pub hardware_len: u32,
+        pub address_count: u32,
+        pub counts_packets: u32,
+        pub addresses: [InterfaceAddress; 16],
+        pub received_packets: u64,
+        pub received_bytes: u64,
+        pub received_dropped: u64,
+        pub sent_packets: u64,
+        pub sent_bytes: u64,
+        pub sent_dropped: u64,
+    }
     /// `datagram`: 0 stream, 1 datagram.
     pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }

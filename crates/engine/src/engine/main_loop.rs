@@ -54,7 +54,7 @@ impl Engine {
 
     /// Returns the environment variable by which programs of `host` find their files.
     pub(super) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
-        match self.host.files_variable(host, &self.world) {
+        match self.host.files_variable(host, &self.world, self.kernels.as_ref()) {
             Ok(variable) => variable,
             Err(error) => {
                 self.report.warn_again(format!("programs see no files of their HCAs: {error}"));
@@ -128,7 +128,10 @@ impl Engine {
     }
 
     pub(super) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
-        self.world.step(&mut self.memory, notices);
+        match &mut self.kernels {
+            None => self.world.step(&mut self.memory, notices),
+            Some(kernels) => self.world.step(&mut kernels.memory_beside(&mut self.memory), notices),
+        }
         self.scheduler.stir();
         self.report.count_fabric_event();
         // An atomic operation writes without a data packet, so no notice reports its write.

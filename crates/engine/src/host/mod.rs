@@ -5,6 +5,7 @@ pub(crate) mod cm;
 pub(crate) mod counter_files;
 pub(crate) mod datagrams;
 pub(crate) mod files;
+pub(crate) mod interfaces;
 pub(crate) mod kernel;
 mod mad_files;
 pub(crate) mod mads;

@@ -3,6 +3,7 @@
 use crate::host::cm::CmTable;
 use crate::host::datagrams::{DatagramTable, Received};
 use crate::host::files::Files;
+use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
@@ -61,8 +62,8 @@ impl HostServices {
     ///
     /// # Errors
     /// If the machine has no room for the files.
-    pub(crate) fn files_variable(&self, host: usize, world: &World) -> std::io::Result<Option<(String, String)>> {
-        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world))
+    pub(crate) fn files_variable(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> std::io::Result<Option<(String, String)>> {
+        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world, kernels))
     }
 
     /// Writes the new state of a port into the files of its host.

@@ -2,8 +2,11 @@
 
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
+use softband_fabric::notice::Notice;
 use softband_ipc::calls::readiness;
+use softband_model::management::ManagementPacket;
 use softband_net::Events;
+use softband_types::{HcaId, PortNumber};
 
 /// Node number of the kernels' events in the order of events, after all processes.
 const NODE: u32 = u32::MAX;
@@ -21,6 +24,30 @@ impl HostCalls<'_> {
     pub(crate) fn kernel_died(&mut self, host: usize) {
         if let Some(kernels) = self.kernels {
             kernels.host_died(host);
+        }
+    }
+
+    /// Passes a notice about an object of a kernel on. The kernel needs completions only.
+    pub(crate) fn kernel_notice(&mut self, notice: &Notice) {
+        if let (Some(kernels), Notice::Completed { cq, completion, .. }) = (&mut *self.kernels, notice) {
+            kernels.completed(self.world, self.scheduler.now(), *cq, completion);
+            self.settle_kernels();
+        }
+    }
+
+    /// Hands a MAD that has arrived at a port to the kernels. Returns whether one has asked for it.
+    pub(crate) fn kernels_take(&mut self, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
+        let now = self.scheduler.now();
+        let is_taken = self.kernels.as_mut().is_some_and(|kernels| kernels.arrived(self.world, now, port, packet));
+        self.settle_kernels();
+        is_taken
+    }
+
+    /// Tells the kernels of an event of a port.
+    pub(crate) fn kernels_port_event(&mut self, port: (HcaId, PortNumber), event: u32) {
+        if let Some(kernels) = self.kernels {
+            kernels.port_event(self.world, self.scheduler.now(), port, event);
+            self.settle_kernels();
         }
     }
 

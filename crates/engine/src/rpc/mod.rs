@@ -7,6 +7,7 @@ mod counters;
 mod datagrams;
 mod devices;
 pub(crate) mod host_calls;
+mod interfaces;
 mod kernels;
 mod mads;
 mod objects;

@@ -120,6 +120,8 @@ macro_rules! for_each_call {
 
             /// Reads a counter of a port of the program's host. ENOENT without it.
             ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
+            /// An interface of the program's host, with its counters. ENODEV behind the last.
+            ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
 
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;

@@ -11,6 +11,14 @@ pub(super) enum Due {
     Timer { host: usize },
     /// The link has sent the oldest frame of the ring.
     Sent { host: usize, interface: InterfaceId },
+    /// The card of an interface interrupts.
+    Interrupt { host: usize, interface: InterfaceId },
+    /// A core has taken the oldest packet of an interface.
+    Taken { host: usize, interface: InterfaceId },
+    /// An interface asks for membership in its broadcast group again.
+    Join { host: usize, interface: InterfaceId },
+    /// Requests to subnet administration have waited long enough.
+    GroupsExpire,
     /// A frame has reached an interface of the management network.
     Arrived { host: usize, interface: InterfaceId, frame: Frame },
 }

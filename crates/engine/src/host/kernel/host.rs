@@ -3,12 +3,16 @@
 use super::Common;
 use super::agenda::Due;
 use super::core::{Core, price};
+use super::ipoib::{IpoibLink, Moderation, Place, SEND_RING_PACKETS};
 use super::management::ManagementLink;
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
+use softband_model::verbs::api::Completion;
 use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkDestination, NetError, Stack};
 use softband_sim::{RandomStream, SimDuration, SimTime};
-use softband_spec::{FabricSpec, InterfaceKind};
+use softband_spec::{FabricSpec, InterfaceKind, IpoibMode};
+use softband_types::{HcaId, HostId, PortNumber, ProcessId};
+use softband_wire::mad::McMemberRecord;
 
 /// Frames in the ring of an interface on the management network.
 const MANAGEMENT_RING_PACKETS: u32 = 256;
@@ -30,16 +34,18 @@ struct Link {
 enum Kind {
     Loopback,
     Management(ManagementLink),
+    Ipoib(Box<IpoibLink>),
 }
 
 impl HostKernel {
-    pub(super) fn new(spec: &FabricSpec, number: usize, seed: u64, _world: &mut World, _common: &mut Common) -> Result<Self, String> {
+    pub(super) fn new(spec: &FabricSpec, number: usize, seed: u64, world: &mut World, common: &mut Common) -> Result<Self, String> {
         let host = &spec.hosts[number];
         let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
         let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
         let mut kernel = Self { number, stack, path: host.part.kernel_path, links, is_alive: true };
         let silence = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
         for interface in &host.interfaces {
+            let refused = |reason: &dyn std::fmt::Display| format!("hosts.{}.interfaces.{}: {reason}", host.name, interface.name);
             let addresses = interface.addresses.iter().map(|own| softband_net::InterfaceAddress { address: own.address, prefix: own.prefix });
             let mut config = InterfaceConfig {
                 name: interface.name.clone(),
@@ -53,10 +59,21 @@ impl HostKernel {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
                 }
-                _ => {
-                    config.has_segmentation = false;
-                    return Err(format!("hosts.{}.interfaces.{}: this kind of interface carries no packets yet", host.name, interface.name));
+                InterfaceKind::Ipoib { hca, port, mode: IpoibMode::Datagram, pkey } => {
+                    let id = InterfaceId(kernel.links.len() as u32);
+                    let hca = world.hca_id(number, hca);
+                    let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey };
+                    let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
+                    let mut link = IpoibLink::new(place, interface.mtu_bytes, moderation, world, common).map_err(|error| refused(&error))?;
+                    config.link_address = link.address(world);
+                    (config.has_segmentation, config.ring_packets) = (false, SEND_RING_PACKETS);
+                    link.join(world, common, SimTime::ZERO);
+                    Kind::Ipoib(Box::new(link))
                 }
+                InterfaceKind::Ipoib { mode: IpoibMode::Connected, .. } => {
+                    return Err(refused(&"connected mode does not exist in simulated time yet; use mode = \"datagram\""));
+                }
+                InterfaceKind::Ethernet { .. } => return Err(refused(&"sockets over Ethernet do not exist in simulated time yet; use IPoIB")),
             };
             kernel.stack.add_interface(config);
             kernel.links.push(Link { core: Core::default(), kind });
@@ -132,19 +149,87 @@ impl HostKernel {
         let cost = price(&self.path, charge, is_ideal);
         match (thread, charge) {
             (Some(clock), _) => *clock = *clock + cost,
-            (None, Charge::Sent { interface, .. } | Charge::Received { interface, .. }) => {
+            (None, Charge::Sent { interface, .. }) => {
                 if let Some(link) = self.links.get_mut(interface.0 as usize) {
                     link.core.work(now, cost);
                 }
             }
-            (None, Charge::Call | Charge::Copied { .. }) => {}
+            // The core has paid for a received packet when it took it.
+            (None, Charge::Received { .. } | Charge::Call | Charge::Copied { .. }) => {}
         }
     }
 
-    fn transmit(&mut self, _world: &mut World, common: &mut Common, at: SimTime, interface: InterfaceId, (to, frame): (LinkDestination, Frame)) {
+    fn ipoib(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut IpoibLink)> {
+        match self.links.get_mut(interface.0 as usize)? {
+            Link { core, kind: Kind::Ipoib(link) } => Some((core, link)),
+            _ => None,
+        }
+    }
+
+    /// Notes a completion of the interface's queue pair. A card that interrupts starts a core.
+    pub(super) fn completed(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, completion: &Completion) {
+        let Some((_, link)) = self.ipoib(interface) else { return };
+        if link.completed(world, common, now, completion) {
+            self.start_core(common, now, interface);
+        }
+    }
+
+    /// Handles the end of the card's wait for more packets.
+    pub(super) fn interrupt(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if self.ipoib(interface).is_some_and(|(_, link)| link.awaits_interrupt(now)) {
+            self.start_core(common, now, interface);
+        }
+    }
+
+    fn start_core(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        let cost = self.path.interrupt + self.path.receive_packet;
+        let host = self.number;
+        let Some((core, link)) = self.ipoib(interface) else { return };
+        link.begin_polling();
+        common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
+    }
+
+    /// Hands the packet that a core has taken to the stack. The core takes the next one, if any.
+    pub(super) fn taken(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        let Some((_, link)) = self.ipoib(interface) else { return };
+        if let Some(frame) = link.take_frame(world, common, now) {
+            self.arrived(world, common, now, interface, frame);
+        }
+        let (host, cost) = (self.number, self.path.receive_packet);
+        let Some((core, link)) = self.ipoib(interface) else { return };
+        if link.go_on_polling() {
+            common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
+        }
+    }
+
+    pub(super) fn join(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if let Some((_, link)) = self.ipoib(interface) {
+            link.join(world, common, now);
+        }
+    }
+
+    pub(super) fn joined(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, record: &McMemberRecord) {
+        if let Some((_, link)) = self.ipoib(interface) {
+            link.joined(world, common, now, record);
+        }
+    }
+
+    /// Notes an event of a port at its interfaces.
+    pub(super) fn port_event(&mut self, world: &mut World, common: &mut Common, now: SimTime, port: (HcaId, PortNumber), event: u32) {
+        for link in &mut self.links {
+            if let Kind::Ipoib(link) = &mut link.kind
+                && link.port() == port
+            {
+                link.port_event(world, common, now, event);
+            }
+        }
+    }
+
+    fn transmit(&mut self, world: &mut World, common: &mut Common, at: SimTime, interface: InterfaceId, (to, frame): (LinkDestination, Frame)) {
         let from = (self.number, interface);
         match self.links.get_mut(interface.0 as usize).map(|link| &mut link.kind) {
             Some(Kind::Management(link)) => link.transmit(&common.network, &mut common.agenda, from, at, to, frame),
+            Some(Kind::Ipoib(link)) => link.transmit(world, common, at, (to, frame)),
             Some(Kind::Loopback) | None => {}
         }
     }

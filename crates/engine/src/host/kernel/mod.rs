@@ -8,16 +8,24 @@
 
 mod agenda;
 mod core;
+mod groups;
 mod host;
+mod ipoib;
 mod management;
+mod store;
 
+use crate::host::cm::memberships::Memberships;
 use agenda::{Agenda, Due};
 use host::HostKernel;
 use management::Network;
 use softband_fabric::World;
-use softband_net::{Call, Events, NetError, SocketId, Stack};
+use softband_model::management::ManagementPacket;
+use softband_model::verbs::api::{Completion, HostMemory};
+use softband_net::{Call, Events, InterfaceId, NetError, SocketId, Stack};
 use softband_sim::{SimDuration, SimTime};
+use softband_types::{CqHandle, HcaId, PortNumber};
 use std::collections::BTreeMap;
+use store::{AllMemory, PacketStore};
 
 /// News of a socket: its time, its host, and the events.
 pub(crate) type News = (SimTime, usize, SocketId, Events);
@@ -37,6 +45,15 @@ struct Common {
     agenda: Agenda,
     network: Network,
     news: Vec<News>,
+    store: PacketStore,
+    /// Interfaces by their completion queues.
+    queues: BTreeMap<CqHandle, (usize, InterfaceId)>,
+    memberships: Memberships,
+    /// Interfaces by the numbers of their wishes to be members.
+    wishes: BTreeMap<u32, (usize, InterfaceId)>,
+    last_wish: u32,
+    /// Deadline of the memberships for which the agenda has an event.
+    expires: Option<SimTime>,
 }
 
 impl Kernels {
@@ -50,12 +67,14 @@ impl Kernels {
             return Ok(None);
         }
         let spec = world.spec().clone();
-        let mut common = Common { agenda: Agenda::default(), network: Network::of(&spec), news: Vec::new() };
+        let mut common = Common::new(Network::of(&spec));
         let mut hosts = Vec::new();
         for number in 0..spec.hosts.len() {
             hosts.push(HostKernel::new(&spec, number, seed, world, &mut common)?);
         }
-        Ok(Some(Self { hosts, common, objects: BTreeMap::new(), scheduled: None }))
+        let mut kernels = Self { hosts, common, objects: BTreeMap::new(), scheduled: None };
+        kernels.settle_groups(world, SimTime::ZERO);
+        Ok(Some(kernels))
     }
 
     /// Carries out a program's call at `now`. Returns its result, and the time that it costs the
@@ -117,9 +136,42 @@ impl Kernels {
             match due {
                 Due::Timer { host } => self.hosts[host].timer(world, &mut self.common, now),
                 Due::Sent { host, interface } => self.hosts[host].sent(world, &mut self.common, now, interface),
+                Due::Interrupt { host, interface } => self.hosts[host].interrupt(&mut self.common, now, interface),
+                Due::Taken { host, interface } => self.hosts[host].taken(world, &mut self.common, now, interface),
+                Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
+                Due::GroupsExpire => self.common.expire(now),
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
             }
         }
+        self.settle_groups(world, now);
+    }
+
+    /// Returns the memory of kernels and programs together, for the World.
+    pub(crate) fn memory_beside<'a>(&'a mut self, programs: &'a mut dyn HostMemory) -> AllMemory<'a> {
+        AllMemory { packets: &mut self.common.store, programs }
+    }
+
+    /// Notes a completion of a kernel's queue pair.
+    pub(crate) fn completed(&mut self, world: &mut World, now: SimTime, cq: CqHandle, completion: &Completion) {
+        if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
+            self.hosts[host].completed(world, &mut self.common, now, interface, completion);
+        }
+    }
+
+    /// Handles a MAD that has arrived at a port. Returns whether it answers a request of a kernel.
+    pub(crate) fn arrived(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
+        let is_answer = self.common.memberships.arrive(port, packet, now);
+        if is_answer {
+            self.settle_groups(world, now);
+        }
+        is_answer
+    }
+
+    /// Notes an event of a port, numbered as in `enum ibv_event_type`.
+    pub(crate) fn port_event(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), event: u32) {
+        let (host, _) = world.place_of(port.0);
+        self.hosts[host].port_event(world, &mut self.common, now, port, event);
+        self.settle_groups(world, now);
     }
 
     /// Stops the kernel of a host that has died: it answers no more.
@@ -129,3 +181,6 @@ impl Kernels {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
