@@ -191,7 +191,7 @@ impl Pair {
         let chunk = |from: u64| (from..(from + 10_000).min(total)).map(pattern).collect::<Vec<u8>>();
         while received != [total; 2] && self.now < end {
             if sent[0] < total
-                && let Ok(taken) = self.stack.call(self.now, Send { socket, payload: Payload::from(&chunk(sent[0])[..]), urgent: false })
+                && let Ok(taken) = self.stack.call(self.now, Send { socket, payload: Payload::from(&chunk(sent[0])[..]), urgent: false, more: false })
             {
                 sent[0] += u64::from(taken);
             }

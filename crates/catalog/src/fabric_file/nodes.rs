@@ -11,6 +11,7 @@ use super::Context;
 use super::buses;
 use super::ethernet;
 use super::guids::GuidText;
+use super::kernels;
 use super::slots;
 use super::stated::{self, Stated};
 use crate::catalog::Catalog;
@@ -96,9 +97,9 @@ impl SwitchDraft {
     }
 }
 
-/// Reads `[hosts.*]`.
-pub(super) fn hosts(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<HostDraft> {
-    tables(entry, context).iter().enumerate().filter_map(|(index, entry)| host(entry, index, context)).collect()
+/// Reads `[hosts.*]`. Hosts that name no kernel have this one.
+pub(super) fn hosts(entry: Option<&Entry>, kernel: Option<&KernelPart>, context: &mut Context<'_>) -> Vec<HostDraft> {
+    tables(entry, context).iter().enumerate().filter_map(|(index, entry)| host((entry, index), kernel, context)).collect()
 }
 
 /// Reads `[switches.*]`.
@@ -116,20 +117,18 @@ fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry
     &[]
 }
 
-fn host(entry: &Entry, index: usize, context: &mut Context<'_>) -> Option<HostDraft> {
+fn host((entry, index): (&Entry, usize), kernel: Option<&KernelPart>, context: &mut Context<'_>) -> Option<HostDraft> {
     let what = format!("host `{}`", entry.key);
     let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     check_name("host", entry, &mut context.findings);
     let part = fields.required_text("part", "\"...\", a host part", &mut context.findings);
-    let kernel = fields.optional_text("kernel", "\"linux-6.1\", a kernel part", &mut context.findings);
+    let kernel = kernels::read(&mut fields, kernel, context);
     let buses = fields.optional("buses");
     let hcas = fields.optional("hcas");
+    // `interfaces.rs` reads them when the cables are known.
+    fields.optional("interfaces");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
-    let kernel = kernel.map_or_else(
-        || Some(KernelPart::linux_6_1()),
-        |(name, span)| context.part(PartKind::Kernel, name, span, |all: &Catalog, name| all.kernel(name).cloned()),
-    );
     let buses = buses.map_or(Vec::new(), |buses| buses::buses(&entry.key, buses, context));
     let mut hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
     if let Some(part) = &part {

@@ -54,7 +54,7 @@ impl Engine {
 
     /// Returns the environment variable by which programs of `host` find their files.
     pub(super) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
-        match self.host.files_variable(host, &self.world) {
+        match self.host.files_variable(host, &self.world, self.kernels.as_ref()) {
             Ok(variable) => variable,
             Err(error) => {
                 self.report.warn_again(format!("programs see no files of their HCAs: {error}"));
@@ -178,13 +178,18 @@ impl Engine {
             }
             Event::ObjectChanged { object, edge } => {
                 self.vain_polls.note_object();
+                self.host_calls().look_at_stack(object);
                 self.scheduler.object_changed(&mut self.processes, &mut self.host, (object, edge));
             }
             Event::TimerFires { object, generation } => self.host_calls().timer_fires(object, generation),
             Event::AlarmRings { process, signal, generation } => {
                 self.scheduler.alarm_rings(&mut self.processes, &mut self.host, (process, signal), generation);
             }
-            Event::SeekOver { object } => self.host_calls().refuse_seeker(object),
+            Event::SeekOver { object } => {
+                if self.host_calls().seek_is_over(object) {
+                    self.host_calls().refuse_seeker(object);
+                }
+            }
             Event::DatagramsArrive => {
                 for object in self.host_calls().datagrams_arrive() {
                     self.vain_polls.note_object();

@@ -82,6 +82,10 @@ impl HostKernel {
         &self.stack
     }
 
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_alive
+    }
+
     pub(super) fn die(&mut self) {
         self.is_alive = false;
     }

@@ -92,6 +92,11 @@ impl Kernels {
         self.hosts[host].stack()
     }
 
+    /// Returns whether a host has not died.
+    pub(crate) fn is_alive(&self, host: usize) -> bool {
+        self.hosts.get(host).is_some_and(HostKernel::is_alive)
+    }
+
     /// Names the object by which programs know a socket. News of the socket concern it.
     pub(crate) fn register(&mut self, host: usize, socket: SocketId, object: u32) {
         self.objects.insert((host, socket), object);
