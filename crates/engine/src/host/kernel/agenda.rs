@@ -1,7 +1,8 @@
 //! Events of kernels in the order of their times, then of their origin.
 
-use softband_net::{Frame, InterfaceId};
+use softband_net::{Frame, InterfaceId, LinkAddress};
 use softband_sim::SimTime;
+use softband_types::Qpn;
 use std::collections::BTreeMap;
 
 /// Event of a kernel.
@@ -17,6 +18,10 @@ pub(super) enum Due {
     Taken { host: usize, interface: InterfaceId },
     /// An interface asks for membership in its broadcast group again.
     Join { host: usize, interface: InterfaceId },
+    /// An interface wants a connection to a neighbour.
+    Connect { host: usize, interface: InterfaceId, to: LinkAddress },
+    /// The queue pair of a failed connection goes, and its other end.
+    Disconnect { host: usize, interface: InterfaceId, to: LinkAddress, qpn: Qpn },
     /// Requests to subnet administration have waited long enough.
     GroupsExpire,
     /// A frame has reached an interface of the management network.

@@ -8,9 +8,9 @@ use super::management::ManagementLink;
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
 use softband_model::verbs::api::Completion;
-use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkDestination, NetError, Stack};
+use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Stack};
 use softband_sim::{RandomStream, SimDuration, SimTime};
-use softband_spec::{FabricSpec, InterfaceKind, IpoibMode};
+use softband_spec::{FabricSpec, InterfaceKind};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
 use softband_wire::mad::McMemberRecord;
 
@@ -59,19 +59,16 @@ impl HostKernel {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
                 }
-                InterfaceKind::Ipoib { hca, port, mode: IpoibMode::Datagram, pkey } => {
+                InterfaceKind::Ipoib { hca, port, mode, pkey } => {
                     let id = InterfaceId(kernel.links.len() as u32);
                     let hca = world.hca_id(number, hca);
-                    let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey };
+                    let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey, mode };
                     let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
                     let mut link = IpoibLink::new(place, interface.mtu_bytes, moderation, world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
                     (config.has_segmentation, config.ring_packets) = (false, SEND_RING_PACKETS);
                     link.join(world, common, SimTime::ZERO);
                     Kind::Ipoib(Box::new(link))
-                }
-                InterfaceKind::Ipoib { mode: IpoibMode::Connected, .. } => {
-                    return Err(refused(&"connected mode does not exist in simulated time yet; use mode = \"datagram\""));
                 }
                 InterfaceKind::Ethernet { .. } => return Err(refused(&"sockets over Ethernet do not exist in simulated time yet; use IPoIB")),
             };
@@ -155,11 +152,17 @@ impl HostKernel {
         }
     }
 
-    fn ipoib(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut IpoibLink)> {
+    pub(super) fn ipoib(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut IpoibLink)> {
         match self.links.get_mut(interface.0 as usize)? {
             Link { core, kind: Kind::Ipoib(link) } => Some((core, link)),
             _ => None,
         }
+    }
+
+    /// Returns the interface with a link address, if the host runs.
+    pub(super) fn interface_with(&self, world: &World, address: LinkAddress) -> Option<InterfaceId> {
+        let has = |link: &Link| matches!(&link.kind, Kind::Ipoib(link) if link.address(world) == Some(address));
+        self.links.iter().position(has).filter(|_| self.is_alive).map(|index| InterfaceId(index as u32))
     }
 
     /// Notes a completion of the interface's queue pair. A card that interrupts starts a core.

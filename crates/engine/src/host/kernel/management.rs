@@ -69,7 +69,7 @@ impl ManagementLink {
         frame: Frame,
     ) {
         let (host, interface) = from;
-        self.free_at = self.free_at.max(at) + SimDuration::of_bytes(frame.wire_bytes(), self.bytes_per_second);
+        self.free_at = self.free_at.max(at) + SimDuration::of_bytes(payload_bytes(&frame), self.bytes_per_second);
         agenda.push(self.free_at, Due::Sent { host, interface });
         let receivers = network.receivers(from, to);
         if receivers.is_empty() && matches!(to, LinkDestination::Host(_)) {
@@ -81,6 +81,14 @@ impl ManagementLink {
         for (host, interface) in receivers {
             agenda.push(self.free_at + self.latency, Due::Arrived { host, interface, frame: frame.clone() });
         }
+    }
+}
+
+/// Returns the bytes that count: the network's rate is that of payload, without headers.
+fn payload_bytes(frame: &Frame) -> u64 {
+    match frame {
+        Frame::Packet(packet) => u64::from(packet.payload_bytes()),
+        Frame::Neighbour(_) => 0,
     }
 }
 

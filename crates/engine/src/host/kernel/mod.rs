@@ -7,6 +7,7 @@
 //! The caller drives it: [`Kernels::next_time`] names the next event, [`Kernels::run`] executes it.
 
 mod agenda;
+mod connections;
 mod core;
 mod groups;
 mod host;
@@ -134,6 +135,8 @@ impl Kernels {
                 Due::Interrupt { host, interface } => self.hosts[host].interrupt(&mut self.common, now, interface),
                 Due::Taken { host, interface } => self.hosts[host].taken(world, &mut self.common, now, interface),
                 Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
+                Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
+                Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
                 Due::GroupsExpire => self.common.expire(now),
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
             }

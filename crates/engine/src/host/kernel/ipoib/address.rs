@@ -8,10 +8,14 @@ pub(super) const BROADCAST_QKEY: QKey = QKey(0x0b1b);
 /// Scope of the group: the subnet (RFC 4391, 4).
 pub(super) const SCOPE: u8 = 2;
 
+/// Flag of a host that takes reliable connections (RFC 4755, 4.1).
+const CONNECTED: u8 = 0x80;
+
 /// Returns the link address of a queue pair: flags, QPN and GID.
-pub(super) fn link_address(qpn: Qpn, gid: Gid) -> Option<LinkAddress> {
+pub(super) fn link_address(qpn: Qpn, gid: Gid, is_connected: bool) -> Option<LinkAddress> {
     let mut bytes = [0; 20];
     bytes[..4].copy_from_slice(&(qpn.0 & 0xFF_FFFF).to_be_bytes());
+    bytes[0] = if is_connected { CONNECTED } else { 0 };
     bytes[4..].copy_from_slice(&gid.0);
     LinkAddress::new(&bytes)
 }
@@ -20,6 +24,11 @@ pub(super) fn link_address(qpn: Qpn, gid: Gid) -> Option<LinkAddress> {
 pub(super) fn parse(address: &LinkAddress) -> Option<(Qpn, Gid)> {
     let (qpn, gid) = address.as_slice().split_first_chunk::<4>()?;
     Some((Qpn(u32::from_be_bytes(*qpn) & 0xFF_FFFF), Gid(gid.try_into().ok()?)))
+}
+
+/// Returns whether the host of a link address takes reliable connections.
+pub(super) fn is_connected(address: &LinkAddress) -> bool {
+    address.as_slice().first().is_some_and(|flags| flags & CONNECTED != 0)
 }
 
 /// Returns the GID of the group of all hosts with IPv4 in a partition (RFC 4391, 4).
@@ -44,7 +53,8 @@ mod tests {
 
     #[test]
     fn a_link_address_has_a_queue_pair_and_a_port() {
-        let address = link_address(Qpn(0x1234), Gid([9; 16])).expect("20 bytes");
+        let address = link_address(Qpn(0x1234), Gid([9; 16]), true).expect("20 bytes");
+        assert!(is_connected(&address));
         assert_eq!(parse(&address), Some((Qpn(0x1234), Gid([9; 16]))));
         assert_eq!(parse(&LinkAddress::new(&[0; 6]).expect("6 bytes")), None);
     }

@@ -1,10 +1,12 @@
-//! IP over InfiniBand in datagram mode (RFC 4391): a UD queue pair of the kernel for each interface.
+//! IP over InfiniBand (RFC 4391): a UD queue pair of the kernel for each interface, and in connected
+//! mode a reliable connection to each neighbour.
 //!
 //! The interface joins the broadcast group of its partition by packets to subnet administration. It
 //! sends multicast to this group, too. Its rings are finite: a full send ring holds packets back, and
 //! an empty receive ring loses them.
 
 mod address;
+mod connected;
 mod frames;
 mod group;
 mod receive;
@@ -12,12 +14,14 @@ mod send;
 
 use super::Common;
 use address::{BROADCAST_QKEY, link_address};
+use connected::Connections;
 use receive::Receiver;
 use send::Sender;
 use softband_fabric::World;
 use softband_model::verbs::api::{MrInit, QpCapabilities, QpInit, QpModification, VerbsError};
 use softband_net::{InterfaceId, LinkAddress};
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::IpoibMode;
 use softband_types::{Access, AhHandle, HcaId, LKey, PKey, PdHandle, PortNumber, ProcessId, Psn, QpState, QpType, Qpn};
 use std::collections::BTreeMap;
 
@@ -45,6 +49,7 @@ pub(super) struct Place {
     pub(super) hca: HcaId,
     pub(super) port: PortNumber,
     pub(super) pkey: PKey,
+    pub(super) mode: IpoibMode,
 }
 
 /// How the card of an interface interrupts.
@@ -61,6 +66,7 @@ pub(super) struct IpoibLink {
     pd: PdHandle,
     lkey: LKey,
     qpn: Qpn,
+    pkey_index: u16,
     /// Area of its packets in the store.
     area: u32,
     sender: Sender,
@@ -69,6 +75,8 @@ pub(super) struct IpoibLink {
     group: Option<AhHandle>,
     /// Address handles of neighbours.
     handles: BTreeMap<LinkAddress, (AhHandle, Qpn)>,
+    /// Connections, in connected mode.
+    connections: Option<Connections>,
 }
 
 impl IpoibLink {
@@ -83,15 +91,16 @@ impl IpoibLink {
         let (_, lkey, _) = world.register_mr(hca, MrInit { owner, pd, address: 0, len_bytes: super::store::SPAN_BYTES, iova: 0, access })?;
         let most = world.hca_part(hca).max_qp_wr;
         let (sends, receives) = (SEND_RING_PACKETS.min(most), RECEIVE_RING_PACKETS.min(most));
-        let cq = world.create_cq(owner, hca, sends + receives)?;
+        let is_connected = place.mode == IpoibMode::Connected;
+        let cq = world.create_cq(owner, hca, 2 * (sends + receives))?;
         let capabilities = QpCapabilities { max_send_wr: sends, max_recv_wr: receives, ..QpCapabilities::default() };
         let init = QpInit { capabilities, block_own_multicast: true, ..QpInit::new(QpType::Ud, pd, cq) };
         let qpn = world.create_qp(owner, hca, init)?.qpn;
-        let pkey_index = world.pkeys(hca).iter().position(|key| key.partition() == pkey.partition()).unwrap_or(0);
+        let pkey_index = world.pkeys(hca).iter().position(|key| key.partition() == pkey.partition()).unwrap_or(0) as u16;
         let to_init = QpModification {
             state: Some(QpState::Init),
             port: Some(port),
-            pkey_index: Some(pkey_index as u16),
+            pkey_index: Some(pkey_index),
             qkey: Some(BROADCAST_QKEY),
             ..QpModification::default()
         };
@@ -100,19 +109,28 @@ impl IpoibLink {
         for step in [to_init, to_rtr, to_rts] {
             world.modify_qp(SimTime::ZERO, owner, hca, qpn, &step)?;
         }
-        let area = common.store.add(owner, sends, receives);
+        let area = common.store.add(owner, sends, if is_connected { 2 * receives } else { receives });
         common.queues.insert(cq, (place.host, place.interface));
         let mut link = Self {
             place,
             pd,
             lkey,
             qpn,
+            pkey_index,
             area,
             sender: Sender::new(sends),
-            receiver: Receiver::new(mtu_bytes + frames::HEADER_BYTES as u32 + GRH_BYTES, moderation),
+            receiver: Receiver::new(GRH_BYTES, moderation),
             group: None,
             handles: BTreeMap::new(),
+            connections: None,
         };
+        link.receiver = Receiver::new(link.datagram_bytes(world) + GRH_BYTES, moderation);
+        if is_connected {
+            link.connections = Some(Connections::new(&link, cq, mtu_bytes, world)?);
+            for number in 0..RECEIVE_RING_PACKETS {
+                link.post_shared_receive(world, SimTime::ZERO, number);
+            }
+        }
         for slot in 0..receives {
             link.post_receive(world, SimTime::ZERO, slot);
         }
@@ -122,7 +140,7 @@ impl IpoibLink {
     /// Returns the link address of the interface; `None` if its port does not exist.
     pub(super) fn address(&self, world: &World) -> Option<LinkAddress> {
         let gid = world.port(self.place.hca, self.place.port)?.gids[0]?;
-        link_address(self.qpn, gid)
+        link_address(self.qpn, gid, self.connections.is_some())
     }
 
     /// Returns the port of the interface.

@@ -3,7 +3,8 @@
 //! An interrupt starts a core, which then takes packets until the ring is empty (NAPI). While it
 //! works, the card does not interrupt.
 
-use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, frames};
+use super::connected::SHARED;
+use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, RECEIVE_RING_PACKETS, frames};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
@@ -27,8 +28,8 @@ pub(super) struct Receiver {
     buffer_bytes: u32,
     moderation: Moderation,
     state: State,
-    /// Slots of packets that no core has taken yet, with their bytes.
-    arrived: VecDeque<(u32, u32)>,
+    /// Receive requests of packets that no core has taken yet, with their bytes.
+    arrived: VecDeque<(u64, u32)>,
 }
 
 impl Receiver {
@@ -49,13 +50,13 @@ impl IpoibLink {
     pub(in crate::host::kernel) fn completed(&mut self, world: &mut World, common: &mut Common, now: SimTime, completion: &Completion) -> bool {
         let (number, is_success) = (completion.wr_id as u32, completion.status == WcStatus::Success);
         if completion.wr_id & RECEIVE == 0 {
-            self.sent(world, common, now, number, is_success);
+            self.sent(world, common, now, (number, completion.qpn), is_success);
             return false;
         }
         if !is_success {
             return false;
         }
-        self.receiver.arrived.push_back((number, completion.byte_len));
+        self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
         let Moderation { packets, time } = self.receiver.moderation;
         let is_due = self.receiver.arrived.len() >= packets.max(1) as usize;
         match self.receiver.state {
@@ -83,10 +84,16 @@ impl IpoibLink {
     /// Takes the oldest packet, and gives its buffer back to the ring. A packet that is no frame is
     /// `None`.
     pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
-        let (number, len) = self.receiver.arrived.pop_front()?;
-        let bytes = common.store.take(Slot::to_receive(self.area, number));
-        self.post_receive(world, now, number);
-        frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?)
+        let (request, len) = self.receiver.arrived.pop_front()?;
+        let number = request as u32;
+        if request & SHARED == 0 {
+            let bytes = common.store.take(Slot::to_receive(self.area, number));
+            self.post_receive(world, now, number);
+            return frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?);
+        }
+        let bytes = common.store.take(Slot::to_receive(self.area, RECEIVE_RING_PACKETS + number));
+        self.post_shared_receive(world, now, number);
+        frames::decode(bytes.get(..len as usize)?)
     }
 
     /// Returns whether packets are left. Without them, the core ends its work.

@@ -1,6 +1,7 @@
 //! The send ring of an interface.
 
-use super::address::{BROADCAST_QKEY, parse};
+use super::address::{BROADCAST_QKEY, is_connected, parse};
+use super::connected::Connection;
 use super::{Common, IpoibLink, frames};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::store::Slot;
@@ -14,13 +15,32 @@ use std::collections::VecDeque;
 /// Queue pair of a multicast group (IBTA 9.6.1.2).
 const GROUP_QPN: Qpn = Qpn(0xFF_FFFF);
 
+/// Way of a packet to its receiver.
+#[derive(Clone, Copy, Debug)]
+enum Destination {
+    Datagram(DatagramDestination),
+    Connection(Qpn),
+}
+
+/// Answer to the question for a way.
+enum Way {
+    Open(Destination),
+    /// The neighbour needs a connection.
+    Asked(LinkAddress),
+    /// A connection is about to be made.
+    Soon,
+    None,
+}
+
 #[derive(Debug)]
 pub(super) struct Sender {
-    slots: u32,
-    next: u32,
-    /// Packets in the ring, and for each frame in it the packets that are not sent yet.
-    outstanding: u32,
+    /// Free slots. The last that became free comes first.
+    free: Vec<u32>,
+    /// Frame of each slot, by its number.
+    frame_of: Vec<u64>,
+    /// Packets of the frames in the ring that are not sent yet. The oldest frame has number `first`.
     frames: VecDeque<u32>,
+    first: u64,
     /// Frames that wait for membership, or for room.
     waiting: VecDeque<(LinkDestination, Frame)>,
     /// Time of the last post. Threads and cores post in the order of the stack's effects.
@@ -29,7 +49,40 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(slots: u32) -> Self {
-        Self { slots, next: 0, outstanding: 0, frames: VecDeque::new(), waiting: VecDeque::new(), posted_at: SimTime::ZERO }
+        let (free, frame_of) = ((0..slots).rev().collect(), vec![0; slots as usize]);
+        Self { free, frame_of, frames: VecDeque::new(), first: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO }
+    }
+
+    /// Takes slots for the packets of a new frame, or `None` if the ring lacks room.
+    fn take_slots(&mut self, packets: usize) -> Option<Vec<u32>> {
+        let slots = self.free.split_off(self.free.len().checked_sub(packets)?);
+        let frame = self.first + self.frames.len() as u64;
+        self.frames.push_back(packets as u32);
+        for slot in &slots {
+            self.frame_of[*slot as usize] = frame;
+        }
+        Some(slots)
+    }
+
+    /// Gives a slot back. Returns the number of frames that leave the ring: they leave in order.
+    fn give_back(&mut self, slot: u32) -> u32 {
+        let Some(frame) = self.frame_of.get(slot as usize) else { return 0 };
+        let index = frame.wrapping_sub(self.first) as usize;
+        if let Some(left) = self.frames.get_mut(index) {
+            *left = left.saturating_sub(1);
+            self.free.push(slot);
+        }
+        let mut done = 0;
+        while self.frames.front() == Some(&0) {
+            self.frames.pop_front();
+            self.first += 1;
+            done += 1;
+        }
+        done
+    }
+
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty()
     }
 }
 
@@ -48,15 +101,30 @@ impl IpoibLink {
     pub(super) fn send_waiting(&mut self, world: &mut World, common: &mut Common, at: SimTime) {
         while self.group.is_some() {
             let Some((to, frame)) = self.sender.waiting.front() else { return };
-            if frame.packets() > self.sender.slots.saturating_sub(self.sender.outstanding) {
+            if frame.packets() as usize > self.sender.free.len() {
                 return;
             }
-            let (to, packets) = (*to, frames::encode(frame.clone()));
-            self.sender.waiting.pop_front();
-            match self.destination(world, to).filter(|_| !packets.is_empty()) {
-                Some(destination) => self.post(world, common, at, destination, packets),
+            let way = match self.way(world, *to) {
+                Way::Asked(address) => return self.request_connection(common, at, address),
+                Way::Soon => return,
+                Way::Open(way) => Some(way),
+                Way::None => None,
+            };
+            let Some((_, frame)) = self.sender.waiting.pop_front() else { return };
+            let packets = frames::encode(frame);
+            let most = if matches!(way, Some(Destination::Connection(_))) { usize::MAX } else { self.datagram_bytes(world) as usize };
+            match way.filter(|_| !packets.is_empty() && packets.iter().all(|packet| packet.len() <= most)) {
+                Some(way) => self.post(world, common, at, way, packets),
                 None => self.note_sent(common, at),
             }
+        }
+    }
+
+    /// Drops the oldest frame that waits, if it waits for a connection to this neighbour.
+    pub(super) fn drop_first(&mut self, common: &mut Common, now: SimTime, to: LinkAddress) {
+        if self.sender.waiting.front().is_some_and(|(other, _)| *other == LinkDestination::Link(to)) {
+            self.sender.waiting.pop_front();
+            self.note_sent(common, now);
         }
     }
 
@@ -71,14 +139,24 @@ impl IpoibLink {
         common.agenda.push(at, Due::Sent { host: self.place.host, interface: self.place.interface });
     }
 
-    fn destination(&mut self, world: &mut World, to: LinkDestination) -> Option<DatagramDestination> {
-        let (ah, remote_qpn) = match to {
-            LinkDestination::Link(address) => self.handle_of(world, address)?,
+    fn way(&mut self, world: &mut World, to: LinkDestination) -> Way {
+        if let LinkDestination::Link(address) = to
+            && let Some(connections) = self.connections.as_ref().filter(|_| is_connected(&address))
+        {
+            return match connections.to(&address) {
+                None => Way::Asked(address),
+                Some(Connection::Requested) => Way::Soon,
+                Some(Connection::Ready(qpn)) => Way::Open(Destination::Connection(qpn)),
+            };
+        }
+        let found = match to {
+            LinkDestination::Link(address) => self.handle_of(world, address),
             // Receivers filter by the IP address.
-            LinkDestination::Broadcast | LinkDestination::Group(_) => (self.group?, GROUP_QPN),
-            LinkDestination::Host(_) => return None,
+            LinkDestination::Broadcast | LinkDestination::Group(_) => self.group.map(|group| (group, GROUP_QPN)),
+            LinkDestination::Host(_) => None,
         };
-        Some(DatagramDestination { ah, remote_qpn, remote_qkey: BROADCAST_QKEY })
+        let datagram = |(ah, remote_qpn)| Destination::Datagram(DatagramDestination { ah, remote_qpn, remote_qkey: BROADCAST_QKEY });
+        found.map_or(Way::None, |found| Way::Open(datagram(found)))
     }
 
     /// Returns the address handle of a neighbour by its path; `None` without a path.
@@ -96,39 +174,54 @@ impl IpoibLink {
         Some((handle, qpn))
     }
 
-    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: DatagramDestination, packets: Vec<Vec<u8>>) {
+    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, packets: Vec<Vec<u8>>) {
         let super::Place { owner, hca, .. } = self.place;
         self.sender.posted_at = self.sender.posted_at.max(at);
-        self.sender.outstanding += packets.len() as u32;
-        self.sender.frames.push_back(packets.len() as u32);
-        for packet in packets {
-            let number = self.sender.next;
-            self.sender.next = (number + 1) % self.sender.slots;
+        let Some(slots) = self.sender.take_slots(packets.len()) else { return self.note_sent(common, at) };
+        for (number, packet) in slots.into_iter().zip(packets) {
             let slot = Slot::to_send(self.area, number);
             let entry = ScatterGatherEntry { address: slot.address(), len_bytes: packet.len() as u32, lkey: self.lkey };
             common.store.put(slot, packet);
             let send = SendOperation::Send { immediate: None };
-            let request = SendRequest { datagram: Some(to), ..SendRequest::new(u64::from(number), send, vec![entry]) };
-            world.post_send(self.sender.posted_at, owner, hca, self.qpn, request);
+            let (qpn, datagram) = match to {
+                Destination::Datagram(to) => (self.qpn, Some(to)),
+                Destination::Connection(qpn) => (qpn, None),
+            };
+            let request = SendRequest { datagram, ..SendRequest::new(u64::from(number), send, vec![entry]) };
+            world.post_send(self.sender.posted_at, owner, hca, qpn, request);
         }
     }
 
-    /// Notes the completion of a packet. They come in the order of their posts.
-    pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32, is_success: bool) {
+    /// Notes the completion of a packet.
+    pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, (number, qpn): (u32, Qpn), is_success: bool) {
         common.store.take(Slot::to_send(self.area, number));
-        self.sender.outstanding = self.sender.outstanding.saturating_sub(1);
-        if let Some(left) = self.sender.frames.front_mut() {
-            *left -= 1;
-            if *left == 0 {
-                self.sender.frames.pop_front();
-                self.note_sent(common, now);
-            }
+        for _ in 0..self.sender.give_back(number) {
+            self.note_sent(common, now);
         }
-        if !is_success && self.sender.outstanding == 0 {
+        if !is_success && qpn != self.qpn {
+            self.connection_failed(common, now, qpn);
+        } else if !is_success && self.sender.is_empty() {
             // A failed send stops the queue until the kernel starts it again (`ipoib_qp_state_validate`).
             let restart = QpModification { state: Some(QpState::Rts), current_state: Some(QpState::Sqe), ..QpModification::default() };
             let _ = world.modify_qp(now, self.place.owner, self.place.hca, self.qpn, &restart);
         }
         self.send_waiting(world, common, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_leave_the_ring_in_order() {
+        let mut sender = Sender::new(3);
+        let (a, b) = (sender.take_slots(2).expect("room"), sender.take_slots(1).expect("room"));
+        assert_eq!(sender.take_slots(1), None);
+        assert_eq!(sender.give_back(b[0]), 0, "the older frame is still there");
+        assert_eq!((sender.give_back(a[1]), sender.give_back(a[0])), (0, 2));
+        assert!(sender.is_empty());
+        assert_eq!(sender.take_slots(4), None);
+        assert_eq!(sender.take_slots(3).map(|slots| slots.len()), Some(3));
     }
 }
