@@ -71,6 +71,16 @@ pub enum BuildError {
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
     #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
     Fault(usize, &'static str),
+    /// A host has a network interface that no program could use.
+    #[error("host `{host}` cannot have the interface `{name}`: {why}")]
+    Interface {
+        /// Name of the host.
+        host: String,
+        /// Name of the interface.
+        name: String,
+        /// Reason.
+        why: &'static str,
+    },
     /// The subnet has QoS settings that its links or its routing cannot keep.
     #[error("the QoS settings cannot be kept: {0}")]
     Qos(&'static str),
@@ -251,8 +261,8 @@ impl FabricBuilder {
     /// Returns the fabric.
     ///
     /// # Errors
-    /// The first defect of the parts, names, cables, routes, faults and QoS settings, if the fabric
-    /// cannot exist.
+    /// The first defect of the parts, names, cables, routes, faults, interfaces and QoS settings, if
+    /// the fabric cannot exist.
     pub fn build(self) -> Result<FabricSpec, BuildError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -270,6 +280,10 @@ impl FabricBuilder {
         }
         if let Some(number) = self.spec.faults.iter().position(|fault| !self.is_possible(&fault.kind)) {
             return Err(BuildError::Fault(number, self.spec.faults[number].kind.name()));
+        }
+        if let Some((host, interface, why)) = self.spec.unusable_interface() {
+            let host = &self.spec.hosts[host];
+            return Err(BuildError::Interface { host: host.name.clone(), name: host.interfaces[interface].name.clone(), why });
         }
         self.check_qos()?;
         Ok(self.spec)

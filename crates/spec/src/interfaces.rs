@@ -1,7 +1,8 @@
 //! Network interfaces of hosts, for sockets.
 
-use crate::FabricSpec;
+use crate::{FabricSpec, PortRef};
 use softband_types::{PKey, PortNumber};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Most bytes of an interface's name: `IFNAMSIZ` of Linux without its final zero.
@@ -106,8 +107,78 @@ impl InterfaceSpec {
 }
 
 impl FabricSpec {
+    /// Returns the first interface that no program could use: its host, its index there, and the
+    /// reason.
+    pub(crate) fn unusable_interface(&self) -> Option<(usize, usize, &'static str)> {
+        let mut taken = BTreeSet::new();
+        for (host, spec) in self.hosts.iter().enumerate() {
+            for (index, interface) in spec.interfaces.iter().enumerate() {
+                let is_known = spec.interfaces[..index].iter().any(|other| other.name == interface.name);
+                let has_link = interface.port().is_none_or(|(hca, port)| self.cable_at(PortRef::Hca { host, hca, port }).is_some());
+                let fresh = interface.addresses.iter().all(|own| taken.insert(own.address));
+                let why = if !(1..=INTERFACE_NAME_MAX).contains(&interface.name.len()) || interface.name == "lo" || is_known {
+                    "use a name of its own, of at most 15 bytes"
+                } else if !has_link {
+                    "no cable ends on its port"
+                } else if !fresh {
+                    "another interface has its address"
+                } else {
+                    continue;
+                };
+                return Some((host, index, why));
+            }
+        }
+        None
+    }
+
     /// Checks whether any interface sends packets over modelled links.
     pub fn has_modelled_network(&self) -> bool {
         self.hosts.iter().flat_map(|host| &host.interfaces).any(|interface| interface.kind != InterfaceKind::Management)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InterfaceAddress, InterfaceKind, InterfaceSpec, IpoibMode};
+    use crate::{BuildError, FabricBuilder};
+    use softband_model::parts::{CablePart, HcaPart, HostPart};
+    use softband_types::{PKey, PortNumber};
+    use std::net::Ipv4Addr;
+
+    fn ipoib(name: &str, port: u8, host: u8) -> InterfaceSpec {
+        let kind = InterfaceKind::Ipoib { hca: 0, port: PortNumber(port), mode: IpoibMode::Datagram, pkey: PKey::DEFAULT_FULL };
+        let address = InterfaceAddress { address: Ipv4Addr::new(10, 1, 0, host).into(), prefix: 16 };
+        InterfaceSpec { name: name.into(), kind, addresses: vec![address], mtu_bytes: 2_044 }
+    }
+
+    fn reason(interfaces: [InterfaceSpec; 2]) -> Option<&'static str> {
+        let mut fabric = FabricBuilder::new("two hosts");
+        let [a, b] = ["a", "b"].map(|name| {
+            let host = fabric.host(name, HostPart::ideal());
+            fabric.hca(host, HcaPart::ideal())
+        });
+        fabric.cable(a, b, CablePart::ideal(1_000));
+        interfaces.into_iter().enumerate().for_each(|(host, interface)| {
+            fabric.interface(host, interface);
+        });
+        match fabric.build() {
+            Ok(spec) => {
+                assert!(spec.has_modelled_network());
+                None
+            }
+            Err(BuildError::Interface { why, .. }) => Some(why),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn an_interface_has_a_name_a_cable_and_an_address_of_its_own() {
+        assert_eq!(reason([ipoib("ib0", 1, 1), ipoib("ib0", 1, 2)]), None);
+        let name = Some("use a name of its own, of at most 15 bytes");
+        for wrong in ["lo", "", "eth0", "sixteen-bytes-ib"] {
+            assert_eq!(reason([ipoib(wrong, 1, 1), ipoib("ib0", 1, 2)]), name, "{wrong}");
+        }
+        assert_eq!(reason([ipoib("ib0", 2, 1), ipoib("ib0", 1, 2)]), Some("no cable ends on its port"));
+        assert_eq!(reason([ipoib("ib0", 1, 7), ipoib("ib0", 1, 7)]), Some("another interface has its address"));
     }
 }
