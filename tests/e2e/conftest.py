@@ -343,6 +343,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "signal_waits",
         "slow_ends",
         "soak",
+        "socket_calls",
         "terminal",
         "thread_left_behind",
         "verbs_edges",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules of `crates/net/src`, each with those that it may use. Each one uses only those above it,
 /// so a connection knows neither sockets nor interfaces, and no cycle exists.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("error", &[]),
     ("events", &[]),
     ("payload", &[]),
@@ -19,6 +19,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("neighbour", &["frame", "interface", "packet"]),
     ("route", &["interface"]),
     ("tcp", &["error", "events", "packet", "payload", "sequence", "socket_id"]),
+    ("wire", &["frame", "neighbour", "packet", "payload", "sequence"]),
     ("udp", &["error", "events", "payload"]),
     ("socket", &["error", "socket_id", "tcp", "udp"]),
     ("stack", &["error", "events", "frame", "interface", "neighbour", "packet", "payload", "route", "sequence", "socket", "socket_id", "tcp", "udp"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use softband_spec::settings_of;
-use softband_spec::{CableSpec, FabricSpec, PortRef};
+use softband_spec::{CableSpec, FabricSpec, HostSpec, InterfaceKind, InterfaceSpec, PortRef};
 use softband_types::counted;
 use softband_types::{LinkLayer, OperationalVls, PortNumber};
 
@@ -22,7 +22,8 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
     writeln!(out, "{}", spec.title)?;
     writeln!(out, "{}", summary(spec))?;
     for (host_index, host) in spec.hosts.iter().enumerate() {
-        writeln!(out, "\nhost {}  ({})", host.name, host.part.name)?;
+        let kernel = if spec.has_modelled_network() { format!(", {}", host.kernel.name) } else { String::new() };
+        writeln!(out, "\nhost {}  ({}{kernel})", host.name, host.part.name)?;
         for (hca_index, hca) in host.hcas.iter().enumerate() {
             let tuned = if hca.tune_pci { ", tune_pci" } else { "" };
             let shared = hca.shared_bus.as_ref().map_or(String::new(), |name| format!(", on {name}"));
@@ -31,6 +32,9 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
             let port_ref = |port| PortRef::Hca { host: host_index, hca: hca_index, port };
             write_ports(out, spec, &by_port, hca.part.ports, "    ", port_ref)?;
         }
+        if spec.has_modelled_network() {
+            host.interfaces.iter().try_for_each(|interface| write_interface(out, host, interface))?;
+        }
     }
     for (switch_index, switch) in spec.switches.iter().enumerate() {
         writeln!(out, "\nswitch {}  ({}, GUID {})", switch.name, switch.part.name, switch.node_guid)?;
@@ -38,6 +42,21 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
         write_ports(out, spec, &by_port, switch.part.ports, "  ", port_ref)?;
     }
     Ok(())
+}
+
+/// Writes an interface, such as `ib0  (IPoIB, datagram, mthca0/1, P_Key 0xffff, MTU 2044) 10.1.0.1/16`.
+fn write_interface(out: &mut String, host: &HostSpec, interface: &InterfaceSpec) -> std::fmt::Result {
+    let port = |hca: usize, port: PortNumber| format!("{}/{}", host.hcas[hca].device, port.0);
+    let link = match interface.kind {
+        InterfaceKind::Management => "management network".to_owned(),
+        InterfaceKind::Ipoib { hca, port: number, mode, pkey } => {
+            format!("IPoIB, {}, {}, P_Key {:#06x}", mode.name(), port(hca, number), pkey.0)
+        }
+        InterfaceKind::Ethernet { hca, port: number } => format!("Ethernet, {}", port(hca, number)),
+    };
+    write!(out, "  {}  ({link}, MTU {})", interface.name, interface.mtu_bytes)?;
+    interface.addresses.iter().try_for_each(|own| write!(out, " {}/{}", own.address, own.prefix))?;
+    writeln!(out)
 }
 
 type CablesByPort<'a> = BTreeMap<PortRef, (&'a CableSpec, PortRef)>;

@@ -8,9 +8,13 @@ use softband_spec::FabricSpec;
 use std::path::Path;
 
 fn spec() -> FabricSpec {
+    spec_of("modern-pair")
+}
+
+fn spec_of(fabric: &str) -> FabricSpec {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
-    load_fabric(&root.join("fabrics/modern-pair.toml"), &catalog, &LoadOptions::default()).expect("a fabric").spec
+    load_fabric(&root.join(format!("fabrics/{fabric}.toml")), &catalog, &LoadOptions::default()).expect("a fabric").spec
 }
 
 /// Generates words that name objects: mostly small numbers, sometimes extremes.
@@ -30,6 +34,13 @@ fn op() -> impl Strategy<Value = u32> {
     prop_oneof![8 => prop::sample::select(going_on).prop_map(number), 1 => prop::sample::select(Op::ALL).prop_map(number), 1 => any::<u32>()]
 }
 
+/// Generates numbers of calls on names, sockets and their waits.
+fn socket_op() -> impl Strategy<Value = u32> {
+    let is_of_sockets = |op: &Op| matches!(*op as u32, 30..=43 | 47..=50);
+    let of_sockets: Vec<Op> = Op::ALL.iter().copied().filter(is_of_sockets).collect();
+    prop::sample::select(of_sockets).prop_map(|op| op as u32)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -38,6 +49,15 @@ proptest! {
         let mut harness = Harness::new(&spec());
         for (op, request, posted) in calls {
             harness.call(op, &request, &posted);
+            harness.step(50);
+        }
+    }
+
+    #[test]
+    fn any_sequence_of_messages_is_survived_on_a_modelled_network(calls in prop::collection::vec((socket_op(), message(24)), 1..120)) {
+        let mut harness = Harness::new(&spec_of("ipoib"));
+        for (op, request) in calls {
+            harness.call(op, &request, &[]);
             harness.step(50);
         }
     }

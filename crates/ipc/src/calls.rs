@@ -49,6 +49,31 @@ pod! {
     pub struct Name { pub len: u32, pub bytes: [u8; 256], }
     /// IPv4 address as a big-endian number.
     pub struct AddressReply { pub address: u32, pub reserved: u32, }
+    /// Place of an interface in the order of their numbers, from 0 (`lo`).
+    pub struct InterfacePlace { pub place: u32, pub reserved: u32, }
+    /// IPv4 address as a big-endian number, with the bits of its prefix.
+    pub struct InterfaceAddress { pub address: u32, pub prefix: u32, }
+    /// A network interface ([`crate::interfaces::Interface`]). A name ends at the first zero.
+    pub struct InterfaceRecord {
+        pub name: [u8; 16],
+        pub hardware_address: [u8; 20],
+        pub hardware_broadcast: [u8; 20],
+        pub index: u32,
+        pub flags: u32,
+        pub mtu: u32,
+        pub queue_packets: u32,
+        pub hardware: u32,
+        pub hardware_len: u32,
+        pub address_count: u32,
+        pub counts_packets: u32,
+        pub addresses: [InterfaceAddress; 16],
+        pub received_packets: u64,
+        pub received_bytes: u64,
+        pub received_dropped: u64,
+        pub sent_packets: u64,
+        pub sent_bytes: u64,
+        pub sent_dropped: u64,
+    }
     /// `datagram`: 0 stream, 1 datagram.
     pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }
@@ -56,9 +81,10 @@ pod! {
     pub struct SocketAddress { pub object: u32, pub address: u32, pub port: u32, pub flags: u32, }
     pub struct SocketListen { pub object: u32, pub backlog: u32, }
     pub struct SocketAccepted { pub object: u32, pub address: u32, pub port: u32, pub reserved: u32, }
-    pub struct SocketData { pub object: u32, pub len: u32, }
-    /// `peek`: do not remove the bytes.
-    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub reserved: u32, }
+    /// `flags` are of [`stream`].
+    pub struct SocketData { pub object: u32, pub len: u32, pub flags: u32, pub reserved: u32, }
+    /// `peek`: do not remove the bytes. `flags` are of [`stream`].
+    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub flags: u32, }
     /// A part of a datagram, from `offset` on. `flags` are of [`datagram`].
     pub struct DatagramSend { pub object: u32, pub len: u32, pub offset: u32, pub flags: u32, pub address: u32, pub port: u32, }
     /// `peek`: do not remove the datagram. An `offset` asks for the rest of the last one.
@@ -88,6 +114,9 @@ pod! {
     pub struct CmReply { pub len: u32, pub withdrawn: u32, }
     /// `name` is of [`socket_option`]. With `set`, the option first takes the value.
     pub struct SocketOption { pub object: u32, pub name: u32, pub value: u32, pub set: u32, }
+    /// An option as `setsockopt` names it. With `set`, `len` bytes of its value follow; else `len` is
+    /// the room for the value.
+    pub struct SocketSetting { pub object: u32, pub level: u32, pub name: u32, pub len: u32, pub set: u32, pub reserved: u32, }
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, pub only_v6: u32, }
@@ -247,6 +276,16 @@ pub mod datagram {
     pub const IS_V6: u32 = 4;
 }
 
+/// Bits of the flags of stream data, on a network that packets cross.
+pub mod stream {
+    /// The last byte is urgent; the program asks for the urgent byte alone (`MSG_OOB`).
+    pub const URGENT: u32 = 1;
+    /// More data follows (`MSG_MORE`).
+    pub const MORE: u32 = 2;
+    /// The program has paid for the call whose part this is.
+    pub const IS_PAID: u32 = 4;
+}
+
 /// Values of [`SocketOption::name`].
 pub mod socket_option {
     pub const RECEIVE_BUFFER: u32 = 1;
@@ -256,6 +295,12 @@ pub mod socket_option {
     pub const SHARE_ADDRESS: u32 = 4;
     /// Bytes that a connected stream socket takes now. Nothing sets it.
     pub const ROOM: u32 = 5;
+    /// Bytes that wait for the program (`FIONREAD`). Nothing sets it.
+    pub const UNREAD: u32 = 6;
+    /// Bytes that the peer has not acknowledged (`SIOCOUTQ`). Nothing sets it.
+    pub const UNSENT: u32 = 7;
+    /// Whether the next byte is the urgent one (`SIOCATMARK`). Nothing sets it.
+    pub const AT_MARK: u32 = 8;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].
@@ -268,6 +313,10 @@ pub mod readiness {
     pub const PEER_ENDED: u32 = 16;
     /// All states: an edge of this kind concerns any interest.
     pub const ANY: u32 = 31;
+    /// Urgent data waits.
+    pub const URGENT: u32 = 32;
+    /// The peer has all data of a socket that sends no more, or never will.
+    pub const DRAINED: u32 = 64;
     /// In an interest: only edges behind `seen` count.
     pub const EDGE: u32 = 1 << 31;
     /// In an interest: of the threads that wait so for one object, an edge wakes one.

@@ -99,7 +99,9 @@ pub struct SharedHeader {
     pub host_name: [u8; 64],
     /// Distance from the address of a host to its address in the kernel, in wall pace. It wraps.
     pub kernel_distance: u32,
-    pub reserved: u32,
+    /// Nonzero if a TCP/IP of the host carries the sockets of its programs, in simulated time. Then the
+    /// engine describes the network interfaces ([`crate::calls::Op::ReadInterface`]).
+    pub has_modelled_network: u32,
     /// Wall-clock date of simulated time zero, in seconds since 1970.
     pub epoch_seconds: u64,
     /// CPU time that the program pays for each operation, in picoseconds.

@@ -5,9 +5,11 @@
 mod bus;
 mod ideal;
 mod kernel;
+mod kernel_path;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
 pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction};
+pub use kernel_path::KernelPath;
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -245,6 +247,8 @@ pub struct HostPart {
     pub ethernet_latency: SimDuration,
     /// Rate of the management network in bytes per second.
     pub ethernet_bytes_per_second: u64,
+    /// Costs of the kernel between sockets and cards, for modelled network interfaces.
+    pub kernel_path: KernelPath,
 }
 
 /// Parameters of a switch.

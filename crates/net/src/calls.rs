@@ -5,7 +5,7 @@ use crate::interface::InterfaceId;
 use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
-use crate::stack::{Call, Charge, Sealed, Stack};
+use crate::stack::{Call, Charge, OptionValues, Sealed, Stack};
 use crate::tcp::{ConnectionInfo, SocketOptions, State};
 use crate::udp::Received;
 use softband_model::parts::CongestionControl;
@@ -90,7 +90,9 @@ calls! {
         /// Data. The stack keeps references to its buffers, which must not change.
         payload: Payload,
         /// Whether the last byte is urgent (`MSG_OOB`).
-        urgent: bool
+        urgent: bool,
+        /// Whether more data follows, so that a packet with room waits (`MSG_MORE`).
+        more: bool
     } -> u32 = send;
     /// `sendto` on a UDP socket: returns the length of the datagram.
     SendTo {
@@ -175,6 +177,18 @@ calls! {
         Kind::Datagram(datagram) => datagram.peer.ok_or(NetError::NotConnected),
         Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
     };
+    /// Makes a socket without an address one of the other family, as `IPV6_V6ONLY` does here.
+    SetFamily {
+        /// Socket.
+        socket: SocketId,
+        /// Family.
+        family: Family
+    } -> () = |call, stack, _| stack.set_family(call.socket, call.family);
+    /// `getsockopt`: returns the values of all options.
+    Options {
+        /// Socket.
+        socket: SocketId
+    } -> OptionValues = |call, stack, _| stack.option_values(call.socket);
     /// `setsockopt`.
     SetOption {
         /// Socket.
@@ -253,8 +267,12 @@ pub enum SocketOption {
     SegmentMax(u32),
     /// `TCP_CONGESTION`, before `connect`.
     Congestion(CongestionControl),
+    /// `SO_BROADCAST`.
+    Broadcast(bool),
     /// `IP_MULTICAST_LOOP`.
     MulticastLoop(bool),
+    /// `IP_MULTICAST_IF`, or `None` for that of the route.
+    MulticastInterface(Option<InterfaceId>),
     /// `IP_ADD_MEMBERSHIP`.
     Join {
         /// Group.
@@ -276,7 +294,7 @@ fn send(call: Send, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
         return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now);
     }
     stack.socket_mut(call.socket)?.connection().map_err(|_| NetError::Broken)?;
-    let step = stack.with_connection(now, call.socket, |connection, cx| connection.send(&call.payload, call.urgent, cx));
+    let step = stack.with_connection(now, call.socket, |connection, cx| connection.send(&call.payload, (call.urgent, call.more), cx));
     let taken = step.unwrap_or(Err(NetError::BadSocket))?;
     stack.charge(Charge::Copied { bytes: taken });
     Ok(taken)
@@ -300,7 +318,10 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
     match option {
         SocketOption::ReuseAddress(on) => socket.reuse_address = on,
         SocketOption::ReusePort(on) => socket.reuse_port = on,
-        SocketOption::MulticastLoop(on) => socket.datagram()?.multicast_loop = on,
+        // Linux keeps both for all sockets, although only datagrams have a use for them.
+        SocketOption::Broadcast(on) => drop(socket.datagram().map(|datagram| datagram.may_broadcast = on)),
+        SocketOption::MulticastLoop(on) => drop(socket.datagram().map(|datagram| datagram.multicast_loop = on)),
+        SocketOption::MulticastInterface(interface) => stack.set_multicast_interface(id, interface)?,
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
         SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
@@ -354,7 +375,9 @@ fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl
         SocketOption::Congestion(control) => options.congestion = control,
         SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
+        | SocketOption::Broadcast(_)
         | SocketOption::MulticastLoop(_)
+        | SocketOption::MulticastInterface(_)
         | SocketOption::Join { .. }
         | SocketOption::Leave { .. } => {}
     }

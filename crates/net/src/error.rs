@@ -9,6 +9,10 @@ pub enum NetError {
     WouldBlock,
     /// No such socket (EBADF).
     BadSocket,
+    /// The socket may not send to a broadcast address (EACCES).
+    Denied,
+    /// No such interface (ENODEV).
+    NoInterface,
     /// The arguments or the state of the socket do not allow the call (EINVAL).
     Invalid,
     /// The socket cannot send any more (EPIPE).
@@ -53,6 +57,8 @@ impl NetError {
         match self {
             Self::BadSocket => 9,
             Self::WouldBlock => 11,
+            Self::Denied => 13,
+            Self::NoInterface => 19,
             Self::Invalid => 22,
             Self::Broken => 32,
             Self::DestinationRequired => 89,

@@ -73,6 +73,8 @@ pub struct NeighbourMessage {
     pub sender_link: LinkAddress,
     /// IP address in question.
     pub target: IpAddr,
+    /// Link address of the host in question, if the sender knows it. IPv6 does not carry it.
+    pub target_link: Option<LinkAddress>,
 }
 
 impl NeighbourMessage {

@@ -57,14 +57,15 @@ mod socket_id;
 mod stack;
 mod tcp;
 mod udp;
+pub mod wire;
 
 pub use error::NetError;
 pub use events::Events;
 pub use frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
 pub use interface::{InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId};
 pub use packet::{
-    Body, Datagram, Flags, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Options, Packet, SACK_BLOCKS_MAX, SackBlocks, Segment,
-    TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,
+    Body, Datagram, Flags, Fragment, HOP_LIMIT, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Options, Packet, SACK_BLOCKS_MAX,
+    SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,
 };
 pub use payload::Payload;
 pub use route::Route;
@@ -72,6 +73,6 @@ pub use sequence::SeqNumber;
 pub use socket_id::{Family, Protocol, SocketId};
 pub use softband_model::parts::KernelPart;
 pub use softband_model::verbs::api::PayloadSlice;
-pub use stack::{Call, Charge, Effect, Stack};
+pub use stack::{Call, Charge, Effect, OptionValues, Stack};
 pub use tcp::{ConnectionInfo, State};
 pub use udp::Received;

@@ -18,6 +18,10 @@ pub const ICMP_HEADER_BYTES: u32 = 8;
 pub(crate) const TIMESTAMPS_BYTES: u32 = 12;
 /// Bytes of the offending packet beyond its IP header in an ICMP error (RFC 792).
 const ICMP_QUOTE_BYTES: u32 = 8;
+/// Bytes of the fragment header of IPv6 (RFC 8200, 4.5).
+const IPV6_FRAGMENT_BYTES: u32 = 8;
+/// Hop limit of packets to one host, as Linux's `ip_default_ttl`.
+pub const HOP_LIMIT: u8 = 64;
 
 /// Returns the bytes of an IP header of the family of `address`.
 pub const fn ip_header_bytes(address: IpAddr) -> u32 {
@@ -34,6 +38,8 @@ pub struct Packet {
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
+    /// Hops that the packet may take (TTL). 1 keeps it on its link.
+    pub hop_limit: u8,
     /// Transport header and payload.
     pub body: Body,
 }
@@ -47,6 +53,23 @@ pub enum Body {
     Udp(Datagram),
     /// ICMP error.
     Unreachable(Unreachable),
+    /// Part of a packet that was too large for a link.
+    Fragment(Fragment),
+}
+
+/// Fragment of an IP packet (RFC 791, 3.2; RFC 8200, 4.5).
+#[derive(Clone, Debug)]
+pub struct Fragment {
+    /// Number that all fragments of a packet share; IPv4 has its low 16 bits.
+    pub identification: u32,
+    /// Place of the payload in the packet, in bytes behind the IP header: a multiple of 8.
+    pub offset: u32,
+    /// Whether the packet continues behind this fragment.
+    pub has_more: bool,
+    /// Protocol of the packet, by number (IANA).
+    pub protocol: u8,
+    /// Part of the transport header and the payload.
+    pub payload: Payload,
 }
 
 /// UDP datagram.
@@ -218,6 +241,10 @@ impl Packet {
             }
             Body::Udp(datagram) => u64::from(ip + UDP_HEADER_BYTES + datagram.payload.len()),
             Body::Unreachable(_) => u64::from(2 * ip + ICMP_HEADER_BYTES + ICMP_QUOTE_BYTES),
+            Body::Fragment(fragment) => {
+                let header = if self.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
+                u64::from(ip + header + fragment.payload.len())
+            }
         }
     }
 
@@ -226,6 +253,7 @@ impl Packet {
         match &self.body {
             Body::Tcp(segment) => segment.payload.len(),
             Body::Udp(datagram) => datagram.payload.len(),
+            Body::Fragment(fragment) => fragment.payload.len(),
             Body::Unreachable(_) => 0,
         }
     }
@@ -237,7 +265,7 @@ impl Packet {
     }
 
     fn cut_out(&self, index: u32, count: u32) -> Self {
-        let mut packet = Self { source: self.source, destination: self.destination, body: self.body.clone() };
+        let mut packet = self.clone();
         if let (Body::Tcp(whole), Body::Tcp(segment)) = (&self.body, &mut packet.body) {
             let from = index * whole.packet_payload_bytes;
             segment.payload = whole.payload.part(from, whole.packet_payload_bytes);
@@ -297,7 +325,7 @@ mod tests {
         let options = Options { timestamps: Some(Timestamps::default()), ..Options::default() };
         let flags = Flags { ack: true, psh: true, ..Flags::default() };
         let segment = Segment { flags, options, payload: Payload::counted(bytes), packet_payload_bytes: 1_448, ..Segment::default() };
-        Packet { source: local, destination: local, body: Body::Tcp(segment) }
+        Packet { source: local, destination: local, hop_limit: HOP_LIMIT, body: Body::Tcp(segment) }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::NetError;
 use crate::events::Events;
+use crate::interface::InterfaceId;
 use crate::payload::Payload;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +29,8 @@ pub(crate) struct DatagramSocket {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) groups: BTreeSet<IpAddr>,
     pub(crate) multicast_loop: bool,
+    pub(crate) multicast_interface: Option<InterfaceId>,
+    pub(crate) may_broadcast: bool,
     queue: VecDeque<Received>,
     queued: u64,
     buffer: u32,
@@ -48,6 +51,8 @@ impl DatagramSocket {
             peer: None,
             groups: BTreeSet::new(),
             multicast_loop: true,
+            multicast_interface: None,
+            may_broadcast: false,
             queue: VecDeque::new(),
             queued: 0,
             buffer,
@@ -146,6 +151,10 @@ impl DatagramSocket {
     }
     pub(crate) fn set_buffer(&mut self, bytes: u32) {
         self.buffer = bytes;
+    }
+    /// Returns the sizes of the send and the receive buffer.
+    pub(crate) fn buffers(&self) -> (u32, u32) {
+        (self.send_buffer, self.buffer)
     }
     /// Returns the datagrams that the full queue dropped.
     pub(crate) fn drops(&self) -> u64 {

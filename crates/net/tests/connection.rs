@@ -239,7 +239,7 @@ fn the_urgent_byte_is_out_of_band() {
     let (client, server) = net.pair(&[]);
     assert_eq!(net.call(SERVER, ReceiveUrgent { socket: server, peek: false }), Err(NetError::Invalid));
     net.send(CLIENT, client, b"abc").unwrap();
-    net.call(CLIENT, Send { socket: client, payload: Payload::from(&b"de!"[..]), urgent: true }).unwrap();
+    net.call(CLIENT, Send { socket: client, payload: Payload::from(&b"de!"[..]), urgent: true, more: false }).unwrap();
     net.send(CLIENT, client, b"fg").unwrap();
     net.run_for(MILLI * 100);
     assert!(net.hosts[SERVER].stack.readiness(server).intersects(Events::URGENT));

@@ -22,7 +22,7 @@ fn a_flood_of_syns_holds_bounded_memory_and_honest_clients_come_later() {
         let segment =
             Segment { source_port: port, destination_port: 80, seq: SeqNumber(number), flags, options, window: 1_000, ..Segment::default() };
         let source = IpAddr::from([10, 0, 1, (number / 60_000) as u8 + 1]);
-        net.inject(SERVER, Packet { source, destination: address(SERVER), body: Body::Tcp(segment) });
+        net.inject(SERVER, Packet { source, destination: address(SERVER), hop_limit: 64, body: Body::Tcp(segment) });
     }
     net.run_for(MILLI * 10);
     let half_open = net.call(SERVER, HalfOpen { socket: listener }).unwrap();

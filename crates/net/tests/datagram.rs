@@ -51,7 +51,7 @@ fn a_connected_socket_hears_of_closed_ports_and_of_its_peer_alone() {
     let mut net = net();
     let client = net.open(CLIENT, Protocol::Datagram);
     net.call(CLIENT, Connect { socket: client, to: SocketAddr::new(address(SERVER), 9) }).unwrap();
-    net.call(CLIENT, Send { socket: client, payload: Payload::from(&b"x"[..]), urgent: false }).unwrap();
+    net.call(CLIENT, Send { socket: client, payload: Payload::from(&b"x"[..]), urgent: false, more: false }).unwrap();
     net.run_for(MILLI);
     assert_eq!(receive(&mut net, CLIENT, client), Err(NetError::Refused));
     assert_eq!(net.call(CLIENT, TakeError { socket: client }), Ok(()));
@@ -139,7 +139,7 @@ fn a_shut_socket_wakes_its_program_and_sends_no_more() {
     assert!(!net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
     net.call(CLIENT, Shutdown { socket, receive: false, send: true }).unwrap();
     assert!(net.hosts[CLIENT].stack.readiness(socket).intersects(Events::HANG_UP));
-    assert_eq!(net.call(CLIENT, Send { socket, payload: Payload::from(&b"x"[..]), urgent: false }), Err(NetError::Broken));
+    assert_eq!(net.call(CLIENT, Send { socket, payload: Payload::from(&b"x"[..]), urgent: false, more: false }), Err(NetError::Broken));
 }
 
 #[test]

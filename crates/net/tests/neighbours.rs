@@ -84,7 +84,7 @@ fn questions_of_strangers_take_bounded_memory() {
     for number in 0..5_000_u32 {
         let sender = IpAddr::from((0x0a10_0000 + number).to_be_bytes());
         let sender_link = LinkAddress::new(&number.to_be_bytes()).unwrap();
-        let message = NeighbourMessage { is_request: true, sender, sender_link, target: address(0) };
+        let message = NeighbourMessage { is_request: true, sender, sender_link, target: address(0), target_link: None };
         stack.packet_in(SimTime::ZERO, eth, Frame::Neighbour(message));
         let answers = std::iter::from_fn(|| stack.next_effect())
             .filter(|effect| matches!(effect, Effect::Transmit { to, .. } if *to == LinkDestination::Link(sender_link)));

@@ -1,24 +1,21 @@
-//! Transfers with smoltcp as the peer, over a wire that loses packets. Its codecs convert headers.
+//! Transfers with smoltcp as the peer, over a wire that loses packets. It reads the bytes of `wire`, and checks them.
 
 mod common;
 
 use common::{address, kernel, pattern};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
-use smoltcp::wire::{
-    HardwareAddress, IpAddress, IpCidr, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber, TcpTimestampRepr,
-};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use softband_net::calls::{Accept, Bind, Connect, Listen, Open, Receive, Send};
 use softband_net::{
-    Body, Effect, Family, Flags, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, NetError, Options, Packet, Payload, Protocol, Segment,
-    SeqNumber, SocketId, Stack, Timestamps,
+    Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, NetError, Packet, Payload, Protocol, SocketId, Stack, wire,
 };
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 const MTU: usize = 1_500;
 
@@ -69,78 +66,16 @@ impl Device for Queues {
 }
 
 fn to_bytes(packet: &Packet) -> Vec<u8> {
-    let Body::Tcp(segment) = &packet.body else { panic!("TCP alone") };
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (packet.source, packet.destination) else { panic!("IPv4 alone") };
-    let control = match segment.flags {
-        Flags { syn: true, .. } => TcpControl::Syn,
-        Flags { fin: true, .. } => TcpControl::Fin,
-        Flags { rst: true, .. } => TcpControl::Rst,
-        Flags { psh: true, .. } => TcpControl::Psh,
-        _ => TcpControl::None,
-    };
-    let mut sack_ranges = [None; 3];
-    for (range, (begin, end)) in sack_ranges.iter_mut().zip(segment.options.sack.as_slice()) {
-        *range = Some((begin.0, end.0));
-    }
-    let payload = segment.payload.to_vec();
-    let tcp = TcpRepr {
-        src_port: segment.source_port,
-        dst_port: segment.destination_port,
-        control,
-        seq_number: TcpSeqNumber(segment.seq.0 as i32),
-        ack_number: segment.flags.ack.then_some(TcpSeqNumber(segment.ack.0 as i32)),
-        window_len: segment.window,
-        window_scale: segment.options.window_scale,
-        max_seg_size: segment.options.mss,
-        sack_permitted: segment.options.sack_permitted,
-        sack_ranges,
-        timestamp: segment.options.timestamps.map(|timestamps| TcpTimestampRepr { tsval: timestamps.value, tsecr: timestamps.echo }),
-        payload: &payload,
-    };
-    let ip = Ipv4Repr { src_addr: source, dst_addr: destination, next_header: IpProtocol::Tcp, payload_len: tcp.buffer_len(), hop_limit: 64 };
-    let mut bytes = vec![0; ip.buffer_len() + tcp.buffer_len()];
-    let checks = ChecksumCapabilities::default();
-    let mut packet = Ipv4Packet::new_unchecked(&mut bytes[..]);
-    ip.emit(&mut packet, &checks);
-    let mut segment = TcpPacket::new_unchecked(packet.payload_mut());
-    tcp.emit(&mut segment, &IpAddress::Ipv4(source), &IpAddress::Ipv4(destination), &checks);
+    let mut bytes = Vec::new();
+    wire::encode(&Frame::Packet(packet.clone()), &mut bytes).expect("a packet with bytes");
     bytes
 }
 
 fn from_bytes(bytes: &[u8]) -> Packet {
-    let checks = ChecksumCapabilities::default();
-    let packet = Ipv4Packet::new_checked(bytes).expect("an IPv4 packet");
-    let ip = Ipv4Repr::parse(&packet, &checks).expect("an IPv4 header");
-    let segment = TcpPacket::new_checked(packet.payload()).expect("a TCP segment");
-    let tcp = TcpRepr::parse(&segment, &ip.src_addr.into(), &ip.dst_addr.into(), &checks).expect("a TCP header");
-    let mut options = Options {
-        mss: tcp.max_seg_size,
-        window_scale: tcp.window_scale,
-        sack_permitted: tcp.sack_permitted,
-        timestamps: tcp.timestamp.map(|timestamp| Timestamps { value: timestamp.tsval, echo: timestamp.tsecr }),
-        ..Options::default()
-    };
-    tcp.sack_ranges.iter().flatten().for_each(|(begin, end)| options.sack.push(SeqNumber(*begin), SeqNumber(*end)));
-    let flags = Flags {
-        fin: tcp.control == TcpControl::Fin,
-        syn: tcp.control == TcpControl::Syn,
-        rst: tcp.control == TcpControl::Rst,
-        psh: tcp.control == TcpControl::Psh,
-        ack: tcp.ack_number.is_some(),
-        urg: false,
-    };
-    let body = Body::Tcp(Segment {
-        source_port: tcp.src_port,
-        destination_port: tcp.dst_port,
-        seq: SeqNumber(tcp.seq_number.0 as u32),
-        ack: SeqNumber(tcp.ack_number.map_or(0, |ack| ack.0 as u32)),
-        flags,
-        window: tcp.window_len,
-        options,
-        payload: Payload::from(tcp.payload),
-        ..Segment::default()
-    });
-    Packet { source: IpAddr::V4(ip.src_addr), destination: IpAddr::V4(ip.dst_addr), body }
+    match wire::decode(bytes) {
+        Ok(Frame::Packet(packet)) => packet,
+        other => panic!("smoltcp sends {other:?}"),
+    }
 }
 
 enum Event {
@@ -256,7 +191,7 @@ impl Pair {
         let chunk = |from: u64| (from..(from + 10_000).min(total)).map(pattern).collect::<Vec<u8>>();
         while received != [total; 2] && self.now < end {
             if sent[0] < total
-                && let Ok(taken) = self.stack.call(self.now, Send { socket, payload: Payload::from(&chunk(sent[0])[..]), urgent: false })
+                && let Ok(taken) = self.stack.call(self.now, Send { socket, payload: Payload::from(&chunk(sent[0])[..]), urgent: false, more: false })
             {
                 sent[0] += u64::from(taken);
             }

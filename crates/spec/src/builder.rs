@@ -1,9 +1,9 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
 use crate::faults::{FaultKind, FaultSpec};
-use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
 use softband_model::link::Sl2Vl;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, PciExpress, Slot, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
 use std::collections::BTreeSet;
 
@@ -71,6 +71,16 @@ pub enum BuildError {
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
     #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
     Fault(usize, &'static str),
+    /// A host has a network interface that no program could use.
+    #[error("host `{host}` cannot have the interface `{name}`: {why}")]
+    Interface {
+        /// Name of the host.
+        host: String,
+        /// Name of the interface.
+        name: String,
+        /// Reason.
+        why: &'static str,
+    },
     /// The subnet has QoS settings that its links or its routing cannot keep.
     #[error("the QoS settings cannot be kept: {0}")]
     Qos(&'static str),
@@ -120,10 +130,31 @@ impl FabricBuilder {
         Self { spec, next_guid: HCA_FIRST, error: None }
     }
 
-    /// Adds a host without HCAs. Returns its index, from 0.
+    /// Adds a host without HCAs. Returns its index, from 0. Its kernel is Linux 6.1, and it has an
+    /// interface on the management network.
     pub fn host(&mut self, name: impl Into<String>, part: HostPart) -> usize {
-        self.spec.hosts.push(HostSpec { name: name.into(), part, hcas: Vec::new() });
-        self.spec.hosts.len() - 1
+        let host = self.spec.hosts.len();
+        let interfaces = vec![InterfaceSpec::management(host)];
+        self.spec.hosts.push(HostSpec { name: name.into(), part, kernel: KernelPart::linux_6_1(), hcas: Vec::new(), interfaces });
+        host
+    }
+
+    /// Sets the kernel of the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn kernel(&mut self, host: usize, kernel: KernelPart) -> &mut Self {
+        self.spec.hosts[host].kernel = kernel;
+        self
+    }
+
+    /// Adds a network interface to the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn interface(&mut self, host: usize, interface: InterfaceSpec) -> &mut Self {
+        self.spec.hosts[host].interfaces.push(interface);
+        self
     }
 
     /// Adds an InfiniBand HCA to the host with this index, in a slot of its own like the host
@@ -230,8 +261,8 @@ impl FabricBuilder {
     /// Returns the fabric.
     ///
     /// # Errors
-    /// The first defect of the parts, names, cables, routes, faults and QoS settings, if the fabric
-    /// cannot exist.
+    /// The first defect of the parts, names, cables, routes, faults, interfaces and QoS settings, if
+    /// the fabric cannot exist.
     pub fn build(self) -> Result<FabricSpec, BuildError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -249,6 +280,10 @@ impl FabricBuilder {
         }
         if let Some(number) = self.spec.faults.iter().position(|fault| !self.is_possible(&fault.kind)) {
             return Err(BuildError::Fault(number, self.spec.faults[number].kind.name()));
+        }
+        if let Some((host, interface, why)) = self.spec.unusable_interface() {
+            let host = &self.spec.hosts[host];
+            return Err(BuildError::Interface { host: host.name.clone(), name: host.interfaces[interface].name.clone(), why });
         }
         self.check_qos()?;
         Ok(self.spec)

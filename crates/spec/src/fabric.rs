@@ -1,10 +1,11 @@
 //! The fabric description that builds a World: checked, with every part resolved.
 
+use crate::InterfaceSpec;
 use crate::faults::FaultSpec;
 use softband_model::link::Framing;
 use softband_model::management::Routing;
 pub use softband_model::management::manager::PortClasses;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
@@ -168,8 +169,12 @@ pub struct HostSpec {
     pub name: String,
     /// Parameters of its CPU, memory and slots.
     pub part: HostPart,
+    /// Constants of its operating system, for sockets on modelled interfaces.
+    pub kernel: KernelPart,
     /// HCAs of the host. A host may have none.
     pub hcas: Vec<HcaSpec>,
+    /// Network interfaces besides `lo`, in the order of their numbers, which begin with 2.
+    pub interfaces: Vec<InterfaceSpec>,
 }
 
 /// HCA of a host.

@@ -80,6 +80,21 @@ impl Psn {
     }
 }
 
+impl ProcessId {
+    const KERNEL_FIRST: u32 = 1 << 31;
+
+    /// Returns the number that stands for the kernel of a host: it owns the queue pairs of the host's
+    /// network interfaces. No program has this number.
+    pub const fn of_kernel(host: HostId) -> Self {
+        Self(Self::KERNEL_FIRST | host.0)
+    }
+
+    /// Returns the host whose kernel has this number, or `None` for a program.
+    pub const fn kernel_host(self) -> Option<HostId> {
+        if self.0 & Self::KERNEL_FIRST == 0 { None } else { Some(HostId(self.0 & !Self::KERNEL_FIRST)) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

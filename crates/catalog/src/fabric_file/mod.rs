@@ -7,6 +7,8 @@ mod ethernet;
 mod faults;
 mod generate;
 mod guids;
+mod interfaces;
+mod kernels;
 mod nodes;
 mod qos;
 pub(crate) mod resolved;
@@ -135,11 +137,13 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     // Messages do not list this key, because only resolved fabrics have it. So the code asks for it
     // only if it is present.
     let _ = top.has(PARTS).then(|| top.optional(PARTS));
-    let (title, defaults) = read_fabric(top.optional("fabric"), file, &mut context.findings);
+    let fabric_entry = top.optional("fabric");
+    let (title, defaults) = read_fabric(fabric_entry, file, &mut context.findings);
     let subnet_entry = top.optional("subnet");
     let mut subnet = subnet::read_subnet(subnet_entry, &mut context.findings);
     let ethernet_entry = top.optional("ethernet");
     let ethernet = ethernet::read_ethernet(ethernet_entry, &mut context.findings);
+    let interfaces_entry = top.optional("interfaces");
     let generate_entry = top.optional("generate");
     let written = [top.optional("hosts"), top.optional("switches"), top.optional("cables")];
     let generated = generate_entry.map(|entry| generated(entry, written, context));
@@ -152,7 +156,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     }
     let made = generated.as_ref().map(|made| [Some(&made.hosts), Some(&made.switches), Some(&made.cables)]);
     let [hosts_entry, switches_entry, cables_entry] = made.unwrap_or(written);
-    let mut hosts = nodes::hosts(hosts_entry, context);
+    let kernel = kernels::usual(fabric_entry, context);
+    let mut hosts = nodes::hosts(hosts_entry, kernel.as_ref(), context);
     let mut switches = nodes::switches(switches_entry, context);
     nodes::check_names(&hosts, &switches, &mut context.findings);
     let faults_entry = top.optional("faults");
@@ -173,6 +178,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let hosts = hosts.into_iter().map(HostDraft::into_spec).collect::<Option<_>>()?;
     let switches = switches.into_iter().map(SwitchDraft::into_spec).collect::<Option<_>>()?;
     let mut spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet, faults: Vec::new() };
+    interfaces::read_interfaces([interfaces_entry, hosts_entry], &mut spec, &mut context.findings);
+    kernels::use_kernels(&spec, context);
     spec.faults = faults::read_faults(faults_entry, &spec, &mut context.findings);
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
     subnet::check_lmc(subnet_entry, &spec, &mut context.findings);
@@ -200,6 +207,8 @@ fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (S
     let title = fields.optional_text("title", "\"what this fabric is\"", findings);
     let seed = fields.optional_integer("seed", findings);
     let start_date = fields.optional_text("start_date", "\"2026-01-31\"", findings);
+    // `kernels.rs` reads it.
+    fields.optional("kernel");
     fields.finish(findings);
     let seed = seed.map_or(SEED_DEFAULT, |(seed, span)| {
         u64::try_from(seed).unwrap_or_else(|_| {

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
-use softband_spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
+use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, SwitchPart};
+use softband_spec::{CableSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkLayer, PKey};
 
 use super::Context;
 use super::buses;
 use super::ethernet;
 use super::guids::GuidText;
+use super::kernels;
 use super::slots;
 use super::stated::{self, Stated};
 use crate::catalog::Catalog;
@@ -27,7 +28,9 @@ pub(super) struct HostDraft {
     pub(super) name: String,
     pub(super) name_span: Range<usize>,
     part: Option<HostPart>,
+    kernel: Option<KernelPart>,
     pub(super) hcas: Vec<HcaDraft>,
+    interfaces: Vec<InterfaceSpec>,
 }
 
 pub(super) struct HcaDraft {
@@ -60,7 +63,7 @@ pub(super) struct SwitchDraft {
 impl HostDraft {
     pub(super) fn into_spec(self) -> Option<HostSpec> {
         let hcas = self.hcas.into_iter().map(HcaDraft::into_spec).collect::<Option<_>>()?;
-        Some(HostSpec { name: self.name, part: self.part?, hcas })
+        Some(HostSpec { name: self.name, part: self.part?, kernel: self.kernel?, hcas, interfaces: self.interfaces })
     }
 }
 
@@ -94,9 +97,9 @@ impl SwitchDraft {
     }
 }
 
-/// Reads `[hosts.*]`.
-pub(super) fn hosts(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<HostDraft> {
-    tables(entry, context).iter().filter_map(|entry| host(entry, context)).collect()
+/// Reads `[hosts.*]`. Hosts that name no kernel have this one.
+pub(super) fn hosts(entry: Option<&Entry>, kernel: Option<&KernelPart>, context: &mut Context<'_>) -> Vec<HostDraft> {
+    tables(entry, context).iter().enumerate().filter_map(|(index, entry)| host((entry, index), kernel, context)).collect()
 }
 
 /// Reads `[switches.*]`.
@@ -114,13 +117,16 @@ fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry
     &[]
 }
 
-fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
+fn host((entry, index): (&Entry, usize), kernel: Option<&KernelPart>, context: &mut Context<'_>) -> Option<HostDraft> {
     let what = format!("host `{}`", entry.key);
     let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     check_name("host", entry, &mut context.findings);
     let part = fields.required_text("part", "\"...\", a host part", &mut context.findings);
+    let kernel = kernels::read(&mut fields, kernel, context);
     let buses = fields.optional("buses");
     let hcas = fields.optional("hcas");
+    // `interfaces.rs` reads them when the cables are known.
+    fields.optional("interfaces");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
     let buses = buses.map_or(Vec::new(), |buses| buses::buses(&entry.key, buses, context));
@@ -135,7 +141,8 @@ fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
         context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
     }
     check_devices(&what, &hcas, &mut context.findings);
-    Some(HostDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, hcas })
+    let interfaces = vec![InterfaceSpec::management(index)];
+    Some(HostDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, kernel, hcas, interfaces })
 }
 
 fn hca_list(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec<HcaDraft> {

@@ -11,6 +11,7 @@ use softband_spec::{
 };
 use softband_types::{CreditBlocks, LinkLayer};
 
+use super::interfaces::write_interfaces;
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
 use crate::start_date::StartDate;
@@ -29,8 +30,11 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
     if spec.has_ethernet() {
         write_ethernet(out, &spec.ethernet)?;
     }
-    for host in &spec.hosts {
+    for (index, host) in spec.hosts.iter().enumerate() {
         writeln!(out, "\n[hosts.{}]\npart = {}", quoted(&host.name), quoted(&host.part.name))?;
+        if sheets.contains_key(&(PartKind::Kernel, host.kernel.name.clone())) {
+            writeln!(out, "kernel = {}", quoted(&host.kernel.name))?;
+        }
         let buses: BTreeMap<_, _> = host.hcas.iter().filter_map(|hca| Some((hca.shared_bus.as_ref()?, &hca.bus.name))).collect();
         for (name, part) in buses {
             writeln!(out, "\n[hosts.{}.buses.{}]\npart = {}", quoted(&host.name), quoted(name), quoted(part))?;
@@ -48,6 +52,7 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
             let pkeys: Vec<String> = hca.pkeys.iter().map(|key| format!("{:#06x}", key.0)).collect();
             writeln!(out, "pkeys = [{}]", pkeys.join(", "))?;
         }
+        write_interfaces(out, index, host)?;
     }
     for switch in &spec.switches {
         writeln!(out, "\n[switches.{}]\npart = {}", quoted(&switch.name), quoted(&switch.part.name))?;

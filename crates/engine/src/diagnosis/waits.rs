@@ -118,6 +118,7 @@ impl Observer<'_> {
                 Some(Object::Socket) => {
                     self.host.socket(*object).map_or_else(|_| "a socket".into(), |socket| self.describe_socket(socket, *interest))
                 }
+                Some(Object::StackSocket) => self.describe_stack_socket(*object, *interest),
                 Some(Object::DatagramSocket) if interest & readiness::READABLE != 0 => "a datagram (UDP)".into(),
                 Some(Object::DatagramSocket) => "room to send a datagram (UDP)".into(),
                 Some(Object::CompletionChannel(_)) => {
@@ -141,6 +142,20 @@ impl Observer<'_> {
             names.retain(|name| name != TIMER_NOT_SET);
         }
         (format!("waits for {}{until}", names.join(", or ")), detail)
+    }
+
+    fn describe_stack_socket(&self, object: u32, interest: u32) -> String {
+        let table = self.host.stack_sockets();
+        if let Some(to) = table.sought(object) {
+            return format!("a program that listens on {to} (TCP)");
+        }
+        let is_datagram = table.place(object).is_some_and(|place| place.is_datagram);
+        match (is_datagram, interest & readiness::READABLE != 0) {
+            (true, true) => "a datagram (UDP)".into(),
+            (true, false) => "room to send a datagram (UDP)".into(),
+            (false, true) => "data or a connection (TCP)".into(),
+            (false, false) => "room to send or a connection (TCP)".into(),
+        }
     }
 
     fn describe_device(&self, object: u32) -> String {

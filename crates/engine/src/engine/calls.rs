@@ -46,6 +46,7 @@ macro_rules! rooms_of {
     // Names, sockets, timers.
     ($engine:ident resolve) => { $engine.host_calls() };
     ($engine:ident reverse_resolve) => { $engine.host_calls() };
+    ($engine:ident read_interface) => { $engine.host_calls() };
     ($engine:ident socket_new) => { $engine.host_calls() };
     ($engine:ident socket_bind) => { $engine.host_calls() };
     ($engine:ident socket_listen) => { $engine.host_calls() };
@@ -58,6 +59,7 @@ macro_rules! rooms_of {
     ($engine:ident datagram_send) => { $engine.host_calls() };
     ($engine:ident datagram_receive) => { $engine.host_calls() };
     ($engine:ident socket_option) => { $engine.host_calls() };
+    ($engine:ident socket_setting) => { $engine.host_calls() };
     ($engine:ident socket_names) => { $engine.host_calls() };
     ($engine:ident object_close) => { $engine.host_calls() };
     ($engine:ident object_retain) => { $engine.host_calls() };
@@ -104,6 +106,8 @@ impl Engine {
         match handler(self, caller, &request).into() {
             Outcome::Reply(reply) => self.answer(caller, 0, reply.parts(), cost),
             Outcome::Fail(errno) => self.fail(caller, errno),
+            Outcome::Paid(Ok(reply), price) => self.answer(caller, 0, reply.parts(), cost + price),
+            Outcome::Paid(Err(errno), price) => self.answer(caller, errno, [&[], &[]], price),
             Outcome::Later => {}
         }
     }

@@ -11,6 +11,7 @@ impl Engine {
         self.warn(format!("host {} died at {:.6} s", self.world.spec().hosts[host].name, self.scheduler.now().as_secs_f64()));
         let is_there = |engine: &Self, process: usize| engine.processes[process].host() == host && engine.processes[process].is_alive();
         let all: Vec<usize> = (0..).map_while(|nth| self.processes.nth_living(nth)).filter(|process| is_there(self, *process)).collect();
+        self.host_calls().kernel_died(host);
         for process in &all {
             self.processes[*process].send_signal(libc::SIGKILL);
         }

@@ -54,7 +54,7 @@ impl Engine {
 
     /// Returns the environment variable by which programs of `host` find their files.
     pub(super) fn files_variable(&mut self, host: usize) -> Option<(String, String)> {
-        match self.host.files_variable(host, &self.world) {
+        match self.host.files_variable(host, &self.world, self.kernels.as_ref()) {
             Ok(variable) => variable,
             Err(error) => {
                 self.report.warn_again(format!("programs see no files of their HCAs: {error}"));
@@ -128,7 +128,10 @@ impl Engine {
     }
 
     pub(super) fn step_fabric(&mut self, notices: &mut Vec<Notice>) {
-        self.world.step(&mut self.memory, notices);
+        match &mut self.kernels {
+            None => self.world.step(&mut self.memory, notices),
+            Some(kernels) => self.world.step(&mut kernels.memory_beside(&mut self.memory), notices),
+        }
         self.scheduler.stir();
         self.report.count_fabric_event();
         // An atomic operation writes without a data packet, so no notice reports its write.
@@ -175,13 +178,18 @@ impl Engine {
             }
             Event::ObjectChanged { object, edge } => {
                 self.vain_polls.note_object();
+                self.host_calls().look_at_stack(object);
                 self.scheduler.object_changed(&mut self.processes, &mut self.host, (object, edge));
             }
             Event::TimerFires { object, generation } => self.host_calls().timer_fires(object, generation),
             Event::AlarmRings { process, signal, generation } => {
                 self.scheduler.alarm_rings(&mut self.processes, &mut self.host, (process, signal), generation);
             }
-            Event::SeekOver { object } => self.host_calls().refuse_seeker(object),
+            Event::SeekOver { object } => {
+                if self.host_calls().seek_is_over(object) {
+                    self.host_calls().refuse_seeker(object);
+                }
+            }
             Event::DatagramsArrive => {
                 for object in self.host_calls().datagrams_arrive() {
                     self.vain_polls.note_object();
@@ -190,6 +198,7 @@ impl Engine {
             }
             Event::MadsExpire => self.verbs().mads_expire(),
             Event::CmExpires => self.verbs().cm_expires(),
+            Event::KernelsDue => self.host_calls().kernels_due(),
             Event::ProcessGone { process } => self.process_gone(process),
         }
     }

@@ -29,6 +29,7 @@ use crate::diagnosis::observer::Observer;
 use crate::diagnosis::vain_polls::VainPolls;
 use crate::diagnosis::work::ThreadWork;
 use crate::host::files::Files;
+use crate::host::kernel::Kernels;
 use crate::host::network::Network;
 use crate::host::room::HostServices;
 use crate::options::{Interrupt, Options, Pace};
@@ -60,6 +61,8 @@ pub struct Engine {
     memory: ProgramMemory,
     programs: Programs,
     host: HostServices,
+    /// `None` if no interface sends packets over modelled links.
+    kernels: Option<Kernels>,
     cqs: CompletionQueues,
     realtime: Realtime,
     control: Control,
@@ -116,20 +119,26 @@ impl Engine {
     ) -> anyhow::Result<Self> {
         let mut memory = ProgramMemory::default();
         memory.ahead_mut().set_interrupt(scheduler.interrupt().clone());
-        Ok(Self {
-            world: World::new(spec, seed),
+        let mut world = World::new(spec, seed);
+        // In wall pace the sockets are the machine's.
+        let kernels = if scheduler.is_wall() { None } else { Kernels::new(&mut world, seed).map_err(anyhow::Error::msg)? };
+        let mut engine = Self {
+            world,
             scheduler,
             processes,
             memory,
             programs: Programs::new(libraries)?,
             host,
+            kernels,
             cqs: CompletionQueues::default(),
             realtime: Realtime::new()?,
             control,
             report: Report::default(),
             vain_polls: VainPolls::default(),
             captures: captures::Captures::default(),
-        })
+        };
+        engine.host_calls().settle_kernels();
+        Ok(engine)
     }
 
     /// Assembles an engine without a control socket, for the harnesses. Its only program is
@@ -223,6 +232,7 @@ impl Engine {
             processes: &mut self.processes,
             programs: &self.programs,
             host: &mut self.host,
+            kernels: &mut self.kernels,
             report: &mut self.report,
         }
     }

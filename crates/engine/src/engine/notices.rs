@@ -12,6 +12,9 @@ const EVENT_CQ_ERROR: u32 = 0;
 impl Engine {
     /// Passes on a notice of the fabric.
     pub(super) fn notice(&mut self, notice: Notice) {
+        if is_for_kernel(&notice) {
+            return self.host_calls().kernel_notice(&notice);
+        }
         match notice {
             Notice::Completed { process, cq, completion } => self.verbs().completed(process, cq, &completion),
             Notice::CqEvent { process, cq } => self.plane().cq_event(process, cq),
@@ -36,7 +39,7 @@ impl Engine {
             // The engine keeps its own wake-ups.
             Notice::SrqEvent { .. } | Notice::Wakeup { .. } => {}
             Notice::ManagementArrived { hca, port, packet } => {
-                if !self.verbs().cm_arrived((hca, port), &packet) {
+                if !self.host_calls().kernels_take((hca, port), &packet) && !self.verbs().cm_arrived((hca, port), &packet) {
                     self.verbs().mad_arrived((hca, port), &packet);
                 }
             }
@@ -46,6 +49,7 @@ impl Engine {
             Notice::LinkSwitched => self.publish_all(),
             Notice::PortEvent { hca, port, event } => {
                 self.port_changed(hca, port);
+                self.host_calls().kernels_port_event((hca, port), event);
                 self.verbs().note_groups_changed();
                 self.verbs().cm_port_event((hca, port), event);
                 let mut nth = 0;
@@ -77,4 +81,18 @@ impl Engine {
             self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel, edge: readiness::ANY });
         }
     }
+}
+
+/// Returns whether a notice concerns an object of a kernel.
+fn is_for_kernel(notice: &Notice) -> bool {
+    let (Notice::Completed { process, .. }
+    | Notice::CqEvent { process, .. }
+    | Notice::CqError { process, .. }
+    | Notice::MemoryWritten { process, .. }
+    | Notice::QpEvent { process, .. }
+    | Notice::SrqEvent { process, .. }) = notice
+    else {
+        return false;
+    };
+    process.kernel_host().is_some()
 }

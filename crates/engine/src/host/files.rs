@@ -2,15 +2,17 @@
 //! `/dev/infiniband`. Each host has a folder, to which the library in its programs redirects these
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
+use crate::host::kernel::Kernels;
 use crate::host::ports::abi_lid;
-use crate::host::{counter_files, mad_files, net_files};
+use crate::host::{counter_files, interfaces, mad_files, net_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
 use softband_ipc::environment;
+use softband_ipc::interfaces::Interface;
 use softband_model::management::agent::LinkState;
 use softband_model::verbs::api::PortSnapshot;
-use softband_spec::{HcaSpec, HostSpec};
+use softband_spec::HcaSpec;
 use softband_types::{HcaId, LinkLayer, LinkRate, LinkSpeed, PortNumber};
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -108,8 +110,8 @@ impl Files {
     }
 
     /// Returns the environment variable by which programs of `host` find the files.
-    pub(crate) fn variable(&self, host: usize, world: &World) -> io::Result<Option<(String, String)>> {
-        let folder = self.of_host(host, world)?;
+    pub(crate) fn variable(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<Option<(String, String)>> {
+        let folder = self.of_host(host, world, kernels)?;
         Ok(folder.to_str().map(|folder| (environment::FILES.to_owned(), folder.to_owned())))
     }
 
@@ -119,10 +121,10 @@ impl Files {
 
     /// Returns the folder of a host. The first call writes it, because large fabrics have many
     /// hosts without programs.
-    fn of_host(&self, host: usize, world: &World) -> io::Result<PathBuf> {
+    fn of_host(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
-            write_host(&folder, world, (host, crate::host::network::address(host)), &world.spec().hosts[host])?;
+            write_host(&folder, world, host, &interfaces::of_host(kernels, world, host))?;
         }
         Ok(folder)
     }
@@ -156,7 +158,8 @@ pub(crate) fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
     files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
 }
 
-fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &HostSpec) -> io::Result<()> {
+fn write_host(root: &Path, world: &World, host: usize, interfaces: &[Interface]) -> io::Result<()> {
+    let spec = &world.spec().hosts[host];
     let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
@@ -164,7 +167,7 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
-    net_files::write(root, address)?;
+    net_files::write(root, interfaces, &spec.interfaces)?;
     for (number, hca) in spec.hcas.iter().enumerate() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);

@@ -1,9 +1,12 @@
 //! The host that a program sees besides its HCAs: sockets, files, and objects behind descriptors.
 
+pub(crate) mod addresses;
 pub(crate) mod cm;
 pub(crate) mod counter_files;
 pub(crate) mod datagrams;
 pub(crate) mod files;
+pub(crate) mod interfaces;
+pub(crate) mod kernel;
 mod mad_files;
 pub(crate) mod mads;
 mod net_files;
@@ -12,3 +15,4 @@ pub(crate) mod objects;
 pub(crate) mod ports;
 pub(crate) mod room;
 pub(crate) mod sockets;
+pub(crate) mod stack_sockets;

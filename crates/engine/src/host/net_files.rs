@@ -1,44 +1,52 @@
 //! The files about a host's network interfaces: `/sys/class/net`, and tables of `/proc/net`.
 
-use crate::host::files::put;
-use softband_ipc::interfaces::{Interface, hardware, of_host};
+use crate::host::files::{card, put};
+use softband_ipc::interfaces::{Interface, hardware};
+use softband_spec::{InterfaceKind, InterfaceSpec};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Packets that an interface may queue, as Linux sets it for Ethernet.
-const QUEUE_PACKETS: u32 = 1_000;
+/// Files of the counts of an interface.
+const COUNTS: [&str; 6] = ["rx_bytes", "rx_dropped", "rx_packets", "tx_bytes", "tx_dropped", "tx_packets"];
 
-/// Writes the files of the host with this address below `root`.
-pub(crate) fn write(root: &Path, address: u32) -> io::Result<()> {
-    let interfaces = of_host(address);
+/// Writes the files of a host below `root`. `specs` describes the links of its interfaces.
+pub(crate) fn write(root: &Path, interfaces: &[Interface], specs: &[InterfaceSpec]) -> io::Result<()> {
     let class = root.join("sys/class/net");
     fs::create_dir_all(&class)?;
-    for interface in &interfaces {
+    for interface in interfaces {
+        let spec = specs.iter().find(|spec| spec.name == interface.name);
         // Links lead from the class to the devices, as in the kernel's tree.
-        let device = format!("devices/virtual/net/{}", interface.name);
-        write_interface(&root.join("sys").join(&device), interface)?;
-        symlink(format!("../../{device}"), class.join(interface.name))?;
+        let card = spec.and_then(InterfaceSpec::port).map(|(hca, _)| card(hca));
+        let device = format!("{}/net/{}", card.as_deref().unwrap_or("devices/virtual"), interface.name);
+        let folder = root.join("sys").join(&device);
+        write_interface(&folder, interface, spec)?;
+        if card.is_some() {
+            symlink("../..", folder.join("device"))?;
+        }
+        symlink(format!("../../{device}"), class.join(&interface.name))?;
     }
-    write_tables(&root.join("proc/net"), &interfaces)
+    write_tables(&root.join("proc/net"), interfaces)
 }
 
-fn mac(bytes: [u8; 6]) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).join(":")
+fn octets(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
-fn write_interface(folder: &Path, interface: &Interface) -> io::Result<()> {
-    let is_loopback = interface.hardware == hardware::LOOPBACK;
+fn write_interface(folder: &Path, interface: &Interface, spec: Option<&InterfaceSpec>) -> io::Result<()> {
+    let is_loopback = interface.is_loopback();
+    let is_assigned = interface.hardware == hardware::ETHERNET;
     let index = interface.index.to_string();
+    let port = spec.and_then(InterfaceSpec::port).map_or(0, |(_, port)| port.0.saturating_sub(1));
     let facts = [
-        ("addr_assign_type", if is_loopback { "0" } else { "3" }.to_owned()),
-        ("addr_len", "6".to_owned()),
-        ("address", mac(interface.hardware_address)),
-        ("broadcast", mac(interface.hardware_broadcast())),
+        ("addr_assign_type", if is_assigned { "3" } else { "0" }.to_owned()),
+        ("addr_len", interface.hardware_address.len().to_string()),
+        ("address", octets(&interface.hardware_address)),
+        ("broadcast", octets(&interface.hardware_broadcast)),
         ("carrier", "1".to_owned()),
-        ("dev_id", "0x0".to_owned()),
-        ("dev_port", "0".to_owned()),
+        ("dev_id", format!("{port:#x}")),
+        ("dev_port", port.to_string()),
         ("dormant", "0".to_owned()),
         // The kernel's files have the 16 bits that programs set.
         ("flags", format!("{:#x}", interface.flags & 0xFFFF)),
@@ -47,25 +55,29 @@ fn write_interface(folder: &Path, interface: &Interface) -> io::Result<()> {
         ("link_mode", "0".to_owned()),
         ("mtu", interface.mtu.to_string()),
         ("operstate", if is_loopback { "unknown" } else { "up" }.to_owned()),
-        ("tx_queue_len", QUEUE_PACKETS.to_string()),
+        ("tx_queue_len", interface.queue_packets.to_string()),
         ("type", interface.hardware.to_string()),
         ("uevent", format!("INTERFACE={}\nIFINDEX={index}", interface.name)),
     ];
-    put(folder, &facts)
+    put(folder, &facts)?;
+    if interface.counters.is_some() {
+        // A program that opens one gets its present value (`shim/fd/interface_files`).
+        put(&folder.join("statistics"), &COUNTS.map(|name| (name, "0".to_owned())))?;
+    }
+    // The files of Linux's IPoIB driver.
+    let Some(InterfaceKind::Ipoib { mode, pkey, .. }) = spec.map(|spec| spec.kind) else { return Ok(()) };
+    put(folder, &[("mode", mode.name().to_owned()), ("pkey", format!("{:#06x}", pkey.0 | 0x8000)), ("umcast", "0".to_owned())])
 }
 
-/// Writes the tables without counts: the engine counts no packets of plain sockets.
+/// Writes the tables as they are when the host starts. The library in programs writes the table of
+/// devices anew for each read if the engine counts packets.
 fn write_tables(folder: &Path, interfaces: &[Interface]) -> io::Result<()> {
-    let mut devices = String::from(
-        "Inter-|   Receive                                                |  Transmit\n \
-         face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed",
-    );
+    let devices = softband_ipc::interfaces::device_table(interfaces);
     let mut routes = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT".to_owned();
-    for interface in interfaces {
-        devices += &format!("\n{:>6}:{}", interface.name, " 0".repeat(16));
-        if interface.hardware != hardware::LOOPBACK {
+    for interface in interfaces.iter().filter(|interface| !interface.is_loopback()) {
+        for own in &interface.addresses {
             // Addresses stand in the byte order of the machine.
-            let (network, mask) = (interface.network().swap_bytes(), interface.mask().swap_bytes());
+            let (network, mask) = (own.network().swap_bytes(), own.mask().swap_bytes());
             routes += &format!("\n{}\t{network:08X}\t00000000\t0001\t0\t0\t0\t{mask:08X}\t0\t0\t0", interface.name);
         }
     }
@@ -77,16 +89,44 @@ fn write_tables(folder: &Path, interfaces: &[Interface]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use softband_ipc::interfaces::{Address, management, of_host};
+    use softband_spec::IpoibMode;
+    use softband_types::{PKey, PortNumber};
 
     #[test]
     fn the_files_show_the_interfaces_of_the_host() {
         let root = std::env::temp_dir().join(format!("softband-test-{}-net", std::process::id()));
-        write(&root, 0xC612_0002).unwrap();
+        write(&root, &of_host(0xC612_0002), &[InterfaceSpec::management(1)]).unwrap();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         assert_eq!(read("sys/class/net/eth0/address"), "02:00:c6:12:00:02\n");
         assert_eq!(read("sys/class/net/lo/type"), "772\n");
         assert!(read("proc/net/route").contains("eth0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FFFF"));
         assert_eq!(read("proc/net/dev").lines().count(), 4);
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn an_ipoib_interface_is_on_the_card_of_its_hca() {
+        let root = std::env::temp_dir().join(format!("softband-test-{}-ipoib", std::process::id()));
+        let kind = InterfaceKind::Ipoib { hca: 0, port: PortNumber(2), mode: IpoibMode::Datagram, pkey: PKey(0x8001) };
+        let spec = InterfaceSpec { name: "ib0".into(), kind, addresses: Vec::new(), mtu_bytes: 2_044 };
+        let mut hardware_address = vec![0; 20];
+        hardware_address[3] = 0x48;
+        let ib0 = Interface {
+            name: "ib0".into(),
+            addresses: vec![Address { address: 0x0A01_0001, prefix: 16 }],
+            mtu: 2_044,
+            hardware_address,
+            hardware: hardware::INFINIBAND,
+            ..management(0)
+        };
+        write(&root, &[ib0], &[spec]).unwrap();
+        let read = |path: &str| fs::read_to_string(root.join("sys/class/net/ib0").join(path)).unwrap();
+        assert_eq!((read("type"), read("mtu"), read("addr_len"), read("dev_port")), ("32\n".into(), "2044\n".into(), "20\n".into(), "1\n".into()));
+        assert_eq!((read("mode"), read("pkey")), ("datagram\n".into(), "0x8001\n".into()));
+        assert!(read("address").starts_with("00:00:00:48:00:"));
+        assert!(root.join("sys/class/net/ib0/device/net/ib0").is_dir());
+        assert!(fs::read_to_string(root.join("proc/net/route")).unwrap().contains("ib0\t0000010A\t00000000\t0001\t0\t0\t0\t0000FFFF"));
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) enum Object {
     Socket,
     DatagramSocket,
+    /// A socket of either kind that the host's stack carries.
+    StackSocket,
     /// Events of CQs: time from which the event is visible, cookie, CQ.
     CompletionChannel(VecDeque<(SimTime, u64, u32)>),
     /// Asynchronous events of an HCA: time from which the event is visible, event, element.
@@ -139,7 +141,7 @@ impl Object {
     /// Returns the readiness bits at `now`. Sockets and MAD devices have their own readiness.
     pub(crate) fn readiness(&self, now: SimTime) -> u32 {
         let visible = match self {
-            Self::Socket | Self::DatagramSocket | Self::ManagementDevice | Self::ConnectionManager => false,
+            Self::Socket | Self::DatagramSocket | Self::StackSocket | Self::ManagementDevice | Self::ConnectionManager => false,
             Self::CompletionChannel(events) => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::AsyncChannel { events, .. } => events.front().is_some_and(|(at, ..)| *at <= now),
             Self::Timer { expirations, .. } => *expirations > 0,

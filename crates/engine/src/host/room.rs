@@ -3,10 +3,12 @@
 use crate::host::cm::CmTable;
 use crate::host::datagrams::{DatagramTable, Received};
 use crate::host::files::Files;
+use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
 use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
+use crate::host::stack_sockets::StackSockets;
 use rustix::net::SocketAddrUnix;
 use softband_fabric::World;
 use softband_ipc::calls::{WaitEntry, readiness};
@@ -22,6 +24,7 @@ pub(crate) struct HostServices {
     objects: Objects,
     sockets: SocketTable,
     datagrams: DatagramTable,
+    stack_sockets: StackSockets,
     /// Datagrams that threads (process, slot) pass in several parts, to a socket and from it.
     outgoing: BTreeMap<(usize, u32), Vec<u8>>,
     incoming: BTreeMap<(usize, u32), Received>,
@@ -40,6 +43,7 @@ impl HostServices {
             objects: Objects::default(),
             sockets: SocketTable::new(hosts),
             datagrams: DatagramTable::new(hosts),
+            stack_sockets: StackSockets::default(),
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
             mads: MadTable::default(),
@@ -58,8 +62,8 @@ impl HostServices {
     ///
     /// # Errors
     /// If the machine has no room for the files.
-    pub(crate) fn files_variable(&self, host: usize, world: &World) -> std::io::Result<Option<(String, String)>> {
-        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world))
+    pub(crate) fn files_variable(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> std::io::Result<Option<(String, String)>> {
+        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world, kernels))
     }
 
     /// Writes the new state of a port into the files of its host.
@@ -98,6 +102,7 @@ impl HostServices {
                 self.sockets.close(object, now, path, &mut wakeups);
             }
             Some(Object::DatagramSocket) => self.datagrams.close(object, now),
+            Some(Object::StackSocket) => self.stack_sockets.close(object),
             Some(Object::ManagementDevice) => self.mads.close(object),
             Some(Object::ConnectionManager) => self.cm.close(object, now),
             _ => {}
@@ -110,6 +115,7 @@ impl HostServices {
         match self.objects.get_mut(object) {
             Some(Object::Socket) => self.sockets.readiness(object, now),
             Some(Object::DatagramSocket) => self.datagrams.readiness(object, now),
+            Some(Object::StackSocket) => self.stack_sockets.readiness(object),
             Some(Object::ManagementDevice) => self.mads.readiness(object, now),
             Some(Object::ConnectionManager) => self.cm.readiness(object, now),
             Some(other) => other.readiness(now),
@@ -209,6 +215,14 @@ impl HostServices {
 
     pub(crate) fn datagrams_mut(&mut self) -> &mut DatagramTable {
         &mut self.datagrams
+    }
+
+    pub(crate) fn stack_sockets(&self) -> &StackSockets {
+        &self.stack_sockets
+    }
+
+    pub(crate) fn stack_sockets_mut(&mut self) -> &mut StackSockets {
+        &mut self.stack_sockets
     }
 
     pub(crate) fn mads(&self) -> &MadTable {

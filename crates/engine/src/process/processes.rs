@@ -120,7 +120,7 @@ impl Processes {
             virtual_pid: virtual_pid(number),
             host_name,
             kernel_distance: around.network.kernel_distance(),
-            reserved: 0,
+            has_modelled_network: u32::from(around.pace == Pace::Virtual && around.world.spec().has_modelled_network()),
             epoch_seconds: self.epoch_seconds,
             cost_post_send: part.part.post_send.as_picos(),
             cost_inline_byte: part.part.inline_byte().as_picos(),

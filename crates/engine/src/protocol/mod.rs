@@ -6,7 +6,7 @@ pub(crate) mod convert;
 use bytemuck::Pod;
 use softband_fabric::World;
 use softband_ipc::calls::Message;
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{HcaId, ProcessId};
 
 /// End of simulated time for programs, after 106 days. Deadlines after it never come.
@@ -25,6 +25,8 @@ pub(crate) struct Caller {
 pub(crate) enum Outcome<Reply> {
     Reply(Reply),
     Fail(i32),
+    /// The call has its result, and costs its thread this time.
+    Paid(Result<Reply, i32>, SimDuration),
     /// The engine parked the thread and replies later, or the thread is gone.
     Later,
 }

@@ -2,9 +2,10 @@
 
 use crate::host::datagrams::{Address, DATAGRAM_MAX, To};
 use crate::host::sockets::Wakeups;
-use crate::protocol::Caller;
+use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::path;
+use crate::rpc::stack::OnStack;
 use crate::scheduler::agenda::Event;
 use softband_ipc::calls::{self, DatagramReceived, SocketAddress, SocketNames, SocketOption, WithTail, datagram, readiness, socket_option};
 use softband_ipc::layout::PAYLOAD_BYTES;
@@ -75,38 +76,75 @@ impl HostCalls<'_> {
         ended
     }
 
-    pub(crate) fn datagram_send(&mut self, caller: Caller, request: &WithTail<calls::DatagramSend, u8>) -> Result<(), i32> {
+    pub(crate) fn datagram_send(&mut self, caller: Caller, request: &WithTail<calls::DatagramSend, u8>) -> Outcome<()> {
+        let head = &request.head;
+        match self.whole_datagram(caller, request) {
+            Ok(None) => Outcome::Reply(()),
+            Ok(Some(bytes)) => match self.on_stack(head.object) {
+                Some(at) => self.stack_datagram_send(at, head, &bytes),
+                None => self.plain_datagram_send(head.object, head, &bytes).into(),
+            },
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    /// Returns a datagram whose last part has come.
+    fn whole_datagram(&mut self, caller: Caller, request: &WithTail<calls::DatagramSend, u8>) -> Result<Option<Vec<u8>>, i32> {
         let head = &request.head;
         let object = self.processes[caller.process].held(head.object)?;
-        if !self.host.is_datagram_socket(object) {
-            return Err(libc::EOPNOTSUPP);
-        }
+        self.check_datagram(object)?;
         let part = request.tail.get(..head.len as usize).ok_or(libc::EPROTO)?;
         let outgoing = self.host.outgoing_part((caller.process, caller.slot), head.offset as usize, part, DATAGRAM_MAX)?;
         if head.flags & datagram::MORE != 0 {
             self.host.keep_outgoing((caller.process, caller.slot), outgoing);
-            return Ok(());
+            return Ok(None);
         }
+        Ok(Some(outgoing))
+    }
+
+    fn check_datagram(&self, object: u32) -> Result<(), i32> {
+        let is_datagram = self.host.is_datagram_socket(object) || self.on_stack(object).is_some_and(OnStack::is_datagram);
+        if is_datagram { Ok(()) } else { Err(libc::EOPNOTSUPP) }
+    }
+
+    fn plain_datagram_send(&mut self, object: u32, head: &calls::DatagramSend, bytes: &[u8]) -> Result<(), i32> {
         let to = if head.flags & datagram::NO_ADDRESS == 0 { Some(destination(head.address, head.port, head.flags)?) } else { None };
         let mut wakeups = Wakeups::new();
         let (world, now) = (&*self.world, self.scheduler.now());
-        let sent = self.host.datagrams_mut().send(object, &outgoing, to, now, |from, to| path(world, from, to), &mut wakeups);
+        let sent = self.host.datagrams_mut().send(object, bytes, to, now, |from, to| path(world, from, to), &mut wakeups);
         self.schedule_arrivals();
         self.wake_at(wakeups);
         sent
     }
 
-    pub(crate) fn datagram_receive(&mut self, caller: Caller, request: &calls::DatagramReceive) -> Result<WithTail<DatagramReceived, u8>, i32> {
-        let object = self.processes[caller.process].held(request.object)?;
-        if !self.host.is_datagram_socket(object) {
-            return Err(libc::EOPNOTSUPP);
+    pub(crate) fn datagram_receive(&mut self, caller: Caller, request: &calls::DatagramReceive) -> Outcome<WithTail<DatagramReceived, u8>> {
+        let checked = self.processes[caller.process].held(request.object).and_then(|object| self.check_datagram(object).map(|()| object));
+        match checked {
+            Ok(object) => match self.on_stack(object) {
+                Some(at) => self.stack_datagram_receive(caller, at, request),
+                None => self.plain_datagram_receive(caller, object, request).into(),
+            },
+            Err(errno) => Outcome::Fail(errno),
         }
+    }
+
+    fn plain_datagram_receive(
+        &mut self,
+        caller: Caller,
+        object: u32,
+        request: &calls::DatagramReceive,
+    ) -> Result<WithTail<DatagramReceived, u8>, i32> {
         let place = (caller.process, caller.slot);
         if request.offset == 0 {
             let received = self.host.datagrams_mut().receive(object, request.peek != 0, self.scheduler.now());
             self.schedule_arrivals();
             self.host.keep_incoming(place, received?);
         }
+        self.next_part(place, request)
+    }
+
+    /// Returns the part of a thread's last datagram that it asks for.
+    pub(super) fn next_part(&self, place: (usize, u32), request: &calls::DatagramReceive) -> Result<WithTail<DatagramReceived, u8>, i32> {
         let datagram = self.host.incoming(place).ok_or(libc::EPROTO)?;
         let rest = datagram.bytes.get(request.offset as usize..).ok_or(libc::EPROTO)?;
         let len = rest.len().min(request.len_max as usize).min(PAYLOAD_BYTES - size_of::<DatagramReceived>());
@@ -115,8 +153,17 @@ impl HostCalls<'_> {
         Ok(WithTail { head, tail: rest[..len].to_vec() })
     }
 
-    pub(crate) fn socket_option(&mut self, caller: Caller, option: &SocketOption) -> Result<SocketOption, i32> {
-        let object = self.processes[caller.process].held(option.object)?;
+    pub(crate) fn socket_option(&mut self, caller: Caller, option: &SocketOption) -> Outcome<SocketOption> {
+        match self.processes[caller.process].held(option.object) {
+            Ok(object) => match self.on_stack(object) {
+                Some(at) => self.stack_option(at, option),
+                None => self.plain_option(object, option).into(),
+            },
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_option(&mut self, object: u32, option: &SocketOption) -> Result<SocketOption, i32> {
         let new = (option.set != 0).then_some(option.value);
         let value = if self.host.is_datagram_socket(object) {
             self.host.datagrams_mut().option(object, option.name, new)?

@@ -24,6 +24,7 @@ impl HostCalls<'_> {
     /// Gives back one reference to an object.
     fn release_object(&mut self, object: u32) {
         let wakeups = self.host.release(object, self.scheduler.now(), |host| path_of(self.world, host, object));
+        self.close_on_stacks();
         self.world.announce_managers(self.host.mads().ports_with_sm());
         self.wake_at(wakeups);
         if self.host.cm().has_outgoing() {

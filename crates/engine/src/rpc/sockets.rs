@@ -1,30 +1,41 @@
 //! Sockets of programs and the names of hosts.
 
+use crate::host::addresses;
 use crate::host::network;
 use crate::host::objects::Object;
 use crate::host::room::HostServices;
 use crate::host::sockets::{Path, SocketState, Wakeups};
-use crate::protocol::Caller;
+use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
+use crate::rpc::stack::OnStack;
 use crate::scheduler::agenda::Event;
 use softband_fabric::World;
 use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, datagram, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 /// Longest wait of a connection attempt for a listener on its target host.
-const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
+pub(super) const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
 
 impl HostCalls<'_> {
     pub(crate) fn resolve(&mut self, _caller: Caller, name: &Name) -> Result<AddressReply, i32> {
         let len = (name.len as usize).min(name.bytes.len());
         let wanted = std::str::from_utf8(&name.bytes[..len]).map_err(|_| libc::ENOENT)?;
+        if self.kernels.is_some() {
+            let address = addresses::address_of(self.world.spec(), wanted).ok_or(libc::ENOENT)?;
+            return Ok(AddressReply { address: address.into(), reserved: 0 });
+        }
         let host = self.world.spec().hosts.iter().position(|host| host.name == wanted).ok_or(libc::ENOENT)?;
         Ok(AddressReply { address: network::address(host), reserved: 0 })
     }
 
     pub(crate) fn reverse_resolve(&mut self, caller: Caller, of: &AddressReply) -> Result<Name, i32> {
+        let address = Ipv4Addr::from(of.address);
+        if self.kernels.is_some() && !address.is_loopback() && !address.is_unspecified() {
+            return addresses::name_of(self.world.spec(), address.into()).map(|name| name_of(&name)).ok_or(libc::ENOENT);
+        }
         let host = self.host.sockets().host_of(of.address, self.processes[caller.process].host()).ok_or(libc::ENOENT)?;
         Ok(name_of(&self.world.spec().hosts[host].name))
     }
@@ -39,7 +50,20 @@ impl HostCalls<'_> {
         }
     }
 
-    pub(crate) fn socket_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Result<calls::Object, i32> {
+    /// Returns an object that the caller holds, with its socket if a stack carries it.
+    fn held_on_stack(&self, caller: Caller, object: u32) -> Result<(u32, Option<OnStack>), i32> {
+        let object = self.processes[caller.process].held(object)?;
+        Ok((object, self.on_stack(object)))
+    }
+
+    pub(crate) fn socket_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Outcome<calls::Object> {
+        match self.stack_new(caller, wanted) {
+            Some(opened) => opened,
+            None => self.plain_new(caller, wanted).into(),
+        }
+    }
+
+    fn plain_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Result<calls::Object, i32> {
         let host = self.processes[caller.process].host();
         let object = if wanted.datagram == 0 {
             let object = self.host.add(Object::Socket);
@@ -54,8 +78,15 @@ impl HostCalls<'_> {
         Ok(calls::Object { object, reserved: 0 })
     }
 
-    pub(crate) fn socket_bind(&mut self, caller: Caller, address: &SocketAddress) -> Result<SocketAddress, i32> {
-        let object = self.processes[caller.process].held(address.object)?;
+    pub(crate) fn socket_bind(&mut self, caller: Caller, address: &SocketAddress) -> Outcome<SocketAddress> {
+        match self.held_on_stack(caller, address.object) {
+            Ok((_, Some(at))) => self.stack_bind(at, address),
+            Ok((object, None)) => self.plain_bind(object, address).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_bind(&mut self, object: u32, address: &SocketAddress) -> Result<SocketAddress, i32> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_bind(object, address);
         }
@@ -64,23 +95,44 @@ impl HostCalls<'_> {
         Ok(SocketAddress { port: u32::from(bound), ..*address })
     }
 
-    pub(crate) fn socket_listen(&mut self, caller: Caller, listen: &calls::SocketListen) -> Result<(), i32> {
-        let object = self.processes[caller.process].held(listen.object)?;
+    pub(crate) fn socket_listen(&mut self, caller: Caller, listen: &calls::SocketListen) -> Outcome<()> {
+        match self.held_on_stack(caller, listen.object) {
+            Ok((_, Some(at))) => self.stack_listen(at, listen.backlog),
+            Ok((object, None)) => self.plain_listen(object).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_listen(&mut self, object: u32) -> Result<(), i32> {
         for seeker in self.host.sockets_mut().listen(object)? {
             self.complete_connection(seeker);
         }
         Ok(())
     }
 
-    pub(crate) fn socket_accept(&mut self, caller: Caller, listener: &calls::Object) -> Result<SocketAccepted, i32> {
-        let object = self.processes[caller.process].held(listener.object)?;
+    pub(crate) fn socket_accept(&mut self, caller: Caller, listener: &calls::Object) -> Outcome<SocketAccepted> {
+        match self.held_on_stack(caller, listener.object) {
+            Ok((_, Some(at))) => self.stack_accept(caller, at),
+            Ok((object, None)) => self.plain_accept(caller, object).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_accept(&mut self, caller: Caller, object: u32) -> Result<SocketAccepted, i32> {
         let (server, (address, port)) = self.host.sockets_mut().accept(object, self.scheduler.now())?;
         self.processes[caller.process].hold(server);
         Ok(SocketAccepted { object: server, address, port: u32::from(port), reserved: 0 })
     }
 
-    pub(crate) fn socket_connect(&mut self, caller: Caller, to: &SocketAddress) -> Result<(), i32> {
-        let object = self.processes[caller.process].held(to.object)?;
+    pub(crate) fn socket_connect(&mut self, caller: Caller, to: &SocketAddress) -> Outcome<()> {
+        match self.held_on_stack(caller, to.object) {
+            Ok((_, Some(at))) => self.stack_connect(at, to),
+            Ok((object, None)) => self.plain_connect(object, to).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_connect(&mut self, object: u32, to: &SocketAddress) -> Result<(), i32> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_connect(object, to);
         }
@@ -101,16 +153,30 @@ impl HostCalls<'_> {
         Ok(())
     }
 
-    pub(crate) fn socket_error(&mut self, caller: Caller, socket: &calls::Object) -> Result<(), i32> {
-        let object = self.processes[caller.process].held(socket.object)?;
+    pub(crate) fn socket_error(&mut self, caller: Caller, socket: &calls::Object) -> Outcome<()> {
+        match self.held_on_stack(caller, socket.object) {
+            Ok((_, Some(at))) => self.stack_error(at),
+            Ok((object, None)) => self.plain_error(object).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_error(&mut self, object: u32) -> Result<(), i32> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_error(object);
         }
         self.host.sockets_mut().outcome(object, self.scheduler.now())
     }
 
-    pub(crate) fn socket_names(&mut self, caller: Caller, socket: &calls::Object) -> Result<SocketNames, i32> {
-        let object = self.processes[caller.process].held(socket.object)?;
+    pub(crate) fn socket_names(&mut self, caller: Caller, socket: &calls::Object) -> Outcome<SocketNames> {
+        match self.held_on_stack(caller, socket.object) {
+            Ok((_, Some(at))) => self.stack_names(at),
+            Ok((object, None)) => self.plain_names(object).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_names(&mut self, object: u32) -> Result<SocketNames, i32> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_names(object);
         }
@@ -127,8 +193,15 @@ impl HostCalls<'_> {
         })
     }
 
-    pub(crate) fn socket_send(&mut self, caller: Caller, request: &WithTail<SocketData, u8>) -> Result<Count, i32> {
-        let object = self.processes[caller.process].held(request.head.object)?;
+    pub(crate) fn socket_send(&mut self, caller: Caller, request: &WithTail<SocketData, u8>) -> Outcome<Count> {
+        match self.held_on_stack(caller, request.head.object) {
+            Ok((_, Some(at))) => self.stack_send(at, request),
+            Ok((object, None)) => self.plain_send(object, request).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_send(&mut self, object: u32, request: &WithTail<SocketData, u8>) -> Result<Count, i32> {
         let data = request.tail.get(..request.head.len as usize).ok_or(libc::EPROTO)?;
         let (path, mut wakeups) = (self.path_of(object), Wakeups::new());
         let sent = self.host.sockets_mut().send(object, data, self.scheduler.now(), path, &mut wakeups);
@@ -136,8 +209,15 @@ impl HostCalls<'_> {
         Ok(Count { count: sent? as u64 })
     }
 
-    pub(crate) fn socket_receive(&mut self, caller: Caller, request: &calls::SocketReceive) -> Result<WithTail<Count, u8>, i32> {
-        let object = self.processes[caller.process].held(request.object)?;
+    pub(crate) fn socket_receive(&mut self, caller: Caller, request: &calls::SocketReceive) -> Outcome<WithTail<Count, u8>> {
+        match self.held_on_stack(caller, request.object) {
+            Ok((_, Some(at))) => self.stack_receive(caller, at, request),
+            Ok((object, None)) => self.plain_receive(caller, object, request).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_receive(&mut self, caller: Caller, object: u32, request: &calls::SocketReceive) -> Result<WithTail<Count, u8>, i32> {
         let len = (request.len_max as usize).min(PAYLOAD_BYTES - size_of::<Count>());
         let (path, mut wakeups) = (self.path_of(object), Wakeups::new());
         let received = self.host.sockets_mut().receive(object, len, request.peek != 0, self.scheduler.now(), path, &mut wakeups);
@@ -152,8 +232,15 @@ impl HostCalls<'_> {
         Ok(WithTail { head: Count { count: tail.len() as u64 }, tail })
     }
 
-    pub(crate) fn socket_shutdown(&mut self, caller: Caller, request: &calls::SocketShutdown) -> Result<(), i32> {
-        let object = self.processes[caller.process].held(request.object)?;
+    pub(crate) fn socket_shutdown(&mut self, caller: Caller, request: &calls::SocketShutdown) -> Outcome<()> {
+        match self.held_on_stack(caller, request.object) {
+            Ok((_, Some(at))) => self.stack_shutdown(at, request.how),
+            Ok((object, None)) => self.plain_shutdown(object, request).into(),
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn plain_shutdown(&mut self, object: u32, request: &calls::SocketShutdown) -> Result<(), i32> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_shutdown(object, request.how);
         }
@@ -170,20 +257,26 @@ impl HostCalls<'_> {
     }
 
     pub(crate) fn refuse_seeker(&mut self, object: u32) {
-        let Ok(socket) = self.host.socket(object) else { return };
-        if socket.state != SocketState::Seeking {
-            return;
-        }
-        let (address, port) = socket.peer_address;
-        let (from, target) = (socket.host, self.host.sockets().host_of(address, socket.host));
+        let Some((from, target, port)) = self.stack_seeks(object).or_else(|| self.plain_seeks(object)) else { return };
         let spec = self.world.spec();
         let (from, target) = (spec.hosts[from].name.clone(), target.map_or_else(String::new, |host| spec.hosts[host].name.clone()));
         let there = self.processes.ever().iter().filter(|process| spec.hosts[process.host()].name == target);
         let running: Vec<String> = there.map(|process| self.programs.name_for(self.world, process)).collect::<BTreeSet<_>>().into_iter().collect();
         let whose = if running.is_empty() { "no program was started there".to_owned() } else { format!("programs there: {}", running.join(", ")) };
         self.report.warn(format!("{from}: connection to {target}:{port} refused: nothing listens there ({whose})"));
+        if self.on_stack(object).is_some() {
+            self.end_seeker(object, libc::ECONNREFUSED);
+            return;
+        }
         self.host.sockets_mut().refuse(object, libc::ECONNREFUSED);
         self.scheduler.object_changed(self.processes, self.host, (object, readiness::ANY));
+    }
+
+    /// Returns the host of a socket that waits for a listener, that of the listener, and its port.
+    fn plain_seeks(&self, object: u32) -> Option<(usize, Option<usize>, u16)> {
+        let socket = self.host.socket(object).ok().filter(|socket| socket.state == SocketState::Seeking)?;
+        let (address, port) = socket.peer_address;
+        Some((socket.host, self.host.sockets().host_of(address, socket.host), port))
     }
 
     pub(crate) fn refuse_seekers_of(&mut self, host: usize) {
@@ -202,7 +295,9 @@ impl HostCalls<'_> {
     }
 
     fn seekers(&self, target: Option<usize>) -> Vec<u32> {
-        self.host.sockets().seekers(target)
+        let mut seekers = self.host.sockets().seekers(target);
+        seekers.extend(self.stack_seekers(target));
+        seekers
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Event {
     MadsExpire,
     /// Messages of the connection manager are due.
     CmExpires,
+    /// Timers, links or cores of kernels are due.
+    KernelsDue,
     ProcessGone {
         process: usize,
     },

@@ -20,6 +20,16 @@ impl World {
         is_here && Administration::wants(packet)
     }
 
+    /// Returns the answers of the built-in manager to a packet for subnet administration, at once:
+    /// they belong to the time before the run, as the manager's configuration does. Returns none if
+    /// the manager works by packets.
+    pub fn ask_administration(&mut self, packet: ManagementPacket) -> Vec<ManagementPacket> {
+        if self.spec.subnet.manager.works_by_packets() || self.subnet.manager_lid() == Lid::NONE || !Administration::wants(&packet) {
+            return Vec::new();
+        }
+        self.administer(packet, self.timeline.now())
+    }
+
     /// Returns the answers to a packet for subnet administration.
     pub(super) fn administer(&mut self, packet: ManagementPacket, now: SimTime) -> Vec<ManagementPacket> {
         let mut administration = std::mem::take(self.agents.administration_mut());

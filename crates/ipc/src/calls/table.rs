@@ -95,6 +95,8 @@ macro_rules! for_each_call {
             DatagramReceive = 48, datagram_receive(DatagramReceive) -> WithTail<DatagramReceived, u8>, Free, Virtual;
             /// Reads or sets an option. ENOPROTOOPT if the engine does not have it.
             SocketOption = 49, socket_option(SocketOption) -> SocketOption, Free, Virtual;
+            /// Reads or sets an option by its name in Linux. ENOPROTOOPT if the engine does not have it.
+            SocketSetting = 50, socket_setting(WithTail<SocketSetting, u8>) -> WithTail<Count, u8>, Free, Virtual;
             /// Creates a timerfd.
             TimerNew = 44, timer_new(TimerNew) -> Object, Free, Virtual;
             /// The reply has the former setting.
@@ -118,6 +120,8 @@ macro_rules! for_each_call {
 
             /// Reads a counter of a port of the program's host. ENOENT without it.
             ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
+            /// An interface of the program's host, with its counters. ENODEV behind the last.
+            ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
 
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;

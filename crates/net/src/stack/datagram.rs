@@ -4,7 +4,7 @@ use super::Stack;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
-use crate::packet::{Body, Datagram, Packet, UDP_HEADER_BYTES, ip_header_bytes};
+use crate::packet::{Body, Datagram, HOP_LIMIT, Packet, UDP_HEADER_BYTES, ip_header_bytes};
 use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Protocol, SocketId};
@@ -57,12 +57,15 @@ impl Stack {
         let family = socket.family;
         let datagram = socket.datagram()?;
         datagram.check_send()?;
-        let loops = datagram.multicast_loop;
+        let (loops, may_broadcast, chosen) = (datagram.multicast_loop, datagram.may_broadcast, datagram.multicast_interface);
         let to = to.or(datagram.peer).ok_or(NetError::DestinationRequired)?;
         if !family.contains(to.ip()) || to.port() == 0 {
             return Err(NetError::Invalid);
         }
-        let (interface, next, source) = self.way(to.ip())?;
+        let (interface, next, source) = self.way_of_datagram(to.ip(), chosen)?;
+        if !may_broadcast && self.interfaces[interface.0 as usize].is_broadcast(to.ip()) {
+            return Err(NetError::Denied);
+        }
         let source = if bound.ip().is_unspecified() || bound.ip().is_multicast() { source } else { bound.ip() };
         let len = payload.len();
         let whole = len.saturating_add(UDP_HEADER_BYTES + ip_header_bytes(to.ip()));
@@ -72,7 +75,8 @@ impl Stack {
         }
         let owner = Owner { socket: id, bytes: self.socket_mut(id)?.datagram()?.charge(len)? };
         let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
-        let packet = Packet { source, destination: to.ip(), body };
+        let hop_limit = if to.ip().is_multicast() { 1 } else { HOP_LIMIT };
+        let packet = Packet { source, destination: to.ip(), hop_limit, body };
         if interface == InterfaceId(0) {
             self.send_packet(packet, Some(owner))?;
             return Ok(len);
@@ -85,6 +89,33 @@ impl Stack {
             self.lose(Some(owner));
         }
         Ok(len)
+    }
+
+    /// Returns the way of a datagram. A group lies behind the interface that the program chose, or
+    /// else behind that of the route.
+    fn way_of_datagram(&self, to: IpAddr, chosen: Option<InterfaceId>) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        if !to.is_multicast() {
+            return self.way(to);
+        }
+        // A group without a route lies behind the first interface, as by a default route.
+        let interface = match (chosen, self.way(to)) {
+            (Some(interface), _) => interface,
+            (None, Ok(way)) => return Ok(way),
+            (None, Err(_)) => InterfaceId(1),
+        };
+        let addresses = self.interfaces.get(interface.0 as usize).map(|at| at.config.addresses.as_slice()).unwrap_or_default();
+        let source = addresses.iter().map(|own| own.address).find(|own| own.is_ipv4() == to.is_ipv4());
+        Ok((interface, to, source.ok_or(NetError::NetworkUnreachable)?))
+    }
+
+    pub(crate) fn set_multicast_interface(&mut self, id: SocketId, interface: Option<InterfaceId>) -> Result<(), NetError> {
+        if interface.is_some_and(|interface| interface.0 as usize >= self.interfaces.len()) {
+            return Err(NetError::AddressNotAvailable);
+        }
+        if let Ok(datagram) = self.socket_mut(id)?.datagram() {
+            datagram.multicast_interface = interface;
+        }
+        Ok(())
     }
 
     pub(super) fn datagram_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
@@ -144,8 +175,11 @@ impl Stack {
 
     /// Joins or leaves a multicast group on an interface.
     pub(crate) fn change_membership(&mut self, id: SocketId, group: IpAddr, interface: InterfaceId, joins: bool) -> Result<(), NetError> {
-        if !group.is_multicast() || interface.0 as usize >= self.interfaces.len() {
+        if !group.is_multicast() {
             return Err(NetError::Invalid);
+        }
+        if interface.0 as usize >= self.interfaces.len() {
+            return Err(NetError::NoInterface);
         }
         let groups = &mut self.socket_mut(id)?.datagram()?.groups;
         if joins {

@@ -4,7 +4,7 @@ use super::{Addresses, Charge, Stack};
 use crate::error::NetError;
 use crate::frame::Frame;
 use crate::interface::InterfaceId;
-use crate::packet::{Body, Packet, Segment, Unreachable, UnreachableReason};
+use crate::packet::{Body, HOP_LIMIT, Packet, Segment, Unreachable, UnreachableReason};
 use crate::sequence::SeqNumber;
 use crate::socket::Kind;
 use crate::socket_id::SocketId;
@@ -36,6 +36,7 @@ impl Stack {
             Body::Tcp(_) if is_group => {}
             Body::Tcp(segment) => self.segment_in(now, source, destination, &segment),
             Body::Udp(_) => self.datagram_in(interface, packet, is_group),
+            Body::Fragment(_) => self.interfaces[interface.0 as usize].counters.received_dropped += 1,
             Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
         }
     }
@@ -148,7 +149,8 @@ impl Stack {
                 destination: packet.destination,
                 destination_port: datagram.destination_port,
             };
-            let answer = Packet { source: packet.destination, destination: packet.source, body: Body::Unreachable(unreachable) };
+            let answer =
+                Packet { source: packet.destination, destination: packet.source, hop_limit: HOP_LIMIT, body: Body::Unreachable(unreachable) };
             // RFC 1122, 3.2.2: an error message about a lost error message does not exist.
             let _ = self.send_packet(answer, None);
         }

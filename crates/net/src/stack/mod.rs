@@ -5,6 +5,7 @@ mod deliver;
 mod disconnect;
 mod neighbours;
 mod ports;
+mod questions;
 mod stream;
 mod transmit;
 
@@ -19,6 +20,7 @@ use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use ports::Ports;
+pub use questions::OptionValues;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

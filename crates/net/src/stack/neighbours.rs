@@ -46,7 +46,7 @@ impl Stack {
                 (None, IpAddr::V4(_)) => LinkDestination::Broadcast,
                 (None, IpAddr::V6(target)) => LinkDestination::Group(solicited_group(target)),
             };
-            let message = NeighbourMessage { is_request: true, sender, sender_link, target };
+            let message = NeighbourMessage { is_request: true, sender, sender_link, target, target_link: link };
             // A full queue loses the request, and its timer sends another.
             let _ = self.enqueue(interface, Waiting { to, frame: Frame::Neighbour(message), owner: None });
         }
@@ -69,7 +69,7 @@ impl Stack {
         let (tcp, source_port, destination_port) = match &packet.body {
             Body::Tcp(segment) => (true, segment.source_port, segment.destination_port),
             Body::Udp(datagram) => (false, datagram.source_port, datagram.destination_port),
-            Body::Unreachable(_) => return,
+            Body::Unreachable(_) | Body::Fragment(_) => return,
         };
         let unreachable = Unreachable { reason: UnreachableReason::Host, tcp, source_port, destination: packet.destination, destination_port };
         self.unreachable_in(self.now, packet.source, &unreachable);
@@ -105,7 +105,13 @@ impl Stack {
             }
         }
         if message.is_request && is_for_us {
-            let answer = NeighbourMessage { is_request: false, sender: message.target, sender_link: own_link, target: message.sender };
+            let answer = NeighbourMessage {
+                is_request: false,
+                sender: message.target,
+                sender_link: own_link,
+                target: message.sender,
+                target_link: Some(message.sender_link),
+            };
             // The asker asks again if a full queue loses the answer.
             let _ = self.enqueue(interface, Waiting { to: LinkDestination::Link(message.sender_link), frame: Frame::Neighbour(answer), owner: None });
         }

@@ -4,7 +4,7 @@ use super::{Charge, Effect, Stack};
 use crate::error::NetError;
 use crate::frame::{Frame, LinkDestination};
 use crate::interface::{InterfaceId, Owner, Waiting};
-use crate::packet::{Body, Packet, Segment, TCP_HEADER_BYTES, ip_header_bytes};
+use crate::packet::{Body, HOP_LIMIT, Packet, Segment, TCP_HEADER_BYTES, ip_header_bytes};
 use crate::socket_id::SocketId;
 use crate::tcp::Path;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ impl Stack {
     pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {
         let bytes = segment.payload.len();
         let owner = socket.map(|socket| Owner { socket, bytes });
-        let packet = Packet { source: addresses.0, destination: addresses.1, body: Body::Tcp(segment) };
+        let packet = Packet { source: addresses.0, destination: addresses.1, hop_limit: HOP_LIMIT, body: Body::Tcp(segment) };
         if self.send_packet(packet, owner).is_err() {
             // A missing route shows by timers alone.
             self.lose(owner);

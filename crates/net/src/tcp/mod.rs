@@ -162,6 +162,8 @@ struct Sender {
     mss: u32,
     /// The buffer was too full for a poll to call it writable, and no event said otherwise since.
     was_full: bool,
+    /// The program announced more data with its last (`MSG_MORE`).
+    has_more: bool,
 }
 
 /// Receiving side of a connection.
@@ -254,6 +256,7 @@ impl Connection {
             slowed_until: 0,
             mss,
             was_full: false,
+            has_more: false,
         };
         let rx = Receiver {
             window,

@@ -153,7 +153,7 @@ impl Connection {
     /// acknowledgement of the last one (Nagle, RFC 9293, 3.7.4, with Minshall's change).
     fn holds_small(&self) -> bool {
         let has_urgent = self.tx.urgent_end.is_some_and(|end| end > self.tx.next);
-        self.options.cork || !self.options.no_delay && !has_urgent && !self.board.is_empty() && self.tx.small_end > self.tx.una
+        self.options.cork || self.tx.has_more || !self.options.no_delay && !has_urgent && !self.board.is_empty() && self.tx.small_end > self.tx.una
     }
 
     /// Returns whether a larger super-segment will be possible soon.

@@ -39,7 +39,8 @@ pub struct ConnectionInfo {
 
 impl Connection {
     /// Writes data. Returns the number of bytes taken. Fails with `WouldBlock` if the buffer is full.
-    pub(crate) fn send(&mut self, payload: &Payload, urgent: bool, cx: &mut Context<'_>) -> Result<u32, NetError> {
+    /// `urgent` marks the last byte, and with `more` a small packet at the end waits.
+    pub(crate) fn send(&mut self, payload: &Payload, (urgent, more): (bool, bool), cx: &mut Context<'_>) -> Result<u32, NetError> {
         self.take_error()?;
         match self.state {
             State::SynSent | State::SynReceived => return Err(NetError::WouldBlock),
@@ -57,6 +58,10 @@ impl Connection {
         self.tx.was_full |= !self.is_writable();
         if urgent && taken == payload.len() && taken > 0 {
             self.tx.urgent_end = Some(self.tx.queue.end());
+        }
+        // A full buffer leaves the program's last bytes for another call in any case.
+        if !payload.is_empty() {
+            self.tx.has_more = more && taken == payload.len();
         }
         self.output(cx);
         Ok(taken)

@@ -318,7 +318,7 @@ impl Net {
     }
 
     pub(crate) fn send(&mut self, host: usize, socket: SocketId, bytes: &[u8]) -> Result<u32, NetError> {
-        self.call(host, Send { socket, payload: Payload::from(bytes), urgent: false })
+        self.call(host, Send { socket, payload: Payload::from(bytes), urgent: false, more: false })
     }
     pub(crate) fn receive(&mut self, host: usize, socket: SocketId, most: u32) -> Result<Vec<u8>, NetError> {
         self.call(host, Receive { socket, most, peek: false }).map(|payload| payload.to_vec())
@@ -354,7 +354,7 @@ impl Transfer {
             } else {
                 Payload::counted(len as u32)
             };
-            match net.call(self.from.0, Send { socket: self.from.1, payload, urgent: false }) {
+            match net.call(self.from.0, Send { socket: self.from.1, payload, urgent: false, more: false }) {
                 Ok(taken) => self.sent += u64::from(taken),
                 Err(NetError::WouldBlock) => break,
                 Err(error) => panic!("a write fails: {error}"),

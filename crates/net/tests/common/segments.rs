@@ -120,7 +120,7 @@ impl Target {
         } else {
             Body::Tcp(segment)
         };
-        self.stack.packet_in(self.now, ETHERNET, Frame::Packet(Packet { source: remote(), destination: local(), body }));
+        self.stack.packet_in(self.now, ETHERNET, Frame::Packet(Packet { source: remote(), destination: local(), hop_limit: 64, body }));
     }
 
     fn call(&mut self, bytes: &mut Bytes<'_>) {
@@ -137,7 +137,7 @@ impl Target {
             return;
         };
         match kind % 10 {
-            0 | 1 => drop(stack.call(now, Send { socket, payload: Payload::counted(u32::from(bytes.word())), urgent: kind > 200 })),
+            0 | 1 => drop(stack.call(now, Send { socket, payload: Payload::counted(u32::from(bytes.word())), urgent: kind > 200, more: false })),
             2 | 3 => drop(stack.call(now, Receive { socket, most: u32::from(bytes.word()), peek: kind > 200 })),
             4 => drop(stack.call(now, ReceiveUrgent { socket, peek: kind > 200 })),
             5 if kind > 128 => {

@@ -9,10 +9,10 @@ use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours, p
 use crate::fd::{io, kernel_news};
 use crate::runtime::world::{active, errno, fail};
 use crate::signal::actions;
+use crate::socket::modelled::pay_for_call;
 use crate::socket::open::{socket_option, stream};
 use crate::socket::stream::{CHUNK_BYTES, Sending, receive_more};
 use crate::spin;
-use crate::time::pace::pay_for_call;
 use libc::{c_int, c_uint, iovec, loff_t, off_t, pollfd, size_t, ssize_t};
 use softband_client::fds::Kind;
 use softband_client::{Errno, warn};
@@ -112,7 +112,7 @@ fn read_chunks(from: c_int, mut at: off_t, count: usize, mut put: impl FnMut(&[u
 
 /// Sends a part of a file to a stream socket of the engine.
 fn send_file(fd: c_int, object: u32, from: c_int, at: off_t, count: usize) -> Result<usize, Errno> {
-    let mut sending = Sending::begin(fd, object, 0);
+    let mut sending = Sending::begin(fd, object, 0, None);
     let outcome = read_chunks(from, at, count, |mut rest| {
         while !rest.is_empty() {
             rest = &rest[sending.some(rest)?..];
@@ -217,7 +217,7 @@ fn moving(from: c_int, out: c_int, flags: c_uint, call: impl FnOnce() -> ssize_t
 
 /// Moves bytes of a pipe to a stream socket. Takes only bytes for which the socket has room.
 fn to_socket(pipe: c_int, fd: c_int, object: u32, count: usize, flags: c_uint) -> Result<usize, Errno> {
-    let mut sending = Sending::begin(fd, object, 0);
+    let mut sending = Sending::begin(fd, object, 0, None);
     let (mut left, mut is_first) = (count.min(COUNT_MAX), true);
     let mut chunk = vec![0; CHUNK_BYTES.min(left)];
     let mut one = |sending: &mut Sending| {

@@ -315,10 +315,14 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// The argument is what the request takes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+    // SAFETY: a request about bytes has the argument that it takes.
+    if let Some(status) = unsafe { crate::socket::modelled::control(ours(fd), request, argument) } {
+        return status;
+    }
     if request == libc::FIONREAD as c_ulong
         && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
     {
-        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, reserved: 0 };
+        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, flags: 0 };
         let waiting = client::call_with_tail::<op::SocketReceive>(&peek, &[], &mut []).map_or(0, |(count, _)| count.count);
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);

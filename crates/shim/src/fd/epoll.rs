@@ -16,7 +16,7 @@ use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::WaitEntry;
-use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
+use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE, URGENT, WRITABLE};
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -33,9 +33,10 @@ const EXCLUSIVE_MAY: u32 = ALWAYS | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOL
 /// Most epoll descriptors between another and a descriptor that it watches (`EP_MAX_NESTS`).
 const NESTS_MAX: u32 = 4;
 /// Readiness bits and their events.
-const EVENTS: [(u32, u32); 5] = [
+const EVENTS: [(u32, u32); 6] = [
     (READABLE, (libc::EPOLLIN | libc::EPOLLRDNORM) as u32),
     (WRITABLE, (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32),
+    (URGENT, libc::EPOLLPRI as u32),
     (PEER_ENDED, libc::EPOLLRDHUP as u32),
     (HANG_UP, libc::EPOLLHUP as u32),
     (ERROR, libc::EPOLLERR as u32),

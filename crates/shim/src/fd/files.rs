@@ -5,7 +5,7 @@
 
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
-use crate::fd::{connections, counter_files, management, random_files};
+use crate::fd::{connections, counter_files, interface_files, management, random_files};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -76,7 +76,10 @@ pub(super) fn led(path: Text<'_>) -> Led<'_> {
 /// Returns the replacement of a path, from `folder`, that the program opens. A file of random numbers
 /// starts with `blocks` blocks.
 fn led_to_open(folder: c_int, path: Text<'_>, blocks: usize) -> Led<'_> {
-    let file = path.bytes().and_then(|path| random_files::instead_of(path, blocks).or_else(|| counter_files::instead_of(folder, path)));
+    let file = path.bytes().and_then(|path| {
+        let counts = || counter_files::instead_of(folder, path).or_else(|| interface_files::instead_of(path));
+        random_files::instead_of(path, blocks).or_else(counts)
+    });
     let Some(file) = file else { return led(path) };
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
 }

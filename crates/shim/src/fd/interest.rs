@@ -2,7 +2,7 @@
 
 use crate::time::pace::{Patience, empty_poll, idle_if_at_once, pay_for_call};
 use softband_client::{self as client, Errno};
-use softband_ipc::calls::readiness::{ERROR, HANG_UP, PEER_ENDED, READABLE, WRITABLE};
+use softband_ipc::calls::readiness::{ERROR, HANG_UP, PEER_ENDED, READABLE, URGENT, WRITABLE};
 use softband_ipc::calls::{WaitEntry, WaitRequest, op, reason};
 
 /// Converts readiness bits to events of `poll`.
@@ -11,6 +11,7 @@ pub fn to_poll(ready: u32) -> i16 {
     for (bit, event) in [
         (READABLE, libc::POLLIN | libc::POLLRDNORM),
         (WRITABLE, libc::POLLOUT | libc::POLLWRNORM),
+        (URGENT, libc::POLLPRI),
         (PEER_ENDED, libc::POLLRDHUP),
         (HANG_UP, libc::POLLHUP),
         (ERROR, libc::POLLERR),
@@ -30,6 +31,9 @@ pub fn from_poll(events: i16) -> u32 {
     }
     if events & (libc::POLLOUT | libc::POLLWRNORM) != 0 {
         interest |= WRITABLE;
+    }
+    if events & libc::POLLPRI != 0 {
+        interest |= URGENT;
     }
     if events & libc::POLLRDHUP != 0 {
         interest |= PEER_ENDED;

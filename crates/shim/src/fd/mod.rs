@@ -8,6 +8,7 @@ pub mod descriptors;
 pub mod epoll;
 pub mod files;
 pub mod interest;
+mod interface_files;
 pub mod io;
 pub mod kernel_news;
 mod mad_posts;

@@ -1,11 +1,12 @@
 //! Sends and receives on the engine's datagram sockets, for all calls of the C library.
 
 use super::address::Given;
+use super::modelled::pay_for_call;
 use super::open::{leave_to_kernel, names, timeout_deadline};
 use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::fd::descriptors::{is_nonblocking, wait_object};
 use crate::signal::actions;
-use crate::time::pace::{empty_poll, pay_for_call};
+use crate::time::pace::empty_poll;
 use libc::c_int;
 use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};

@@ -5,28 +5,35 @@ use super::open::socket_option;
 use crate::clib::args::{In, InOut, Out, Text};
 use crate::clib::buffers::Writable;
 use crate::clib::real;
-use crate::runtime::world::{fail, set_errno};
+use crate::runtime::world::{active, fail, set_errno};
 use crate::socket::resolver::named;
 use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in};
 use softband_client as client;
-use softband_ipc::interfaces::{Interface, of_host};
+use softband_ipc::calls::{InterfacePlace, op};
+use softband_ipc::interfaces::{Address, Interface, of_host};
 use std::ffi::CString;
 
-const COUNT: usize = 2;
+/// Interfaces of a host, at most. The engine has fewer.
+const INTERFACES_MAX: u32 = 1 << 10;
 
 /// Returns the interfaces of this host.
-pub fn own() -> [Interface; COUNT] {
-    of_host(client::header().host_address)
+pub fn own() -> Vec<Interface> {
+    if client::header().has_modelled_network == 0 || !active() {
+        return of_host(client::header().host_address);
+    }
+    let described = |place| client::call::<op::ReadInterface>(&InterfacePlace { place, reserved: 0 }).ok();
+    (0..INTERFACES_MAX).map_while(described).map(|record| Interface::from(&record)).collect()
 }
 
-/// The result of `getifaddrs`, in one allocation, because glibc's `freeifaddrs` is one `free`.
+/// An entry of the result of `getifaddrs`. All entries are in one allocation, because glibc's
+/// `freeifaddrs` is one `free`.
 #[repr(C)]
-struct Interfaces {
-    list: [ifaddrs; COUNT],
-    addresses: [sockaddr_in; COUNT],
-    masks: [sockaddr_in; COUNT],
-    broadcasts: [sockaddr_in; COUNT],
-    names: [[c_char; libc::IFNAMSIZ]; COUNT],
+struct Entry {
+    head: ifaddrs,
+    address: sockaddr_in,
+    mask: sockaddr_in,
+    broadcast: sockaddr_in,
+    name: [c_char; libc::IFNAMSIZ],
 }
 
 fn write_name(room: &mut [c_char], name: &str) {
@@ -40,24 +47,34 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     if !named() {
         return real::getifaddrs(out);
     }
-    // SAFETY: the call returns null or room for one `Interfaces`, for which all zero is a value.
-    let Some(all) = (unsafe { libc::calloc(1, size_of::<Interfaces>()).cast::<Interfaces>().as_mut() }) else { return fail(libc::ENOMEM) };
-    for (place, interface) in own().into_iter().enumerate() {
-        all.addresses[place] = inet(interface.address, 0);
-        all.masks[place] = inet(interface.mask(), 0);
-        write_name(&mut all.names[place], interface.name);
-        let entry = &mut all.list[place];
-        entry.ifa_name = all.names[place].as_mut_ptr();
-        entry.ifa_flags = interface.flags;
-        entry.ifa_addr = (&raw mut all.addresses[place]).cast();
-        entry.ifa_netmask = (&raw mut all.masks[place]).cast();
-        if let Some(broadcast) = interface.broadcast() {
-            all.broadcasts[place] = inet(broadcast, 0);
-            entry.ifa_ifu = (&raw mut all.broadcasts[place]).cast();
+    let interfaces = own();
+    let each: Vec<(&Interface, Address)> = each_address(&interfaces).collect();
+    // SAFETY: the call returns null or room for all entries, for which all zero is a value.
+    let first = unsafe { libc::calloc(each.len().max(1), size_of::<Entry>()).cast::<Entry>() };
+    if first.is_null() {
+        return fail(libc::ENOMEM);
+    }
+    // SAFETY: the room has this many entries, and nothing else knows it.
+    let entries = unsafe { std::slice::from_raw_parts_mut(first, each.len()) };
+    for (entry, (interface, own)) in entries.iter_mut().zip(&each) {
+        entry.address = inet(own.address, 0);
+        entry.mask = inet(own.mask(), 0);
+        write_name(&mut entry.name, &interface.name);
+        entry.head.ifa_name = entry.name.as_mut_ptr();
+        entry.head.ifa_flags = interface.flags;
+        entry.head.ifa_addr = (&raw mut entry.address).cast();
+        entry.head.ifa_netmask = (&raw mut entry.mask).cast();
+        if let Some(broadcast) = interface.broadcast(*own) {
+            entry.broadcast = inet(broadcast, 0);
+            entry.head.ifa_ifu = (&raw mut entry.broadcast).cast();
         }
     }
-    all.list[0].ifa_next = &raw mut all.list[1];
-    out.set(std::ptr::from_mut(all).cast());
+    let mut next: *mut ifaddrs = std::ptr::null_mut();
+    for entry in entries.iter_mut().rev() {
+        entry.head.ifa_next = next;
+        next = &raw mut entry.head;
+    }
+    out.set(next);
     0
 }
 
@@ -100,16 +117,22 @@ pub extern "C" fn if_nameindex() -> *mut libc::if_nameindex {
     if !named() {
         return real::if_nameindex();
     }
+    let all = own();
     // SAFETY: the call returns null or zeroed room for the list and its end.
-    let list = unsafe { libc::calloc(COUNT + 1, size_of::<libc::if_nameindex>()).cast::<libc::if_nameindex>() };
+    let list = unsafe { libc::calloc(all.len() + 1, size_of::<libc::if_nameindex>()).cast::<libc::if_nameindex>() };
     if !list.is_null() {
-        for (place, interface) in own().into_iter().enumerate() {
+        for (place, interface) in all.into_iter().enumerate() {
             let Ok(name) = CString::new(interface.name) else { continue };
             // SAFETY: the list has room for each interface; the name is a string.
             unsafe { list.add(place).write(libc::if_nameindex { if_index: interface.index, if_name: libc::strdup(name.as_ptr()) }) };
         }
     }
     list
+}
+
+/// Returns each address with its interface.
+fn each_address(interfaces: &[Interface]) -> impl Iterator<Item = (&Interface, Address)> {
+    interfaces.iter().flat_map(|interface| interface.addresses.iter().map(move |own| (interface, *own)))
 }
 
 /// Returns the interface of this name. A label behind a colon belongs to the name before it.
@@ -142,8 +165,6 @@ const SETTERS: [c_ulong; 14] = [
     0x8943, // SIOCSIFTXQLEN
 ];
 const SIOCGIFTXQLEN: c_ulong = 0x8942;
-/// Packets that an interface may queue, as Linux sets it for Ethernet.
-const QUEUE_PACKETS: c_int = 1_000;
 
 /// Answers a request about interfaces. Returns `None` for other requests.
 ///
@@ -200,21 +221,22 @@ fn answer(request: c_ulong, about: &mut ifreq) -> Result<(), c_int> {
     if request == libc::SIOCGIFNAME {
         // SAFETY: this request passes the number in the union.
         let interface = of_index(unsafe { about.ifr_ifru.ifru_ifindex } as u32).ok_or(libc::ENODEV)?;
-        write_name(&mut about.ifr_name, interface.name);
+        write_name(&mut about.ifr_name, &interface.name);
         return Ok(());
     }
     let name: Vec<u8> = about.ifr_name.iter().map(|letter| *letter as u8).take_while(|letter| *letter != 0).collect();
     let interface = of_name(&name).ok_or(libc::ENODEV)?;
+    let own = interface.addresses.first().copied().ok_or(libc::EADDRNOTAVAIL);
     match request {
         libc::SIOCGIFINDEX => about.ifr_ifru.ifru_ifindex = interface.index as c_int,
-        libc::SIOCGIFADDR | libc::SIOCGIFDSTADDR => about.ifr_ifru.ifru_addr = plain(interface.address),
-        libc::SIOCGIFBRDADDR => about.ifr_ifru.ifru_broadaddr = plain(interface.broadcast().unwrap_or(0)),
-        libc::SIOCGIFNETMASK => about.ifr_ifru.ifru_netmask = plain(interface.mask()),
+        libc::SIOCGIFADDR | libc::SIOCGIFDSTADDR => about.ifr_ifru.ifru_addr = plain(own?.address),
+        libc::SIOCGIFBRDADDR => about.ifr_ifru.ifru_broadaddr = plain(interface.broadcast(own?).unwrap_or(0)),
+        libc::SIOCGIFNETMASK => about.ifr_ifru.ifru_netmask = plain(own?.mask()),
         libc::SIOCGIFFLAGS => about.ifr_ifru.ifru_flags = interface.flags as u16 as i16,
         libc::SIOCGIFHWADDR => about.ifr_ifru.ifru_hwaddr = hardware(&interface),
         libc::SIOCGIFMTU => about.ifr_ifru.ifru_mtu = interface.mtu as c_int,
         libc::SIOCGIFMETRIC => about.ifr_ifru.ifru_metric = 0,
-        SIOCGIFTXQLEN => about.ifr_ifru.ifru_metric = QUEUE_PACKETS,
+        SIOCGIFTXQLEN => about.ifr_ifru.ifru_metric = interface.queue_packets as c_int,
         _ => return Err(libc::EOPNOTSUPP),
     }
     Ok(())
@@ -227,8 +249,8 @@ fn plain(v4: u32) -> sockaddr {
 
 fn hardware(interface: &Interface) -> sockaddr {
     let mut address = sockaddr { sa_family: interface.hardware, sa_data: [0; 14] };
-    for (room, byte) in address.sa_data.iter_mut().zip(interface.hardware_address) {
-        *room = byte as c_char;
+    for (room, byte) in address.sa_data.iter_mut().zip(&interface.hardware_address) {
+        *room = *byte as c_char;
     }
     address
 }
@@ -243,12 +265,13 @@ unsafe fn list(request: InOut<ifconf>) -> c_int {
     // SAFETY: both members of the union are the address of the list.
     let room = unsafe { given.ifc_ifcu.ifcu_req };
     let fit = given.ifc_len.max(0) as usize / size_of::<ifreq>();
-    let all = own();
+    let interfaces = own();
+    let all: Vec<(&Interface, Address)> = each_address(&interfaces).collect();
     let count = if room.is_null() { all.len() } else { fit.min(all.len()) };
-    for (place, interface) in all.iter().enumerate().take(if room.is_null() { 0 } else { count }) {
-        let address = libc::__c_anonymous_ifr_ifru { ifru_addr: plain(interface.address) };
+    for (place, (interface, own)) in all.iter().enumerate().take(if room.is_null() { 0 } else { count }) {
+        let address = libc::__c_anonymous_ifr_ifru { ifru_addr: plain(own.address) };
         let mut entry = ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: address };
-        write_name(&mut entry.ifr_name, interface.name);
+        write_name(&mut entry.ifr_name, &interface.name);
         // SAFETY: the list has room for `count` entries.
         unsafe { room.add(place).write_unaligned(entry) };
     }

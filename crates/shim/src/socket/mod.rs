@@ -5,6 +5,7 @@ pub mod address;
 pub mod datagram;
 pub mod interfaces;
 pub mod message;
+pub mod modelled;
 pub mod names;
 pub mod native;
 pub mod netlink;

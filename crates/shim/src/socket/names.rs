@@ -1,6 +1,7 @@
 //! Names and options of a socket, and the shutdown of its directions.
 
 use super::address;
+use super::modelled;
 use super::native::show;
 use super::netlink;
 use super::open::{datagram_socket, family, names, plain, stream};
@@ -71,7 +72,15 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<s
 pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: InOut<socklen_t>) -> c_int {
     // SAFETY: the kernel respects the length of the caller's room.
     let original = || unsafe { real::getsockopt(fd, level, name, value, len) };
-    let Some(object) = plain(fd).filter(|_| level == libc::SOL_SOCKET) else { return original() };
+    let Some(object) = plain(fd) else { return original() };
+    let is_error = level == libc::SOL_SOCKET && name == libc::SO_ERROR;
+    if modelled::is_modelled() && !is_error {
+        // SAFETY: the room for the value is the caller's.
+        return unsafe { modelled::get(object, level, name, value, len) }.unwrap_or_else(original);
+    }
+    if level != libc::SOL_SOCKET {
+        return original();
+    }
     let answer = match name {
         libc::SO_ERROR => match client::call::<op::SocketError>(&Object { object, reserved: 0 }) {
             Ok(()) | Err(Errno(libc::EINPROGRESS | libc::ENOTCONN)) => 0,
@@ -82,10 +91,19 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
         libc::SO_ACCEPTCONN => names(object).map_or(0, |names| c_int::from(names.listening != 0)),
         _ => return original(),
     };
+    // SAFETY: the room for the value is the caller's.
+    unsafe { put_value(&answer.to_ne_bytes(), value, len) }
+}
+
+/// Writes the value of an option, truncated to the available room.
+///
+/// # Safety
+/// `value` is null or has room for `*len` bytes.
+pub unsafe fn put_value(answer: &[u8], value: *mut c_void, len: InOut<socklen_t>) -> c_int {
     let Some(room) = len.get().filter(|_| !value.is_null()) else { return fail(libc::EFAULT) };
-    let count = (room as usize).min(size_of::<c_int>());
+    let count = (room as usize).min(answer.len());
     // SAFETY: `value` has room for `room` bytes, and `answer` has `count` bytes.
-    unsafe { std::ptr::copy_nonoverlapping((&raw const answer).cast::<u8>(), value.cast::<u8>(), count) };
+    unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast::<u8>(), count) };
     len.set(count as socklen_t);
     0
 }
@@ -128,9 +146,16 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
     if is_long_datagram && datagram_socket(fd).is_some() {
         return fail(libc::ENOPROTOOPT);
     }
+    if let Some(object) = plain(fd).filter(|_| modelled::is_modelled())
+        // SAFETY: the value has `len` bytes, or is null.
+        && let Some(status) = unsafe { modelled::set(object, level, name, value, len) }
+    {
+        return status;
+    }
     // SAFETY: the kernel reads at most `len` bytes.
     let status = unsafe { real::setsockopt(fd, level, name, value, len) };
-    let (Some(object), Some(name)) = (plain(fd), engine_option(fd, level, name)) else { return status };
+    let known = engine_option(fd, level, name).filter(|_| !modelled::is_modelled());
+    let (Some(object), Some(name)) = (plain(fd), known) else { return status };
     if status != 0 || value.is_null() || (len as usize) < size_of::<c_int>() {
         return status;
     }

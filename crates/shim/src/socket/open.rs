@@ -1,6 +1,7 @@
 //! Creates sockets and connections.
 
 use super::address::{self, Given, bind_natively, connect_natively};
+use super::modelled::is_modelled;
 use super::native;
 use super::netlink;
 use super::resolver::named;
@@ -105,6 +106,9 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
         if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
         }
+        if is_modelled() {
+            return fail(libc::EADDRNOTAVAIL); // hosts have no addresses of IPv6 beside `::1`
+        }
         leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
         return bind_natively(fd, at);
     };
@@ -196,6 +200,39 @@ fn connect_datagram(object: u32, to: Given) -> c_int {
     }
 }
 
+/// Connects a stream socket on a modelled network. The engine answers as Linux answers a socket that
+/// does not wait.
+fn connect_modelled(fd: c_int, object: u32, to: Given) -> c_int {
+    let request = match to.read() {
+        Some((v4, port)) => SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() },
+        None if to.family() == libc::AF_UNSPEC && !to.is_empty() => SocketAddress { object, address: 0, port: 0, flags: datagram::NO_ADDRESS },
+        None if !to.is_whole() => return fail(libc::EINVAL),
+        None if to.family() == libc::AF_INET6 => return fail(libc::ENETUNREACH),
+        None => return fail(libc::EAFNOSUPPORT),
+    };
+    let deadline = timeout_deadline(fd, libc::SO_SNDTIMEO);
+    let mut is_first = true;
+    loop {
+        match client::call::<op::SocketConnect>(&request) {
+            Ok(()) => return 0,
+            Err(Errno(libc::ENETUNREACH)) if is_first => {
+                leave_to_kernel(fd);
+                return crate::runtime::world::away(|| connect_natively(fd, to));
+            }
+            Err(Errno(errno @ (libc::EINPROGRESS | libc::EALREADY))) => {
+                if is_nonblocking(fd) {
+                    return fail(errno);
+                }
+                if let Err(Errno(errno)) = wait_object(object, WRITABLE, deadline) {
+                    return fail(if errno == libc::EAGAIN { libc::EINPROGRESS } else { errno });
+                }
+            }
+            Err(Errno(errno)) => return fail(errno),
+        }
+        is_first = false;
+    }
+}
+
 /// Implements `connect`.
 ///
 /// # Safety
@@ -218,6 +255,9 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         // A datagram socket only records its peer.
         return if active() && !is_datagram() { crate::runtime::world::away(|| connect_natively(fd, to)) } else { connect_natively(fd, to) };
     };
+    if is_modelled() {
+        return connect_modelled(fd, object, to);
+    }
     let outcome = match to.read() {
         Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() }),
         None => Err(Errno(libc::ENETUNREACH)),

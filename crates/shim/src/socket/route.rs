@@ -1,7 +1,7 @@
 //! Answers to requests for links, addresses and routes (rtnetlink(7)), and for HCAs
 //! (`rdma/rdma_netlink.h`). The numbers of both protocols differ.
 
-use softband_ipc::interfaces::{Interface, hardware};
+use softband_ipc::interfaces::{Address, Counters, Interface};
 
 /// Bytes of `nlmsghdr`.
 const HEADER: usize = 16;
@@ -34,6 +34,7 @@ const IFLA_MTU: u16 = 4;
 const IFLA_QDISC: u16 = 6;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
+const IFLA_STATS64: u16 = 23;
 const IFLA_ALT_IFNAME: u16 = 53;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -48,7 +49,6 @@ const RTA_TABLE: u16 = 15;
 
 /// `IF_OPER_UNKNOWN`, which Linux reports for loopback, and `IF_OPER_UP`.
 const OPERATES: [u8; 2] = [0, 6];
-const QUEUE_PACKETS: u32 = 1_000;
 const IFA_F_PERMANENT: u8 = 0x80;
 const TABLE_MAIN: u8 = 254;
 const TABLE_LOCAL: u8 = 255;
@@ -150,7 +150,7 @@ fn answer(request: &Request, interfaces: &[Interface], port: u32, datagrams: &mu
     let head = |kind: u16| (kind, flags, request.sequence, port);
     let found: Result<Vec<Message>, i32> = match request.kind {
         RTM_GETLINK => links(request, interfaces).map(|links| links.iter().map(|one| link(one, head(RTM_NEWLINK))).collect()),
-        RTM_GETADDR => Ok(addresses(request, interfaces).map(|one| address(one, head(RTM_NEWADDR))).collect()),
+        RTM_GETADDR => Ok(addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR))).collect()),
         RTM_GETROUTE if lists => Ok(if has_v4(request) { routes(interfaces, head(RTM_NEWROUTE)) } else { Vec::new() }),
         RTM_GETROUTE => route_to(request, interfaces, head(RTM_NEWROUTE)).map(|route| vec![route]),
         // This library knows no HCAs. UCX looks only whether the answer says that an HCA is a part of another.
@@ -215,7 +215,7 @@ fn links(request: &Request, interfaces: &[Interface]) -> Result<Vec<Interface>, 
         return Ok(interfaces.to_vec());
     }
     let is_it = |one: &&Interface| if index != 0 { one.index == index } else { name == Some(one.name.as_bytes()) };
-    interfaces.iter().find(is_it).map(|one| vec![*one]).ok_or(libc::ENODEV)
+    interfaces.iter().find(is_it).map(|one| vec![one.clone()]).ok_or(libc::ENODEV)
 }
 
 fn link(interface: &Interface, head: (u16, u16, u32, u32)) -> Message {
@@ -224,39 +224,55 @@ fn link(interface: &Interface, head: (u16, u16, u32, u32)) -> Message {
     fixed.extend(interface.index.to_ne_bytes());
     fixed.extend(interface.flags.to_ne_bytes());
     fixed.extend([0; 4]);
-    let operates = OPERATES[usize::from(interface.hardware == hardware::ETHERNET)];
-    Message::new(head, &fixed)
-        .with(IFLA_IFNAME, &terminated(interface.name))
-        .with(IFLA_TXQLEN, &QUEUE_PACKETS.to_ne_bytes())
+    let operates = OPERATES[usize::from(!interface.is_loopback())];
+    let message = Message::new(head, &fixed)
+        .with(IFLA_IFNAME, &terminated(&interface.name))
+        .with(IFLA_TXQLEN, &interface.queue_packets.to_ne_bytes())
         .with(IFLA_OPERSTATE, &[operates])
         .with(IFLA_MTU, &interface.mtu.to_ne_bytes())
         .with(IFLA_QDISC, b"noqueue\0")
         .with(IFLA_ADDRESS, &interface.hardware_address)
-        .with(IFLA_BROADCAST, &interface.hardware_broadcast())
+        .with(IFLA_BROADCAST, &interface.hardware_broadcast);
+    match &interface.counters {
+        Some(counters) => message.with(IFLA_STATS64, &statistics(counters)),
+        None => message,
+    }
+}
+
+/// Returns the counters as `rtnl_link_stats64`. Those behind the drops stay zero.
+fn statistics(counters: &Counters) -> Vec<u8> {
+    const NUMBERS: usize = 24;
+    let (received, sent) = (counters.received_packets, counters.sent_packets);
+    let known = [received, sent, counters.received_bytes, counters.sent_bytes, 0, 0, counters.received_dropped, counters.sent_dropped];
+    known.into_iter().chain(std::iter::repeat(0)).take(NUMBERS).flat_map(u64::to_ne_bytes).collect()
+}
+
+fn each_address(interfaces: &[Interface]) -> impl Iterator<Item = (&Interface, Address)> {
+    interfaces.iter().flat_map(|interface| interface.addresses.iter().map(move |own| (interface, *own)))
 }
 
 fn terminated(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
-fn addresses<'a>(request: &Request, interfaces: &'a [Interface]) -> impl Iterator<Item = &'a Interface> {
+fn addresses<'a>(request: &Request, interfaces: &'a [Interface]) -> impl Iterator<Item = (&'a Interface, Address)> {
     let (wanted, index) = (has_v4(request), word(request.body, 4));
-    interfaces.iter().filter(move |one| wanted && (index == 0 || one.index == index))
+    each_address(interfaces).filter(move |(one, _)| wanted && (index == 0 || one.index == index))
 }
 
-fn address(interface: &Interface, head: (u16, u16, u32, u32)) -> Message {
-    let scope = if interface.hardware == hardware::LOOPBACK { SCOPE_HOST } else { SCOPE_UNIVERSE };
-    let mut fixed = vec![libc::AF_INET as u8, interface.prefix, IFA_F_PERMANENT, scope];
+fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Message {
+    let scope = if interface.is_loopback() { SCOPE_HOST } else { SCOPE_UNIVERSE };
+    let mut fixed = vec![libc::AF_INET as u8, of.prefix, IFA_F_PERMANENT, scope];
     fixed.extend(interface.index.to_ne_bytes());
-    let own = interface.address.to_be_bytes();
+    let own = of.address.to_be_bytes();
     // Lifetimes without an end, and no times of change.
     let lifetimes = [[0xff; 8], [0; 8]].concat();
     let message = Message::new(head, &fixed).with(IFA_ADDRESS, &own).with(IFA_LOCAL, &own);
-    let message = match interface.broadcast() {
+    let message = match interface.broadcast(of) {
         Some(broadcast) => message.with(IFA_BROADCAST, &broadcast.to_be_bytes()),
         None => message,
     };
-    message.with(IFA_LABEL, &terminated(interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
+    message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
 /// A route of the host: destination with its prefix, table, scope, and type.
@@ -266,6 +282,7 @@ struct Route<'a> {
     scope: u8,
     kind: u8,
     by: &'a Interface,
+    source: u32,
 }
 
 impl Route<'_> {
@@ -274,22 +291,24 @@ impl Route<'_> {
         Message::new(head, &fixed)
             .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
             .with(RTA_DST, &self.to.0.to_be_bytes())
-            .with(RTA_PREFSRC, &self.by.address.to_be_bytes())
+            .with(RTA_PREFSRC, &self.source.to_be_bytes())
             .with(RTA_OIF, &self.by.index.to_ne_bytes())
     }
 }
 
 /// Returns the routes of the host: its networks, and its own addresses.
 fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> {
-    let is_loopback = |by: &Interface| by.hardware == hardware::LOOPBACK;
-    let networks = interfaces.iter().map(|by| {
-        let to = (by.network(), by.prefix);
-        if is_loopback(by) {
-            return Route { to, table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by };
+    let networks = each_address(interfaces).map(|(by, own)| {
+        let (to, source) = ((own.network(), own.prefix), own.address);
+        if by.is_loopback() {
+            return Route { to, table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source };
         }
-        Route { to, table: TABLE_MAIN, scope: SCOPE_LINK, kind: RTN_UNICAST, by }
+        Route { to, table: TABLE_MAIN, scope: SCOPE_LINK, kind: RTN_UNICAST, by, source }
     });
-    let own = interfaces.iter().map(|by| Route { to: (by.address, 32), table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by });
+    let own = each_address(interfaces).map(|(by, own)| {
+        let source = own.address;
+        Route { to: (source, 32), table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source }
+    });
     networks.chain(own).map(|route| route.message(head)).collect()
 }
 
@@ -298,10 +317,12 @@ fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u
     const FIXED: usize = 12;
     let to = request.attribute(FIXED, RTA_DST).filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
     let to = u32::from_be_bytes(to.ok_or(libc::ENETUNREACH)?);
-    let by = interfaces.iter().find(|one| to & one.mask() == one.network()).ok_or(libc::ENETUNREACH)?;
-    let is_own = by.hardware == hardware::LOOPBACK || by.address == to;
+    let leads = |(_, own): &(&Interface, Address)| to & own.mask() == own.network();
+    // The route with the longest prefix leads.
+    let (by, own) = each_address(interfaces).filter(leads).max_by_key(|(_, own)| own.prefix).ok_or(libc::ENETUNREACH)?;
+    let is_own = by.is_loopback() || own.address == to;
     let (table, scope, kind) = if is_own { (TABLE_LOCAL, SCOPE_HOST, RTN_LOCAL) } else { (TABLE_MAIN, SCOPE_UNIVERSE, RTN_UNICAST) };
-    Ok(Route { to: (to, 32), table, scope, kind, by }.message(head))
+    Ok(Route { to: (to, 32), table, scope, kind, by, source: own.address }.message(head))
 }
 
 #[cfg(test)]

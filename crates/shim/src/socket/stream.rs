@@ -1,14 +1,15 @@
 //! Sends and receives bytes of the engine's stream sockets, for all calls of the C library.
 
+use super::modelled::{is_modelled, pay_for_call};
 use super::open::timeout_deadline;
 use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::fd::descriptors::{is_nonblocking, wait_object};
 use crate::signal::actions;
-use crate::time::pace::{empty_poll, pay_for_call};
+use crate::time::pace::empty_poll;
 use libc::c_int;
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Count, SocketData, SocketOption, SocketReceive, op, socket_option};
+use softband_ipc::calls::{Count, SocketData, SocketOption, SocketReceive, op, socket_option, stream};
 use softband_ipc::layout::PAYLOAD_BYTES;
 
 /// Most bytes that one call carries.
@@ -31,12 +32,26 @@ pub struct Sending {
     flags: c_int,
     deadline: Option<u64>,
     sent: usize,
+    /// Bytes of the whole call, if they are known.
+    wanted: Option<usize>,
+    /// Whether a request to the engine had the price of the call.
+    is_paid: bool,
 }
 
 impl Sending {
-    pub fn begin(fd: c_int, object: u32, flags: c_int) -> Self {
+    /// Begins a call with these bytes, if their number is known.
+    pub fn begin(fd: c_int, object: u32, flags: c_int, wanted: Option<usize>) -> Self {
         pay_for_call();
-        Self { fd, object, flags, deadline: None, sent: 0 }
+        Self { fd, object, flags, deadline: None, sent: 0, wanted, is_paid: false }
+    }
+
+    /// Returns the flags of the next part of the call, with `len` bytes.
+    fn stream_flags(&self, len: usize) -> u32 {
+        let left = self.wanted.map_or(len, |wanted| wanted.saturating_sub(self.sent));
+        let is_last = len >= left;
+        let urgent = is_last && self.flags & libc::MSG_OOB != 0;
+        let more = !is_last || self.flags & libc::MSG_MORE != 0;
+        u32::from(urgent) * stream::URGENT | u32::from(more) * stream::MORE | u32::from(self.is_paid) * stream::IS_PAID
     }
 
     /// Waits for room. In nonblocking mode, fails with `EAGAIN`.
@@ -59,9 +74,11 @@ impl Sending {
     /// Sends a part of `bytes`, at least one. Waits for room if the socket waits.
     pub fn some(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let chunk = &bytes[..bytes.len().min(CHUNK_BYTES)];
-        let request = SocketData { object: self.object, len: chunk.len() as u32 };
         loop {
-            match client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []) {
+            let request = SocketData { object: self.object, len: chunk.len() as u32, flags: self.stream_flags(chunk.len()), reserved: 0 };
+            let sent = client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []);
+            self.is_paid = true;
+            match sent {
                 Ok((Count { count }, _)) => {
                     let taken = (count as usize).min(chunk.len());
                     self.sent += taken;
@@ -105,7 +122,8 @@ fn unless_interrupted(error: Errno) -> Result<(), Errno> {
 
 /// Sends all parts. Fails only if no byte was sent.
 pub fn send(fd: c_int, object: u32, parts: &[Readable], flags: c_int) -> Result<usize, Errno> {
-    let mut sending = Sending::begin(fd, object, flags);
+    let wanted = parts.iter().map(Readable::len).sum();
+    let mut sending = Sending::begin(fd, object, flags, Some(wanted));
     for part in parts {
         let mut rest = part.bytes();
         while !rest.is_empty() {
@@ -126,15 +144,20 @@ pub fn receive(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Resu
 
 /// Receives into the parts as a part of a call that is paid for.
 pub fn receive_more(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Result<usize, Errno> {
+    if flags & libc::MSG_OOB != 0 && is_modelled() {
+        return receive_urgent(object, parts, flags);
+    }
     let wanted: usize = parts.iter().map(Writable::len).sum();
     let peek = flags & libc::MSG_PEEK != 0;
     let mut cursor = Cursor::new(parts);
     let mut deadline = None;
     let mut received = 0;
+    let mut paid = 0;
     while received < wanted {
         let Some(room) = cursor.room() else { break };
         let len_max = room.len().min(CHUNK_BYTES);
-        let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), reserved: 0 };
+        let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), flags: paid };
+        paid = stream::IS_PAID;
         let error = match client::call_with_tail::<op::SocketReceive>(&request, &[], &mut room[..len_max]) {
             Ok((_, 0)) => return Ok(received),
             Ok((_, taken)) => {
@@ -162,4 +185,14 @@ pub fn receive_more(fd: c_int, object: u32, parts: &[Writable], flags: c_int) ->
         }
     }
     if wanted == 0 { Ok(0) } else { Ok(received) }
+}
+
+/// Receives the urgent byte, for which no call waits.
+fn receive_urgent(object: u32, parts: &[Writable], flags: c_int) -> Result<usize, Errno> {
+    let mut cursor = Cursor::new(parts);
+    let mut none = [0; 1];
+    let room = cursor.room().unwrap_or(&mut none);
+    let peek = u32::from(flags & libc::MSG_PEEK != 0);
+    let request = SocketReceive { object, len_max: 1, peek, flags: stream::URGENT };
+    client::call_with_tail::<op::SocketReceive>(&request, &[], &mut room[..1]).map(|(_, taken)| taken)
 }

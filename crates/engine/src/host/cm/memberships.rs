@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const TIMEOUT: SimDuration = SimDuration::from_micros(300_000);
 const RETRIES: u8 = 10;
 const LEAVES: u8 = 3;
-/// Number of an agent that no program's agent has: the upper half of transaction ids.
-const AGENT: u64 = (u32::MAX as u64) << 32;
+/// First of the numbers that no program's agent has, downwards: the upper half of transaction ids.
+const AGENT: u32 = u32::MAX;
 const CLASS_VERSION: u8 = 2;
 /// Components of a leave (`send_leave` of the kernel).
 const LEAVE: ComponentMask =
@@ -25,14 +25,14 @@ const LEAVE: ComponentMask =
 
 /// The wish of an identifier to be a member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
-    pub(super) record: McMemberRecord,
+pub(in crate::host) struct Wish {
+    pub(in crate::host) record: McMemberRecord,
     /// Components of the record that the request names.
-    pub(super) mask: ComponentMask,
+    pub(in crate::host) mask: ComponentMask,
 }
 
 /// The end of a join: the number of the wish, and the group or an error number.
-pub(super) type Outcome = (u32, Result<McMemberRecord, i32>);
+pub(in crate::host) type Outcome = (u32, Result<McMemberRecord, i32>);
 
 /// A request under way.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ struct Membership {
 
 /// The memberships of all ports.
 #[derive(Debug, Default)]
-pub(super) struct Memberships {
+pub(in crate::host) struct Memberships {
     all: BTreeMap<u32, Membership>,
     of_group: BTreeMap<(Port, Gid), u32>,
     of_wish: BTreeMap<u32, u32>,
@@ -77,25 +77,32 @@ pub(super) struct Memberships {
     deadlines: BTreeSet<(SimTime, u32)>,
     last: u32,
     last_transaction: u32,
+    /// Distance of the number of its agent from [`AGENT`].
+    agent: u32,
     outgoing: Vec<(Port, Box<ManagementPacket>)>,
     outcomes: Vec<Outcome>,
 }
 
 impl Memberships {
-    pub(super) fn take_outgoing(&mut self) -> Vec<(Port, Box<ManagementPacket>)> {
+    /// Returns an empty table beside that of connection managers, with an agent of its own.
+    pub(in crate::host) fn of_interfaces() -> Self {
+        Self { agent: 1, ..Self::default() }
+    }
+
+    pub(in crate::host) fn take_outgoing(&mut self) -> Vec<(Port, Box<ManagementPacket>)> {
         std::mem::take(&mut self.outgoing)
     }
 
-    pub(super) fn take_outcomes(&mut self) -> Vec<Outcome> {
+    pub(in crate::host) fn take_outcomes(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    pub(super) fn next_deadline(&self) -> Option<SimTime> {
+    pub(in crate::host) fn next_deadline(&self) -> Option<SimTime> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
     /// Begins to fulfil a wish. Its number is new.
-    pub(super) fn join(&mut self, number: u32, port: LocalPort, wish: Wish, now: SimTime) {
+    pub(in crate::host) fn join(&mut self, number: u32, port: LocalPort, wish: Wish, now: SimTime) {
         let key = ((port.hca, port.port), wish.record.mgid);
         let known = self.of_group.get(&key).copied().filter(|_| wish.record.mgid != Gid::default());
         let index = known.unwrap_or_else(|| self.add(port, wish.record.mgid));
@@ -131,7 +138,7 @@ impl Memberships {
     }
 
     /// Handles the answer to a request. Returns whether it is one.
-    pub(super) fn arrive(&mut self, port: Port, packet: &ManagementPacket, now: SimTime) -> bool {
+    pub(in crate::host) fn arrive(&mut self, port: Port, packet: &ManagementPacket, now: SimTime) -> bool {
         let header = Header::view(&packet.mad[..]);
         let Some(index) = self.of_transaction.get(&header.transaction_id()).copied().filter(|_| header.method().is_response()) else { return false };
         let is_answer = |membership: &Membership| {
@@ -149,7 +156,7 @@ impl Memberships {
 
     /// Ends all memberships of a port: its manager may not know them any more. Programs join again
     /// (`process_group_error` in `multicast.c` of the kernel). Joins under way go on.
-    pub(super) fn lose(&mut self, port: Port, now: SimTime) {
+    pub(in crate::host) fn lose(&mut self, port: Port, now: SimTime) {
         let of_port = |(_, membership): &(&u32, &mut Membership)| (membership.port.hca, membership.port.port) == port;
         let mut lost = Vec::new();
         for (index, membership) in self.all.iter_mut().filter(of_port).filter(|(_, membership)| membership.joined != 0) {
@@ -166,7 +173,7 @@ impl Memberships {
     }
 
     /// Repeats requests without an answer, and ends those without repetitions.
-    pub(super) fn expire(&mut self, now: SimTime) {
+    pub(in crate::host) fn expire(&mut self, now: SimTime) {
         while let Some((at, index)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.deadlines.remove(&(at, index));
             let Some(membership) = self.all.get_mut(&index) else { continue };
@@ -268,7 +275,7 @@ impl Memberships {
     fn request(&mut self, index: u32, kind: Kind, wish: Wish, now: SimTime) {
         let Some(membership) = self.all.get_mut(&index) else { return };
         self.last_transaction = self.last_transaction.wrapping_add(1);
-        let transaction = AGENT | u64::from(self.last_transaction);
+        let transaction = u64::from(AGENT - self.agent) << 32 | u64::from(self.last_transaction);
         let method = if matches!(kind, Kind::Join(..)) { Method::SET } else { Method::DELETE };
         let packet = packet(&membership.port, method, transaction, wish);
         let deadline = now + TIMEOUT;

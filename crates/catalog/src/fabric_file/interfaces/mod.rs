@@ -1,0 +1,104 @@
+//! Network interfaces: `[interfaces.*]` of all hosts and `[hosts.*.interfaces.*]` of one.
+
+mod addresses;
+mod links;
+mod tables;
+mod write;
+
+use std::ops::Range;
+
+use softband_spec::{FabricSpec, InterfaceAddress, InterfaceKind, InterfaceSpec, MANAGEMENT_NAME};
+
+use crate::diagnostic::Findings;
+use crate::document::Entry;
+use links::Links;
+use tables::Table;
+pub(super) use write::write_interfaces;
+
+/// An interface with the values that its table gave.
+struct Draft {
+    name: String,
+    name_span: Range<usize>,
+    kind: InterfaceKind,
+    mtu_bytes: u32,
+    /// Addresses with their places. Empty if the file states none.
+    addresses: Vec<(InterfaceAddress, Range<usize>)>,
+    /// The `subnet` from the table of all hosts.
+    subnet: Option<(InterfaceAddress, Range<usize>)>,
+}
+
+/// Reads the interfaces into the hosts of `spec`, which have their cables.
+pub(super) fn read_interfaces([all, hosts]: [Option<&Entry>; 2], spec: &mut FabricSpec, findings: &mut Findings) {
+    let all = tables::of_all_hosts(all, findings);
+    let errors = findings.errors.len();
+    let links = Links::of(spec);
+    let mut drafts: Vec<Vec<Draft>> = Vec::new();
+    for (host, entry) in tables::by_host(hosts).into_iter().enumerate().take(spec.hosts.len()) {
+        let tables = tables::of_host(&all, entry, findings);
+        drafts.push(interfaces(host, &tables, (spec, &links), findings));
+    }
+    if findings.errors.len() == errors {
+        addresses::assign(&mut drafts, spec, findings);
+    }
+    if !all.is_empty() {
+        findings.say_once();
+    }
+    if findings.errors.len() == errors {
+        for (host, drafts) in spec.hosts.iter_mut().zip(drafts) {
+            host.interfaces = drafts.into_iter().map(Draft::into_spec).collect();
+        }
+    }
+}
+
+/// Returns the interfaces of a host, the management network first.
+fn interfaces(host: usize, tables: &[Table], (spec, links): (&FabricSpec, &Links), findings: &mut Findings) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = tables.iter().filter_map(|table| links::draft(host, table, (spec, links), findings)).collect();
+    // A table that takes the name replaces the interface.
+    if tables.iter().all(|table| table.name != MANAGEMENT_NAME) && drafts.iter().all(|draft| draft.kind != InterfaceKind::Management) {
+        drafts.push(Draft::management(host, MANAGEMENT_NAME, 0..0));
+    }
+    drafts.sort_by_key(|draft| draft.kind != InterfaceKind::Management);
+    check_links(host, &drafts, spec, findings);
+    if drafts.is_empty() && !tables.is_empty() && findings.errors.is_empty() {
+        let name = &spec.hosts[host].name;
+        let help = "keep `eth0`, the management network, or write an interface of another kind";
+        findings.error(format!("host `{name}` has no network interface"), vec![(tables[0].span.clone(), "here".into())], Some(help.into()));
+    }
+    drafts
+}
+
+/// Refuses two interfaces of a host on one link.
+fn check_links(host: usize, drafts: &[Draft], spec: &FabricSpec, findings: &mut Findings) {
+    for (at, draft) in drafts.iter().enumerate() {
+        let Some(other) = drafts[..at].iter().find(|other| same_link(other.kind, draft.kind)) else { continue };
+        let message = format!("`{}` and `{}` of host `{}` are on one link", other.name, draft.name, spec.hosts[host].name);
+        let labels = vec![(draft.name_span.clone(), "this interface".into()), (other.name_span.clone(), "and this one".into())];
+        let help = "give one of them another `port` or `pkey`, or give one interface several `addresses`";
+        findings.error(message, labels, Some(help.into()));
+    }
+}
+
+fn same_link(one: InterfaceKind, two: InterfaceKind) -> bool {
+    use InterfaceKind::{Ethernet, Ipoib, Management};
+    match (one, two) {
+        (Management, Management) => true,
+        (Ethernet { hca, port }, Ethernet { hca: other, port: at }) => (hca, port) == (other, at),
+        (Ipoib { hca, port, pkey, .. }, Ipoib { hca: other, port: at, pkey: key, .. }) => {
+            (hca, port, pkey.partition()) == (other, at, key.partition())
+        }
+        _ => false,
+    }
+}
+
+impl Draft {
+    fn management(host: usize, name: &str, name_span: Range<usize>) -> Self {
+        let usual = InterfaceSpec::management(host);
+        let addresses = usual.addresses.into_iter().map(|address| (address, name_span.clone())).collect();
+        Self { name: name.to_owned(), name_span, kind: usual.kind, mtu_bytes: usual.mtu_bytes, addresses, subnet: None }
+    }
+
+    fn into_spec(self) -> InterfaceSpec {
+        let addresses = self.addresses.into_iter().map(|(address, _)| address).collect();
+        InterfaceSpec { name: self.name, kind: self.kind, addresses, mtu_bytes: self.mtu_bytes }
+    }
+}

@@ -1,0 +1,79 @@
+//! The network interfaces of a host as its programs see them.
+
+use crate::host::kernel::Kernels;
+use crate::host::network;
+use softband_fabric::World;
+use softband_ipc::interfaces::{self, Address, Counters, Interface, flag, hardware};
+use softband_model::management::agent::LinkState;
+use softband_net::{InterfaceConfig, InterfaceCounters};
+use softband_spec::{InterfaceKind, InterfaceSpec};
+use softband_types::PKey;
+use std::net::IpAddr;
+
+/// Returns the interfaces in the order of their numbers. Without kernels, a host has `lo` and the
+/// management network.
+pub(crate) fn of_host(kernels: Option<&Kernels>, world: &World, host: usize) -> Vec<Interface> {
+    let Some(kernels) = kernels else { return interfaces::of_host(network::address(host)) };
+    let spec = &world.spec().hosts[host];
+    let stack = kernels.stack(host);
+    let mut all = stack.interfaces();
+    let mut loopback = interfaces::loopback();
+    loopback.counters = all.next().map(|(_, _, counters)| counts(counters));
+    let others = all.zip(&spec.interfaces).map(|((id, config, counters), interface)| Interface {
+        index: id.0 + 1,
+        queue_packets: spec.kernel.transmit_queue_packets,
+        counters: Some(counts(counters)),
+        ..one(world, host, config, interface)
+    });
+    std::iter::once(loopback).chain(others).collect()
+}
+
+fn counts(counters: InterfaceCounters) -> Counters {
+    Counters {
+        received_packets: counters.received_packets,
+        received_bytes: counters.received_bytes,
+        received_dropped: counters.received_dropped,
+        sent_packets: counters.sent_packets,
+        sent_bytes: counters.sent_bytes,
+        sent_dropped: counters.sent_dropped,
+    }
+}
+
+fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpec) -> Interface {
+    let usual = interfaces::management(network::address(host));
+    let addresses = config.addresses.iter().filter_map(|own| match own.address {
+        IpAddr::V4(address) => Some(Address { address: address.into(), prefix: own.prefix }),
+        IpAddr::V6(_) => None,
+    });
+    let is_up = spec.port().is_none_or(|(hca, port)| {
+        let port = world.port(world.hca_id(host, hca), port);
+        port.is_some_and(|port| port.state == Some(LinkState::Active))
+    });
+    let running = if is_up { flag::RUNNING | flag::LOWER_UP } else { 0 };
+    let common = Interface {
+        name: spec.name.clone(),
+        addresses: addresses.collect(),
+        flags: flag::UP | flag::BROADCAST | flag::MULTICAST | running,
+        mtu: config.mtu_bytes,
+        ..usual
+    };
+    match spec.kind {
+        InterfaceKind::Management | InterfaceKind::Ethernet { .. } => common,
+        InterfaceKind::Ipoib { pkey, .. } => Interface {
+            hardware: hardware::INFINIBAND,
+            hardware_address: config.link_address.map_or(vec![0; 20], |address| address.as_slice().to_vec()),
+            hardware_broadcast: broadcast(pkey),
+            ..common
+        },
+    }
+}
+
+/// Returns the address of the broadcast group of a partition: the multicast QPN with its MGID
+/// (RFC 4391, 4 and 9.1.1).
+fn broadcast(pkey: PKey) -> Vec<u8> {
+    let [high, low] = (pkey.0 | 0x8000).to_be_bytes();
+    let mut address = vec![0; 20];
+    address[..10].copy_from_slice(&[0, 0xff, 0xff, 0xff, 0xff, 0x12, 0x40, 0x1b, high, low]);
+    address[16..].fill(0xff);
+    address
+}

@@ -1,0 +1,38 @@
+//! Costs of the kernel's work, and the cores that pay for it.
+
+use softband_model::parts::KernelPath;
+use softband_net::{Charge, InterfaceId};
+use softband_sim::{SimDuration, SimTime};
+
+/// The core that serves an interface. Work begins when earlier work has ended, so a busy core
+/// handles more packets at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Core {
+    free_at: SimTime,
+}
+
+impl Core {
+    /// Returns the earliest time at which work can begin.
+    pub(super) fn begin(&self, now: SimTime) -> SimTime {
+        self.free_at.max(now)
+    }
+
+    /// Does work that takes `cost` at `now` or later. Returns its end.
+    pub(super) fn work(&mut self, now: SimTime, cost: SimDuration) -> SimTime {
+        self.free_at = self.begin(now) + cost;
+        self.free_at
+    }
+}
+
+/// Returns the price of the kernel's work. The latency of the management network contains that of
+/// its packets (`is_ideal`).
+pub(super) fn price(path: &KernelPath, charge: Charge, is_ideal: impl Fn(InterfaceId) -> bool) -> SimDuration {
+    match charge {
+        Charge::Call => path.call,
+        Charge::Copied { bytes } => path.copy(u64::from(bytes)),
+        Charge::Sent { interface, .. } | Charge::Received { interface, .. } if is_ideal(interface) => SimDuration::ZERO,
+        // The card cuts super-segments. Without such a card the stack sends single packets.
+        Charge::Sent { .. } => path.send_packet,
+        Charge::Received { packets, .. } => path.receive_packet * u64::from(packets),
+    }
+}

@@ -1,0 +1,110 @@
+//! Memberships of interfaces in multicast groups: requests to subnet administration, and their ends.
+
+use super::agenda::{Agenda, Due};
+use super::management::Network;
+use super::store::PacketStore;
+use super::{Common, Kernels};
+use crate::host::cm::memberships::{Memberships, Wish};
+use crate::host::cm::path::LocalPort;
+use softband_fabric::World;
+use softband_net::InterfaceId;
+use softband_sim::{SimDuration, SimTime};
+use std::collections::BTreeMap;
+
+/// Joins that fail in a row before the interface waits for an event of its port. Linux goes on for
+/// ever; a run would never end.
+const JOINS_MAX: u32 = 16;
+/// Wait after a join that failed (`ipoib_mcast_join_complete` of the kernel).
+const RETRY: SimDuration = SimDuration::from_micros(1_000_000);
+
+impl Common {
+    pub(super) fn new(network: Network) -> Self {
+        Self {
+            agenda: Agenda::default(),
+            network,
+            news: Vec::new(),
+            store: PacketStore::default(),
+            queues: BTreeMap::new(),
+            memberships: Memberships::of_interfaces(),
+            wishes: BTreeMap::new(),
+            last_wish: 0,
+            failed_joins: BTreeMap::new(),
+            expires: None,
+        }
+    }
+
+    /// Begins to join a group, unless the interface is about to.
+    pub(super) fn join(&mut self, of: (usize, InterfaceId), port: LocalPort, wish: Wish, now: SimTime) {
+        if self.wishes.values().any(|other| *other == of) {
+            return;
+        }
+        self.last_wish = self.last_wish.wrapping_add(1);
+        self.wishes.insert(self.last_wish, of);
+        self.memberships.join(self.last_wish, port, wish, now);
+    }
+
+    /// Plans another attempt to join after one that failed.
+    fn join_again(&mut self, of: (usize, InterfaceId), error: i32, now: SimTime) {
+        let failed = self.failed_joins.entry(of).or_default();
+        *failed += 1;
+        if *failed < JOINS_MAX {
+            // A membership that a manager has ended is asked for at once.
+            let wait = if error == libc::ENETRESET { SimDuration::ZERO } else { RETRY };
+            self.agenda.push(now + wait, Due::Join { host: of.0, interface: of.1 });
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: SimTime) {
+        self.expires = None;
+        self.memberships.expire(now);
+    }
+}
+
+impl Kernels {
+    /// Lets interfaces join their groups before the run, if the subnet is configured before it.
+    pub(super) fn join_before_run(&mut self, world: &mut World) {
+        for ((hca, port), packet) in self.common.memberships.take_outgoing() {
+            let answers = world.ask_administration((*packet).clone());
+            if answers.is_empty() {
+                world.send_management(hca, port, packet, SimTime::ZERO);
+            }
+            for answer in answers {
+                self.common.memberships.arrive((hca, port), &answer, SimTime::ZERO);
+            }
+        }
+        self.settle_groups(world, SimTime::ZERO);
+    }
+
+    /// Sends the requests that the last operation has left, and tells interfaces of the ends of
+    /// their joins.
+    pub(super) fn settle_groups(&mut self, world: &mut World, now: SimTime) {
+        loop {
+            for ((hca, port), packet) in self.common.memberships.take_outgoing() {
+                world.send_management(hca, port, packet, now.max(world.now()));
+            }
+            let outcomes = self.common.memberships.take_outcomes();
+            if outcomes.is_empty() {
+                break;
+            }
+            for (number, outcome) in outcomes {
+                let Some((host, interface)) = self.common.wishes.get(&number).copied() else { continue };
+                match outcome {
+                    Ok(record) => {
+                        self.common.failed_joins.remove(&(host, interface));
+                        self.hosts[host].joined(world, &mut self.common, now, interface, &record);
+                    }
+                    Err(error) => {
+                        self.common.wishes.remove(&number);
+                        self.common.join_again((host, interface), error, now);
+                    }
+                }
+            }
+        }
+        if let Some(at) = self.common.memberships.next_deadline()
+            && self.common.expires.is_none_or(|set| at < set)
+        {
+            self.common.expires = Some(at);
+            self.common.agenda.push(at, Due::GroupsExpire);
+        }
+    }
+}

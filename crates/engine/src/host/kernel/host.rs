@@ -1,0 +1,239 @@
+//! The kernel of a host: its stack, the links of its interfaces, and the cores that serve them.
+
+use super::Common;
+use super::agenda::Due;
+use super::core::{Core, price};
+use super::ipoib::{IpoibLink, Moderation, Place, SEND_RING_PACKETS};
+use super::management::ManagementLink;
+use softband_fabric::World;
+use softband_model::parts::KernelPath;
+use softband_model::verbs::api::Completion;
+use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Stack};
+use softband_sim::{RandomStream, SimDuration, SimTime};
+use softband_spec::{FabricSpec, InterfaceKind};
+use softband_types::{HcaId, HostId, PortNumber, ProcessId};
+use softband_wire::mad::McMemberRecord;
+
+/// Frames in the ring of an interface on the management network.
+const MANAGEMENT_RING_PACKETS: u32 = 256;
+
+pub(super) struct HostKernel {
+    number: usize,
+    stack: Stack,
+    path: KernelPath,
+    /// Links by interface. `lo` has none.
+    links: Vec<Link>,
+    is_alive: bool,
+}
+
+struct Link {
+    core: Core,
+    kind: Kind,
+}
+
+enum Kind {
+    Loopback,
+    Management(ManagementLink),
+    Ipoib(Box<IpoibLink>),
+}
+
+impl HostKernel {
+    pub(super) fn new(spec: &FabricSpec, number: usize, seed: u64, world: &mut World, common: &mut Common) -> Result<Self, String> {
+        let host = &spec.hosts[number];
+        let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
+        let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
+        let mut kernel = Self { number, stack, path: host.part.kernel_path, links, is_alive: true };
+        let silence = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
+        for interface in &host.interfaces {
+            let refused = |reason: &dyn std::fmt::Display| format!("hosts.{}.interfaces.{}: {reason}", host.name, interface.name);
+            let addresses = interface.addresses.iter().map(|own| softband_net::InterfaceAddress { address: own.address, prefix: own.prefix });
+            let mut config = InterfaceConfig {
+                name: interface.name.clone(),
+                mtu_bytes: interface.mtu_bytes,
+                addresses: addresses.collect(),
+                link_address: None,
+                has_segmentation: true,
+                ring_packets: MANAGEMENT_RING_PACKETS,
+            };
+            let kind = match interface.kind {
+                InterfaceKind::Management => {
+                    Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
+                }
+                InterfaceKind::Ipoib { hca, port, mode, pkey } => {
+                    let id = InterfaceId(kernel.links.len() as u32);
+                    let hca = world.hca_id(number, hca);
+                    let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey, mode };
+                    let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
+                    let mut link = IpoibLink::new(place, interface.mtu_bytes, moderation, world, common).map_err(|error| refused(&error))?;
+                    config.link_address = link.address(world);
+                    (config.has_segmentation, config.ring_packets) = (false, SEND_RING_PACKETS);
+                    link.join(world, common, SimTime::ZERO);
+                    Kind::Ipoib(Box::new(link))
+                }
+                InterfaceKind::Ethernet { .. } => return Err(refused(&"sockets over Ethernet do not exist in simulated time yet; use IPoIB")),
+            };
+            kernel.stack.add_interface(config);
+            kernel.links.push(Link { core: Core::default(), kind });
+        }
+        Ok(kernel)
+    }
+
+    pub(super) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_alive
+    }
+
+    pub(super) fn die(&mut self) {
+        self.is_alive = false;
+    }
+
+    pub(super) fn call<C: Call>(
+        &mut self,
+        world: &mut World,
+        common: &mut Common,
+        now: SimTime,
+        call: C,
+    ) -> (Result<C::Reply, NetError>, SimDuration) {
+        let reply = self.stack.call(now, call);
+        let end = self.settle(world, common, now, Some(now)).unwrap_or(now);
+        (reply, end.saturating_since(now))
+    }
+
+    pub(super) fn timer(&mut self, world: &mut World, common: &mut Common, now: SimTime) {
+        if self.is_alive {
+            self.stack.timer(now);
+            self.settle(world, common, now, None);
+        }
+    }
+
+    pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if self.is_alive {
+            self.stack.tx_done(now, interface);
+            self.settle(world, common, now, None);
+        }
+    }
+
+    pub(super) fn arrived(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, frame: Frame) {
+        if self.is_alive {
+            self.stack.packet_in(now, interface, frame);
+            self.settle(world, common, now, None);
+        }
+    }
+
+    /// Carries out the effects of the stack's last entry. A thread that called pays from its clock
+    /// on, and gets its clock back. Without a thread, the cores of the interfaces pay.
+    fn settle(&mut self, world: &mut World, common: &mut Common, now: SimTime, mut thread: Option<SimTime>) -> Option<SimTime> {
+        while let Some(effect) = self.stack.next_effect() {
+            match effect {
+                Effect::Charge(charge) => self.pay(charge, now, &mut thread),
+                Effect::Transmit { interface, to, frame } => {
+                    let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
+                    self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
+                }
+                Effect::SetTimer(at) => common.agenda.push(at, Due::Timer { host: self.number }),
+                Effect::Ready { socket, events } => common.news.push((thread.unwrap_or(now), self.number, socket, events)),
+            }
+        }
+        thread
+    }
+
+    fn pay(&mut self, charge: Charge, now: SimTime, thread: &mut Option<SimTime>) {
+        let links = &self.links;
+        let is_ideal = |interface: InterfaceId| matches!(links.get(interface.0 as usize), Some(Link { kind: Kind::Management(_), .. }));
+        let cost = price(&self.path, charge, is_ideal);
+        match (thread, charge) {
+            (Some(clock), _) => *clock = *clock + cost,
+            (None, Charge::Sent { interface, .. }) => {
+                if let Some(link) = self.links.get_mut(interface.0 as usize) {
+                    link.core.work(now, cost);
+                }
+            }
+            // The core has paid for a received packet when it took it.
+            (None, Charge::Received { .. } | Charge::Call | Charge::Copied { .. }) => {}
+        }
+    }
+
+    pub(super) fn ipoib(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut IpoibLink)> {
+        match self.links.get_mut(interface.0 as usize)? {
+            Link { core, kind: Kind::Ipoib(link) } => Some((core, link)),
+            _ => None,
+        }
+    }
+
+    /// Returns the interface with a link address, if the host runs.
+    pub(super) fn interface_with(&self, world: &World, address: LinkAddress) -> Option<InterfaceId> {
+        let has = |link: &Link| matches!(&link.kind, Kind::Ipoib(link) if link.address(world) == Some(address));
+        self.links.iter().position(has).filter(|_| self.is_alive).map(|index| InterfaceId(index as u32))
+    }
+
+    /// Notes a completion of the interface's queue pair. A card that interrupts starts a core.
+    pub(super) fn completed(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, completion: &Completion) {
+        let Some((_, link)) = self.ipoib(interface) else { return };
+        if link.completed(world, common, now, completion) {
+            self.start_core(common, now, interface);
+        }
+    }
+
+    /// Handles the end of the card's wait for more packets.
+    pub(super) fn interrupt(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if self.ipoib(interface).is_some_and(|(_, link)| link.awaits_interrupt(now)) {
+            self.start_core(common, now, interface);
+        }
+    }
+
+    fn start_core(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        let cost = self.path.interrupt + self.path.receive_packet;
+        let host = self.number;
+        let Some((core, link)) = self.ipoib(interface) else { return };
+        link.begin_polling();
+        common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
+    }
+
+    /// Hands the packet that a core has taken to the stack. The core takes the next one, if any.
+    pub(super) fn taken(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        let Some((_, link)) = self.ipoib(interface) else { return };
+        if let Some(frame) = link.take_frame(world, common, now) {
+            self.arrived(world, common, now, interface, frame);
+        }
+        let (host, cost) = (self.number, self.path.receive_packet);
+        let Some((core, link)) = self.ipoib(interface) else { return };
+        if link.go_on_polling() {
+            common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
+        }
+    }
+
+    pub(super) fn join(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if let Some((_, link)) = self.ipoib(interface) {
+            link.join(world, common, now);
+        }
+    }
+
+    pub(super) fn joined(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, record: &McMemberRecord) {
+        if let Some((_, link)) = self.ipoib(interface) {
+            link.joined(world, common, now, record);
+        }
+    }
+
+    /// Notes an event of a port at its interfaces.
+    pub(super) fn port_event(&mut self, world: &mut World, common: &mut Common, now: SimTime, port: (HcaId, PortNumber), event: u32) {
+        for link in &mut self.links {
+            if let Kind::Ipoib(link) = &mut link.kind
+                && link.port() == port
+            {
+                link.port_event(world, common, now, event);
+            }
+        }
+    }
+
+    fn transmit(&mut self, world: &mut World, common: &mut Common, at: SimTime, interface: InterfaceId, (to, frame): (LinkDestination, Frame)) {
+        let from = (self.number, interface);
+        match self.links.get_mut(interface.0 as usize).map(|link| &mut link.kind) {
+            Some(Kind::Management(link)) => link.transmit(&common.network, &mut common.agenda, from, at, to, frame),
+            Some(Kind::Ipoib(link)) => link.transmit(world, common, at, (to, frame)),
+            Some(Kind::Loopback) | None => {}
+        }
+    }
+}

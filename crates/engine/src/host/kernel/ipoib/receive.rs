@@ -1,0 +1,107 @@
+//! The receive ring of an interface, and its interrupts.
+//!
+//! An interrupt starts a core, which then takes packets until the ring is empty (NAPI). While it
+//! works, the card does not interrupt.
+
+use super::connected::SHARED;
+use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, RECEIVE_RING_PACKETS, frames};
+use crate::host::kernel::agenda::Due;
+use crate::host::kernel::store::Slot;
+use softband_fabric::World;
+use softband_model::verbs::api::{Completion, ReceiveRequest, ScatterGatherEntry};
+use softband_net::Frame;
+use softband_sim::SimTime;
+use softband_types::WcStatus;
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// The card interrupts then.
+    Armed(SimTime),
+    /// A core takes packets.
+    Polling,
+}
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    buffer_bytes: u32,
+    moderation: Moderation,
+    state: State,
+    /// Receive requests of packets that no core has taken yet, with their bytes.
+    arrived: VecDeque<(u64, u32)>,
+}
+
+impl Receiver {
+    pub(super) fn new(buffer_bytes: u32, moderation: Moderation) -> Self {
+        Self { buffer_bytes, moderation, state: State::Idle, arrived: VecDeque::new() }
+    }
+}
+
+impl IpoibLink {
+    pub(super) fn post_receive(&mut self, world: &mut World, now: SimTime, number: u32) {
+        let slot = Slot::to_receive(self.area, number);
+        let entry = ScatterGatherEntry { address: slot.address(), len_bytes: self.receiver.buffer_bytes, lkey: self.lkey };
+        let request = ReceiveRequest::new(RECEIVE | u64::from(number), vec![entry]);
+        world.post_receive(now, self.place.owner, self.place.hca, self.qpn, request);
+    }
+
+    /// Notes a completion of the queue pair. Returns whether the card interrupts now.
+    pub(in crate::host::kernel) fn completed(&mut self, world: &mut World, common: &mut Common, now: SimTime, completion: &Completion) -> bool {
+        let (number, is_success) = (completion.wr_id as u32, completion.status == WcStatus::Success);
+        if completion.wr_id & RECEIVE == 0 {
+            self.sent(world, common, now, (number, completion.qpn), is_success);
+            return false;
+        }
+        if !is_success {
+            return false;
+        }
+        self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
+        let Moderation { packets, time } = self.receiver.moderation;
+        let is_due = self.receiver.arrived.len() >= packets.max(1) as usize;
+        match self.receiver.state {
+            State::Polling => false,
+            State::Idle | State::Armed(_) if is_due => true,
+            State::Idle => {
+                self.receiver.state = State::Armed(now + time);
+                common.agenda.push(now + time, Due::Interrupt { host: self.place.host, interface: self.place.interface });
+                false
+            }
+            State::Armed(_) => false,
+        }
+    }
+
+    /// Returns whether an interrupt that was due at `now` still is.
+    pub(in crate::host::kernel) fn awaits_interrupt(&self, now: SimTime) -> bool {
+        self.receiver.state == State::Armed(now)
+    }
+
+    /// Notes that a core begins to take packets.
+    pub(in crate::host::kernel) fn begin_polling(&mut self) {
+        self.receiver.state = State::Polling;
+    }
+
+    /// Takes the oldest packet, and gives its buffer back to the ring. A packet that is no frame is
+    /// `None`.
+    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
+        let (request, len) = self.receiver.arrived.pop_front()?;
+        let number = request as u32;
+        if request & SHARED == 0 {
+            let bytes = common.store.take(Slot::to_receive(self.area, number));
+            self.post_receive(world, now, number);
+            return frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?);
+        }
+        let bytes = common.store.take(Slot::to_receive(self.area, RECEIVE_RING_PACKETS + number));
+        self.post_shared_receive(world, now, number);
+        frames::decode(bytes.get(..len as usize)?)
+    }
+
+    /// Returns whether packets are left. Without them, the core ends its work.
+    pub(in crate::host::kernel) fn go_on_polling(&mut self) -> bool {
+        let has_more = !self.receiver.arrived.is_empty();
+        if !has_more {
+            self.receiver.state = State::Idle;
+        }
+        has_more
+    }
+}

@@ -1,0 +1,191 @@
+//! Kernels of the hosts: TCP/IP on simulated time over the interfaces of the fabric file.
+//!
+//! A run has kernels if any host has an interface whose packets cross modelled links. Then all
+//! sockets of all hosts use them. Each host has a [`Stack`]. This module turns its effects into
+//! events, prices its work, and carries its frames over links.
+//!
+//! The caller drives it: [`Kernels::next_time`] names the next event, [`Kernels::run`] executes it.
+
+mod agenda;
+mod connections;
+mod core;
+mod groups;
+mod host;
+mod ipoib;
+mod management;
+mod store;
+
+use crate::host::cm::memberships::Memberships;
+use agenda::{Agenda, Due};
+use host::HostKernel;
+use management::Network;
+use softband_fabric::World;
+use softband_model::management::ManagementPacket;
+use softband_model::verbs::api::{Completion, HostMemory};
+use softband_net::{Call, Events, InterfaceId, NetError, SocketId, Stack};
+use softband_sim::{SimDuration, SimTime};
+use softband_types::{CqHandle, HcaId, PortNumber};
+use std::collections::BTreeMap;
+use store::{AllMemory, PacketStore};
+
+/// News of a socket: its time, its host, and the events.
+pub(crate) type News = (SimTime, usize, SocketId, Events);
+
+/// The kernels of all hosts.
+pub(crate) struct Kernels {
+    hosts: Vec<HostKernel>,
+    common: Common,
+    /// Objects of programs by host and socket.
+    objects: BTreeMap<(usize, SocketId), u32>,
+    /// The next event for which the caller has an event of its own.
+    scheduled: Option<SimTime>,
+}
+
+/// State that the kernels share.
+struct Common {
+    agenda: Agenda,
+    network: Network,
+    news: Vec<News>,
+    store: PacketStore,
+    /// Interfaces by their completion queues.
+    queues: BTreeMap<CqHandle, (usize, InterfaceId)>,
+    memberships: Memberships,
+    /// Interfaces by the numbers of their wishes to be members.
+    wishes: BTreeMap<u32, (usize, InterfaceId)>,
+    last_wish: u32,
+    /// Joins of interfaces that failed in a row.
+    failed_joins: BTreeMap<(usize, InterfaceId), u32>,
+    /// Deadline of the memberships for which the agenda has an event.
+    expires: Option<SimTime>,
+}
+
+impl Kernels {
+    /// Creates the kernels of a fabric's hosts. Returns `None` if no interface of the fabric sends
+    /// packets over modelled links. `seed` chooses ports and first sequence numbers.
+    ///
+    /// # Errors
+    /// If the fabric has an interface that the engine does not offer.
+    pub(crate) fn new(world: &mut World, seed: u64) -> Result<Option<Self>, String> {
+        if !world.spec().has_modelled_network() {
+            return Ok(None);
+        }
+        let spec = world.spec().clone();
+        let mut common = Common::new(Network::of(&spec));
+        let mut hosts = Vec::new();
+        for number in 0..spec.hosts.len() {
+            hosts.push(HostKernel::new(&spec, number, seed, world, &mut common)?);
+        }
+        let mut kernels = Self { hosts, common, objects: BTreeMap::new(), scheduled: None };
+        kernels.join_before_run(world);
+        Ok(Some(kernels))
+    }
+
+    /// Carries out a program's call at `now`. Returns its result, and the time that it costs the
+    /// calling thread.
+    pub(crate) fn call<C: Call>(&mut self, world: &mut World, now: SimTime, host: usize, call: C) -> (Result<C::Reply, NetError>, SimDuration) {
+        let Some(kernel) = self.hosts.get_mut(host) else { return (Err(NetError::BadSocket), SimDuration::ZERO) };
+        kernel.call(world, &mut self.common, now, call)
+    }
+
+    /// Returns the stack of a host.
+    pub(crate) fn stack(&self, host: usize) -> &Stack {
+        self.hosts[host].stack()
+    }
+
+    /// Returns whether a host has not died.
+    pub(crate) fn is_alive(&self, host: usize) -> bool {
+        self.hosts.get(host).is_some_and(HostKernel::is_alive)
+    }
+
+    /// Names the object by which programs know a socket. News of the socket concern it.
+    pub(crate) fn register(&mut self, host: usize, socket: SocketId, object: u32) {
+        self.objects.insert((host, socket), object);
+    }
+
+    /// Forgets the object of a socket.
+    pub(crate) fn forget(&mut self, host: usize, socket: SocketId) {
+        self.objects.remove(&(host, socket));
+    }
+
+    /// Returns the object of a socket, if it has one.
+    pub(crate) fn object_of(&self, host: usize, socket: SocketId) -> Option<u32> {
+        self.objects.get(&(host, socket)).copied()
+    }
+
+    /// Takes the news of sockets so far, in the order of their origin.
+    pub(crate) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.common.news)
+    }
+
+    /// Returns the time of the next event of timers, links and cores.
+    pub(crate) fn next_time(&self) -> Option<SimTime> {
+        self.common.agenda.next_time()
+    }
+
+    /// Returns the time of the next event if the caller has none of its own for it yet.
+    pub(crate) fn take_due(&mut self) -> Option<SimTime> {
+        let next = self.next_time()?;
+        if self.scheduled.is_some_and(|at| at <= next) {
+            return None;
+        }
+        self.scheduled = Some(next);
+        Some(next)
+    }
+
+    /// Executes the events up to `now`.
+    pub(crate) fn run(&mut self, world: &mut World, now: SimTime) {
+        self.scheduled = self.scheduled.filter(|at| *at > now);
+        while let Some(due) = self.common.agenda.pop_until(now) {
+            match due {
+                Due::Timer { host } => self.hosts[host].timer(world, &mut self.common, now),
+                Due::Sent { host, interface } => self.hosts[host].sent(world, &mut self.common, now, interface),
+                Due::Interrupt { host, interface } => self.hosts[host].interrupt(&mut self.common, now, interface),
+                Due::Taken { host, interface } => self.hosts[host].taken(world, &mut self.common, now, interface),
+                Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
+                Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
+                Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
+                Due::GroupsExpire => self.common.expire(now),
+                Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
+            }
+        }
+        self.settle_groups(world, now);
+    }
+
+    /// Returns the memory of kernels and programs together, for the World.
+    pub(crate) fn memory_beside<'a>(&'a mut self, programs: &'a mut dyn HostMemory) -> AllMemory<'a> {
+        AllMemory { packets: &mut self.common.store, programs }
+    }
+
+    /// Notes a completion of a kernel's queue pair.
+    pub(crate) fn completed(&mut self, world: &mut World, now: SimTime, cq: CqHandle, completion: &Completion) {
+        if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
+            self.hosts[host].completed(world, &mut self.common, now, interface, completion);
+        }
+    }
+
+    /// Handles a MAD that has arrived at a port. Returns whether it answers a request of a kernel.
+    pub(crate) fn arrived(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
+        let is_answer = self.common.memberships.arrive(port, packet, now);
+        if is_answer {
+            self.settle_groups(world, now);
+        }
+        is_answer
+    }
+
+    /// Notes an event of a port, numbered as in `enum ibv_event_type`.
+    pub(crate) fn port_event(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), event: u32) {
+        let (host, _) = world.place_of(port.0);
+        self.hosts[host].port_event(world, &mut self.common, now, port, event);
+        self.settle_groups(world, now);
+    }
+
+    /// Stops the kernel of a host that has died: it answers no more.
+    pub(crate) fn host_died(&mut self, host: usize) {
+        if let Some(kernel) = self.hosts.get_mut(host) {
+            kernel.die();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Kernels of hosts with modelled network interfaces: their events, and news of sockets.
+
+use crate::rpc::host_calls::HostCalls;
+use crate::scheduler::agenda::Event;
+use softband_fabric::notice::Notice;
+use softband_ipc::calls::readiness;
+use softband_model::management::ManagementPacket;
+use softband_net::Events;
+use softband_types::{HcaId, PortNumber};
+
+/// Node number of the kernels' events in the order of events, after all processes.
+const NODE: u32 = u32::MAX;
+
+impl HostCalls<'_> {
+    /// Executes the events of kernels that are due.
+    pub(crate) fn kernels_due(&mut self) {
+        if let Some(kernels) = self.kernels {
+            kernels.run(self.world, self.scheduler.now());
+        }
+        self.settle_kernels();
+    }
+
+    /// Stops the kernel of a host that has died.
+    pub(crate) fn kernel_died(&mut self, host: usize) {
+        if let Some(kernels) = self.kernels {
+            kernels.host_died(host);
+        }
+    }
+
+    /// Passes a notice about an object of a kernel on. The kernel needs completions only.
+    pub(crate) fn kernel_notice(&mut self, notice: &Notice) {
+        if let (Some(kernels), Notice::Completed { cq, completion, .. }) = (&mut *self.kernels, notice) {
+            kernels.completed(self.world, self.scheduler.now(), *cq, completion);
+            self.settle_kernels();
+        }
+    }
+
+    /// Hands a MAD that has arrived at a port to the kernels. Returns whether one has asked for it.
+    pub(crate) fn kernels_take(&mut self, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
+        let now = self.scheduler.now();
+        let is_taken = self.kernels.as_mut().is_some_and(|kernels| kernels.arrived(self.world, now, port, packet));
+        self.settle_kernels();
+        is_taken
+    }
+
+    /// Tells the kernels of an event of a port.
+    pub(crate) fn kernels_port_event(&mut self, port: (HcaId, PortNumber), event: u32) {
+        if let Some(kernels) = self.kernels {
+            kernels.port_event(self.world, self.scheduler.now(), port, event);
+            self.settle_kernels();
+        }
+    }
+
+    /// Announces news of sockets to programs, and schedules the next event of the kernels. Follows
+    /// each use of the kernels.
+    pub(crate) fn settle_kernels(&mut self) {
+        let Some(kernels) = self.kernels else { return };
+        let now = self.scheduler.now();
+        for (at, host, socket, events) in kernels.take_news() {
+            if let Some(object) = kernels.object_of(host, socket) {
+                // A sleeping thread wakes up later than the kernel has news for it.
+                let at = at.max(now) + self.world.spec().hosts[host].part.event_wakeup;
+                self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: edge_of(events) });
+            }
+        }
+        if let Some(at) = kernels.take_due() {
+            self.scheduler.push(at.max(now), NODE, Event::KernelsDue);
+        }
+    }
+}
+
+/// Returns the readiness bits that events of a socket concern.
+fn edge_of(events: Events) -> u32 {
+    let pairs = [
+        (Events::READABLE, readiness::READABLE),
+        (Events::WRITABLE | Events::CONNECTED, readiness::WRITABLE),
+        (Events::ERROR, readiness::ERROR),
+        (Events::HANG_UP | Events::GONE, readiness::HANG_UP),
+        (Events::READ_CLOSED, readiness::PEER_ENDED),
+        (Events::URGENT, readiness::ANY),
+    ];
+    pairs.into_iter().filter(|(event, _)| events.intersects(*event)).fold(0, |bits, (_, bit)| bits | bit)
+}

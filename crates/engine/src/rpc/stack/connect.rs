@@ -1,0 +1,156 @@
+//! Connections of stacks. A connection waits for its listener, because programs start in any order.
+
+use super::OnStack;
+use crate::host::addresses;
+use crate::protocol::Outcome;
+use crate::rpc::host_calls::HostCalls;
+use crate::rpc::sockets::SEEK_LIMIT;
+use crate::scheduler::agenda::Event;
+use softband_ipc::calls::{SocketAddress, datagram, readiness};
+use softband_net::Family;
+use softband_net::calls::{Connect, Disconnect, Listen, SetFamily};
+use softband_sim::{SimDuration, SimTime};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+impl HostCalls<'_> {
+    pub(super) fn target_of(&self, host: usize, to: SocketAddr) -> Option<(usize, SocketAddr)> {
+        let own = match to.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Some(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => Some(Ipv6Addr::LOCALHOST.into()),
+            ip if ip.is_loopback() => Some(ip),
+            _ => None,
+        };
+        match own {
+            Some(ip) => Some((host, SocketAddr::new(ip, to.port()))),
+            None => addresses::host_of(self.world.spec(), to.ip()).map(|target| (target, to)),
+        }
+    }
+
+    fn listens(&self, target: usize, to: SocketAddr) -> bool {
+        self.kernels.as_ref().is_some_and(|kernels| kernels.stack(target).has_listener(to))
+    }
+
+    /// Carries out `connect`, which fails with EINPROGRESS where Linux's waits.
+    pub(in crate::rpc) fn stack_connect(&mut self, at: OnStack, to: &SocketAddress) -> Outcome<()> {
+        let socket = at.place.socket;
+        if to.flags & datagram::NO_ADDRESS != 0 {
+            self.host.stack_sockets_mut().end_seek(at.object);
+            let (done, cost) = self.ask(at, Disconnect { socket });
+            return Outcome::Paid(done, cost);
+        }
+        if let Err(errno) = self.host.stack_sockets_mut().take_refusal(at.object) {
+            return Outcome::Fail(errno);
+        }
+        if self.host.stack_sockets().sought(at.object).is_some() {
+            return Outcome::Fail(libc::EALREADY);
+        }
+        self.choose_family(at, to);
+        let to = match self.address_for(at, to, libc::ENETUNREACH) {
+            Ok(to) => to,
+            Err(errno) => return Outcome::Fail(errno),
+        };
+        if let Some(target) = self.missing_listener(at, to) {
+            return Outcome::Fail(self.seek(at, to, target));
+        }
+        let (done, cost) = self.ask(at, Connect { socket, to });
+        Outcome::Paid(done, cost)
+    }
+
+    /// Lets a socket that reaches both families use IPv6 for `::1` if only IPv6 listens there.
+    fn choose_family(&mut self, at: OnStack, to: &SocketAddress) {
+        let (is_v6, v4) = (to.flags & datagram::IS_V6 != 0, Ipv4Addr::from(to.address));
+        let port = u16::try_from(to.port).unwrap_or(0);
+        if is_v6 && v4.is_loopback() && !self.listens(at.place.host, SocketAddr::new(v4.into(), port)) {
+            let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
+            if self.listens(at.place.host, v6) {
+                // A socket with an address keeps its family.
+                let _ = self.ask(at, SetFamily { socket: at.place.socket, family: Family::V6 });
+            }
+        }
+    }
+
+    /// Returns the host on which a listener for a new connection is missing.
+    fn missing_listener(&self, at: OnStack, to: SocketAddr) -> Option<usize> {
+        let kernels = self.kernels.as_ref()?;
+        if at.place.is_datagram || to.port() == 0 || !kernels.stack(at.place.host).is_idle(at.place.socket) {
+            return None;
+        }
+        let (target, to) = self.target_of(at.place.host, to)?;
+        (kernels.is_alive(target) && !self.listens(target, to)).then_some(target)
+    }
+
+    /// Begins to wait for a listener on the host `target`. Returns the error of the program's call.
+    fn seek(&mut self, at: OnStack, to: SocketAddr, target: usize) -> i32 {
+        let now = self.scheduler.now();
+        self.host.stack_sockets_mut().seek(at.object, to, now + SEEK_LIMIT);
+        let somebody = self.processes.any(|process| process.host() == target && process.is_alive()) || now == SimTime::ZERO;
+        if somebody {
+            self.scheduler.push(now + SEEK_LIMIT, u32::MAX, Event::SeekOver { object: at.object });
+        } else {
+            self.refuse_seeker(at.object);
+        }
+        libc::EINPROGRESS
+    }
+
+    /// Returns whether a socket has waited long enough for a listener. One that waits for another
+    /// reason has time left.
+    pub(crate) fn seek_is_over(&self, object: u32) -> bool {
+        self.host.stack_sockets().seeks_until(object).is_none_or(|until| until <= self.scheduler.now())
+    }
+
+    pub(in crate::rpc) fn stack_listen(&mut self, at: OnStack, backlog: u32) -> Outcome<()> {
+        let (done, cost) = self.ask(at, Listen { socket: at.place.socket, backlog });
+        if done.is_ok() {
+            self.meet_seekers(at.place.host);
+        }
+        Outcome::Paid(done, cost)
+    }
+
+    /// Connects the sockets that waited for a listener on the host.
+    fn meet_seekers(&mut self, target: usize) {
+        for (object, host, to) in self.host.stack_sockets().seekers() {
+            let is_met = self.target_of(host, to).is_some_and(|(on, to)| on == target && self.listens(on, to));
+            if let Some(seeker) = self.on_stack(object).filter(|_| is_met) {
+                self.host.stack_sockets_mut().end_seek(object);
+                let begun = self.ask(seeker, Connect { socket: seeker.place.socket, to }).0;
+                if let Err(errno) = begun
+                    && errno != libc::EINPROGRESS
+                {
+                    self.end_seeker(object, errno);
+                }
+            }
+        }
+    }
+
+    /// Ends the wait of a socket with an error for its program.
+    pub(in crate::rpc) fn end_seeker(&mut self, object: u32, errno: i32) {
+        self.host.stack_sockets_mut().refuse(object, errno);
+        self.scheduler.object_changed(self.processes, self.host, (object, readiness::ANY));
+    }
+
+    /// Returns the host and the address at which a socket of a stack waits for a listener.
+    pub(in crate::rpc) fn stack_seeks(&self, object: u32) -> Option<(usize, Option<usize>, u16)> {
+        let to = self.host.stack_sockets().sought(object)?;
+        let from = self.host.stack_sockets().place(object)?.host;
+        Some((from, self.target_of(from, to).map(|(target, _)| target), to.port()))
+    }
+
+    /// Returns the sockets of stacks that wait for a listener, on the `target` host or on any.
+    pub(in crate::rpc) fn stack_seekers(&self, target: Option<usize>) -> Vec<u32> {
+        let leads = |host: usize, to: SocketAddr| target.is_none() || self.target_of(host, to).map(|(on, _)| on) == target;
+        self.host.stack_sockets().seekers().into_iter().filter(|(_, host, to)| leads(*host, *to)).map(|(object, ..)| object).collect()
+    }
+
+    /// Gives up an attempt that waits for a listener, as `shutdown` does. Returns whether there was one.
+    pub(super) fn give_up_seek(&mut self, at: OnStack) -> bool {
+        let sought = self.host.stack_sockets().sought(at.object).is_some();
+        if sought {
+            self.host.stack_sockets_mut().end_seek(at.object);
+            self.scheduler.push(self.scheduler.now(), u32::MAX, Event::ObjectChanged { object: at.object, edge: readiness::ANY });
+        }
+        sought
+    }
+}
+
+/// Cost of a call that the stack never sees.
+pub(super) const FREE: SimDuration = SimDuration::ZERO;

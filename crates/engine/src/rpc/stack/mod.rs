@@ -1,0 +1,167 @@
+//! Sockets of programs on hosts with a modelled network: calls to the TCP/IP of the host.
+
+mod connect;
+mod datagrams;
+mod option_bytes;
+mod options;
+mod streams;
+
+use crate::host::objects::Object;
+use crate::host::stack_sockets::Place;
+use crate::protocol::{Caller, Outcome};
+use crate::rpc::host_calls::HostCalls;
+use softband_ipc::calls::{self, SocketAddress, SocketNames, datagram, readiness, stream};
+use softband_net::calls::{Close, LocalAddress, Open, PeerAddress};
+use softband_net::{Call, Events, Family, NetError, Protocol, State};
+use softband_sim::SimDuration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A socket of a stack by the object that a program holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnStack {
+    object: u32,
+    place: Place,
+}
+
+impl OnStack {
+    pub(super) fn is_datagram(self) -> bool {
+        self.place.is_datagram
+    }
+}
+
+/// Result of a call to a stack, and the time that it costs its thread.
+type Paid<Reply> = (Result<Reply, i32>, SimDuration);
+
+impl HostCalls<'_> {
+    /// Returns the socket behind an object if a stack carries it.
+    pub(super) fn on_stack(&self, object: u32) -> Option<OnStack> {
+        self.host.stack_sockets().place(object).map(|place| OnStack { object, place })
+    }
+
+    /// Carries out a call on a socket, and notes the socket's new readiness.
+    fn ask<C: Call>(&mut self, at: OnStack, call: C) -> Paid<C::Reply> {
+        let Some(kernels) = self.kernels else { return (Err(libc::EBADF), SimDuration::ZERO) };
+        let (reply, cost) = kernels.call(self.world, self.scheduler.now(), at.place.host, call);
+        self.settle_kernels();
+        self.look_at_stack(at.object);
+        (reply.map_err(NetError::errno), cost)
+    }
+
+    /// Notes the readiness of a socket as its stack has it now.
+    pub(crate) fn look_at_stack(&mut self, object: u32) {
+        let (Some(at), Some(kernels)) = (self.on_stack(object), &mut *self.kernels) else { return };
+        let stack = kernels.stack(at.place.host);
+        let drained = |state: State| !matches!(state, State::FinWait1 | State::Closing | State::LastAck);
+        let is_drained = stack.state(at.place.socket).is_none_or(drained);
+        let ready = bits_of(stack.readiness(at.place.socket)) | u32::from(is_drained) * readiness::DRAINED;
+        self.host.stack_sockets_mut().set_readiness(object, ready);
+    }
+
+    /// Opens a socket of the host's stack. Returns `None` if the host has none.
+    pub(super) fn stack_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Option<Outcome<calls::Object>> {
+        let kernels = self.kernels.as_mut()?;
+        let (host, is_datagram) = (self.processes[caller.process].host(), wanted.datagram != 0);
+        let protocol = if is_datagram { Protocol::Datagram } else { Protocol::Stream };
+        let (socket, cost) = kernels.call(self.world, self.scheduler.now(), host, Open { family: Family::V4, protocol });
+        self.settle_kernels();
+        let opened = socket.map_err(NetError::errno).map(|socket| self.adopt(caller, Place { host, socket, is_datagram }));
+        Some(Outcome::Paid(opened, cost))
+    }
+
+    /// Makes an object of a socket, and gives it to the caller.
+    fn adopt(&mut self, caller: Caller, place: Place) -> calls::Object {
+        let object = self.host.add(Object::StackSocket);
+        self.host.stack_sockets_mut().open(object, place);
+        if let Some(kernels) = self.kernels {
+            kernels.register(place.host, place.socket, object);
+        }
+        self.look_at_stack(object);
+        self.processes[caller.process].hold(object);
+        calls::Object { object, reserved: 0 }
+    }
+
+    /// Closes the sockets whose last references have gone.
+    pub(super) fn close_on_stacks(&mut self) {
+        for place in self.host.stack_sockets_mut().take_closed() {
+            if let Some(kernels) = self.kernels {
+                kernels.forget(place.host, place.socket);
+                // The kernel closes in the background, or after the program has waited.
+                let _ = kernels.call(self.world, self.scheduler.now(), place.host, Close { socket: place.socket });
+            }
+            self.settle_kernels();
+        }
+    }
+
+    pub(super) fn stack_names(&mut self, at: OnStack) -> Outcome<SocketNames> {
+        let socket = at.place.socket;
+        let (local, cost) = self.ask(at, LocalAddress { socket });
+        let local = match local {
+            Ok(local) => shown(local),
+            Err(errno) => return Outcome::Paid(Err(errno), cost),
+        };
+        // One call of the program has one price.
+        let peer = self.ask(at, PeerAddress { socket }).0;
+        let values = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).listens(socket));
+        let (peer_address, peer_port) = peer.map_or((0, 0), shown);
+        let names = SocketNames {
+            local_address: local.0,
+            local_port: local.1,
+            peer_address,
+            peer_port,
+            connected: u32::from(peer.is_ok()),
+            listening: u32::from(values == Some(true)),
+            only_v6: u32::from(self.family(at) == Family::V6),
+        };
+        Outcome::Paid(Ok(names), cost)
+    }
+
+    fn family(&self, at: OnStack) -> Family {
+        self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).family(at.place.socket)).unwrap_or(Family::V4)
+    }
+
+    /// Returns an address as the socket's stack takes it. Fails with `unfit` if it is none of the
+    /// socket's family.
+    fn address_for(&self, at: OnStack, address: &SocketAddress, unfit: i32) -> Result<SocketAddr, i32> {
+        let port = u16::try_from(address.port).map_err(|_| libc::EINVAL)?;
+        let (v4, is_v6) = (Ipv4Addr::from(address.address), address.flags & datagram::IS_V6 != 0);
+        let ip: IpAddr = match self.family(at) {
+            Family::V4 => v4.into(),
+            Family::V6 if !is_v6 => return Err(unfit),
+            Family::V6 if v4.is_unspecified() => Ipv6Addr::UNSPECIFIED.into(),
+            Family::V6 if v4.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+            Family::V6 => return Err(unfit),
+        };
+        Ok(SocketAddr::new(ip, port))
+    }
+
+    /// Returns the cost of a part of a call that may be paid for already.
+    fn rest_of(&self, at: OnStack, flags: u32, cost: SimDuration) -> SimDuration {
+        if flags & stream::IS_PAID == 0 {
+            return cost;
+        }
+        cost - cost.min(self.world.spec().hosts[at.place.host].part.kernel_path.call)
+    }
+}
+
+/// Returns address and port as programs see them.
+fn shown(address: SocketAddr) -> (u32, u32) {
+    let v4 = match address.ip() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) if v6.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => 0,
+    };
+    (v4, u32::from(address.port()))
+}
+
+/// Returns readiness bits for the state of a socket.
+fn bits_of(events: Events) -> u32 {
+    let pairs = [
+        (Events::READABLE, readiness::READABLE),
+        (Events::WRITABLE, readiness::WRITABLE),
+        (Events::ERROR, readiness::ERROR),
+        (Events::HANG_UP, readiness::HANG_UP),
+        (Events::READ_CLOSED, readiness::PEER_ENDED),
+        (Events::URGENT, readiness::URGENT),
+    ];
+    pairs.into_iter().filter(|(event, _)| events.intersects(*event)).fold(0, |bits, (_, bit)| bits | bit)
+}

@@ -1,0 +1,140 @@
+//! Options of sockets of stacks.
+
+use super::OnStack;
+use super::option_bytes::{self, Named, Setting};
+use crate::protocol::{Caller, Outcome};
+use crate::rpc::host_calls::HostCalls;
+use softband_ipc::calls::{Count, SocketOption, SocketSetting, WithTail, socket_option};
+use softband_net::calls::{self, AtMark, Info, Options, Send, SetFamily, SetOption, Unread};
+use softband_net::{Family, InterfaceId, Payload};
+use std::net::IpAddr;
+
+/// Most bytes of an option's value.
+const VALUE_BYTES_MAX: usize = 4_096;
+
+impl HostCalls<'_> {
+    /// Reads or sets an option by its name in Linux.
+    pub(crate) fn socket_setting(&mut self, caller: Caller, request: &WithTail<SocketSetting, u8>) -> Outcome<WithTail<Count, u8>> {
+        let head = &request.head;
+        let object = match self.processes[caller.process].held(head.object) {
+            Ok(object) => object,
+            Err(errno) => return Outcome::Fail(errno),
+        };
+        let Some(at) = self.on_stack(object) else { return Outcome::Fail(libc::ENOPROTOOPT) };
+        let (level, name) = (head.level.cast_signed(), head.name.cast_signed());
+        if head.set == 0 {
+            return self.value_of(at, level, name);
+        }
+        let Some(bytes) = request.tail.get(..head.len as usize).filter(|bytes| bytes.len() <= VALUE_BYTES_MAX) else {
+            return Outcome::Fail(libc::EINVAL);
+        };
+        match option_bytes::parse(level, name, bytes).and_then(|setting| self.option_of(at, setting)) {
+            Ok(option) => {
+                let (set, cost) = match option {
+                    Ok(option) => self.ask(at, SetOption { socket: at.place.socket, option }),
+                    Err(family) => self.ask(at, SetFamily { socket: at.place.socket, family }),
+                };
+                Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
+            }
+            Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    /// Returns the option of the stack, or the family that a setting means.
+    fn option_of(&self, at: OnStack, setting: Setting) -> Result<Result<calls::SocketOption, Family>, i32> {
+        Ok(match setting {
+            Setting::Option(option) => Ok(option),
+            Setting::OnlyV6(is_only) => Err(if is_only { Family::V6 } else { Family::V4 }),
+            Setting::Device(name) => {
+                let is_known = name.is_empty() || self.interfaces(at).any(|(_, of)| of.name == name);
+                return Err(if !is_known {
+                    libc::ENODEV
+                } else if name.is_empty() {
+                    libc::ENOPROTOOPT
+                } else {
+                    libc::EOPNOTSUPP
+                });
+            }
+            Setting::MulticastInterface(named) => {
+                let interface = match named {
+                    Named::Any => None,
+                    named => Some(self.interface(at, named).ok_or(libc::EADDRNOTAVAIL)?),
+                };
+                Ok(calls::SocketOption::MulticastInterface(interface))
+            }
+            Setting::Membership { joins, group, interface } => {
+                let (group, interface) = (IpAddr::V4(group), self.interface(at, interface).ok_or(libc::ENODEV)?);
+                let leave = calls::SocketOption::Leave { group, interface };
+                Ok(if joins { calls::SocketOption::Join { group, interface } } else { leave })
+            }
+        })
+    }
+
+    fn interfaces(&self, at: OnStack) -> impl Iterator<Item = (InterfaceId, &softband_net::InterfaceConfig)> {
+        let stack = self.kernels.as_ref().map(|kernels| kernels.stack(at.place.host));
+        stack.into_iter().flat_map(|stack| stack.interfaces().map(|(number, config, _)| (number, config)))
+    }
+
+    /// Returns the interface that a program names. Without a name it is the first behind `lo`.
+    fn interface(&self, at: OnStack, named: Named) -> Option<InterfaceId> {
+        let is_it = |number: InterfaceId, config: &softband_net::InterfaceConfig| match named {
+            Named::Any => number != InterfaceId(0),
+            // Programs count from 1.
+            Named::Index(index) => number.0.checked_add(1) == Some(index),
+            Named::Address(address) => config.addresses.iter().any(|own| own.address == IpAddr::V4(address)),
+        };
+        self.interfaces(at).find(|(number, config)| is_it(*number, config)).map(|(number, _)| number)
+    }
+
+    fn value_of(&mut self, at: OnStack, level: i32, name: i32) -> Outcome<WithTail<Count, u8>> {
+        let (values, cost) = self.ask(at, Options { socket: at.place.socket });
+        let info = if at.place.is_datagram { None } else { self.ask(at, Info { socket: at.place.socket }).0.ok() };
+        let bytes = values.and_then(|values| match (level, name) {
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(u32::from(self.family(at) == Family::V6).to_ne_bytes().to_vec()),
+            _ => option_bytes::encode(level, name, &values, info.as_ref()).ok_or(libc::ENOPROTOOPT),
+        });
+        // A question about an option of the kernel's placeholder costs that call alone.
+        let cost = if bytes == Err(libc::ENOPROTOOPT) { super::connect::FREE } else { cost };
+        Outcome::Paid(bytes.map(|tail| WithTail { head: Count { count: tail.len() as u64 }, tail }), cost)
+    }
+
+    /// Answers the questions of the library in programs.
+    pub(in crate::rpc) fn stack_option(&mut self, at: OnStack, option: &SocketOption) -> Outcome<SocketOption> {
+        let socket = at.place.socket;
+        if option.set != 0 {
+            return Outcome::Fail(libc::ENOPROTOOPT);
+        }
+        let (value, cost) = match option.name {
+            socket_option::ROOM => return self.room(at).map(|value| SocketOption { value, ..*option }).into(),
+            socket_option::UNREAD => {
+                let (bytes, cost) = self.ask(at, Unread { socket });
+                (bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)), cost)
+            }
+            socket_option::UNSENT => {
+                let (info, cost) = self.ask(at, Info { socket });
+                (info.map(|info| u32::try_from(info.unacknowledged_bytes).unwrap_or(u32::MAX)), cost)
+            }
+            socket_option::AT_MARK => {
+                let (is_at, cost) = self.ask(at, AtMark { socket });
+                (is_at.map(u32::from), cost)
+            }
+            _ => return Outcome::Fail(libc::ENOPROTOOPT),
+        };
+        Outcome::Paid(value.map(|value| SocketOption { value, ..*option }), cost)
+    }
+
+    /// Returns the bytes that a send takes now. Fails as a send would.
+    fn room(&mut self, at: OnStack) -> Result<u32, i32> {
+        let socket = at.place.socket;
+        if self.host.stack_sockets().sought(at.object).is_some() {
+            return Ok(0);
+        }
+        match self.ask(at, Send { socket, payload: Payload::empty(), urgent: false, more: false }).0 {
+            Ok(_) => {}
+            Err(libc::EAGAIN) => return Ok(0),
+            Err(errno) => return Err(errno),
+        }
+        let info = self.ask(at, Info { socket }).0?;
+        Ok(u64::from(info.send_buffer).saturating_sub(info.unacknowledged_bytes).try_into().unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,175 @@
+//! ICMP: errors (RFC 792, RFC 4443), and neighbour discovery (RFC 4861).
+
+use super::checksum::{self, Checksum};
+use super::internet::{ICMP, ICMPV6, TCP, UDP, V4Header, V6Header, finish_v6, put_v6_header};
+use super::reader::{Reader, put_half, set_half};
+use super::{DecodeError, EncodeError};
+use crate::frame::{LinkAddress, NeighbourMessage};
+use crate::neighbour::solicited_group;
+use crate::packet::{HOP_LIMIT, ICMP_HEADER_BYTES, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, Unreachable, UnreachableReason};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Types of messages.
+const UNREACHABLE: u8 = 3;
+const UNREACHABLE_V6: u8 = 1;
+const NEIGHBOUR_REQUEST: u8 = 135;
+const NEIGHBOUR_ANSWER: u8 = 136;
+
+/// Option with the link address of a sender, and with that of an answer's target.
+const SOURCE_LINK: u8 = 1;
+const TARGET_LINK: u8 = 2;
+
+/// Flags of an answer: asked for, and newer than all that the receiver knows.
+const SOLICITED_OVERRIDE: u8 = 0x60;
+
+/// Hop limit of a message from the link itself (RFC 4861, 7.1).
+const HOP_LIMIT_LINK: u8 = 255;
+
+/// Appends an ICMP error without the IP header. It quotes as much as the stack knows of the packet.
+pub(super) fn encode(unreachable: &Unreachable, (source, destination): (IpAddr, IpAddr), into: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = into.len();
+    let protocol = if unreachable.tcp { TCP } else { UDP };
+    match (destination, unreachable.destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let code = if unreachable.reason == UnreachableReason::Port { 3 } else { 1 };
+            into.extend_from_slice(&[UNREACHABLE, code, 0, 0, 0, 0, 0, 0]);
+            let quote = into.len();
+            // The packet's own length is not known; these bytes are all that is quoted.
+            into.extend_from_slice(&[0x45, 0, 0, 28, 0, 0, 0x40, 0, HOP_LIMIT, protocol, 0, 0]);
+            into.extend_from_slice(&from.octets());
+            into.extend_from_slice(&to.octets());
+            let sum = checksum::of(&into[quote..]);
+            set_half(into, quote + 10, sum);
+            put_quote(unreachable, into);
+            let sum = checksum::of(&into[start..]);
+            set_half(into, start + 2, sum);
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let code = if unreachable.reason == UnreachableReason::Port { 4 } else { 3 };
+            into.extend_from_slice(&[UNREACHABLE_V6, code, 0, 0, 0, 0, 0, 0]);
+            let quote = into.len();
+            put_v6_header(into, protocol, HOP_LIMIT, (from, to));
+            put_quote(unreachable, into);
+            finish_v6(into, quote)?;
+            finish_icmp_v6(into, start, (source, destination));
+        }
+        _ => return Err(EncodeError::MixedFamilies),
+    }
+    Ok(())
+}
+
+/// Appends the first 8 bytes of the offending packet: ports, then TCP's number or UDP's length.
+fn put_quote(unreachable: &Unreachable, into: &mut Vec<u8>) {
+    put_half(into, unreachable.source_port);
+    put_half(into, unreachable.destination_port);
+    put_half(into, if unreachable.tcp { 0 } else { UDP_HEADER_BYTES as u16 });
+    put_half(into, 0);
+}
+
+fn finish_icmp_v6(into: &mut [u8], start: usize, addresses: (IpAddr, IpAddr)) {
+    let mut sum = Checksum::pseudo(addresses, ICMPV6, into.len() - start);
+    sum.add(&into[start..]);
+    set_half(into, start + 2, sum.finish());
+}
+
+pub(super) fn decode_v4(content: &[u8]) -> Result<Unreachable, DecodeError> {
+    if checksum::of(content) != 0 {
+        return Err(DecodeError::Checksum(ICMP));
+    }
+    let mut read = Reader::new(content);
+    let reason = match (read.byte()?, read.byte()?) {
+        (UNREACHABLE, 3) => UnreachableReason::Port,
+        (UNREACHABLE, 0 | 1) => UnreachableReason::Host,
+        _ => return Err(DecodeError::Unsupported),
+    };
+    read.take(ICMP_HEADER_BYTES as usize - 2)?;
+    let header = V4Header::decode(read.rest())?;
+    if header.is_later_fragment() {
+        // It has no ports.
+        return Err(DecodeError::Unsupported);
+    }
+    read.take(header.header_bytes)?;
+    quoted(reason, header.protocol, header.destination.into(), read)
+}
+
+/// Checks the checksum of a message.
+pub(super) fn check_v6(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<(), DecodeError> {
+    let mut sum = Checksum::pseudo(addresses, ICMPV6, content.len());
+    sum.add(content);
+    if sum.finish() == 0 { Ok(()) } else { Err(DecodeError::Checksum(ICMPV6)) }
+}
+
+pub(super) fn decode_v6(content: &[u8]) -> Result<Unreachable, DecodeError> {
+    let mut read = Reader::new(content);
+    let reason = match (read.byte()?, read.byte()?) {
+        (UNREACHABLE_V6, 4) => UnreachableReason::Port,
+        (UNREACHABLE_V6, 0 | 3) => UnreachableReason::Host,
+        _ => return Err(DecodeError::Unsupported),
+    };
+    read.take(ICMP_HEADER_BYTES as usize - 2)?;
+    let header = V6Header::decode(read.rest())?;
+    read.take(IPV6_HEADER_BYTES as usize)?;
+    quoted(reason, header.next, header.destination.into(), read)
+}
+
+fn quoted(reason: UnreachableReason, protocol: u8, destination: IpAddr, mut read: Reader<'_>) -> Result<Unreachable, DecodeError> {
+    let tcp = match protocol {
+        TCP => true,
+        UDP => false,
+        _ => return Err(DecodeError::Unsupported),
+    };
+    Ok(Unreachable { reason, tcp, source_port: read.half()?, destination, destination_port: read.half()? })
+}
+
+/// Appends a message of neighbour discovery with its IP header.
+pub(super) fn encode_neighbour(message: &NeighbourMessage, (sender, target): (Ipv6Addr, Ipv6Addr), into: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = into.len();
+    let to = match solicited_group(target) {
+        IpAddr::V6(group) if message.is_request => group,
+        _ => target,
+    };
+    put_v6_header(into, ICMPV6, HOP_LIMIT_LINK, (sender, to));
+    let content = into.len();
+    let (kind, flags, subject, option) =
+        if message.is_request { (NEIGHBOUR_REQUEST, 0, target, SOURCE_LINK) } else { (NEIGHBOUR_ANSWER, SOLICITED_OVERRIDE, sender, TARGET_LINK) };
+    into.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
+    into.extend_from_slice(&subject.octets());
+    let link = message.sender_link.as_slice();
+    let units = (2 + link.len()).div_ceil(8);
+    into.extend_from_slice(&[option, units as u8]);
+    // RFC 4391, 9.3: zeros stand before an address of IPoIB.
+    into.resize(into.len() + units * 8 - 2 - link.len(), 0);
+    into.extend_from_slice(link);
+    finish_v6(into, start)?;
+    finish_icmp_v6(into, content, (sender.into(), to.into()));
+    Ok(())
+}
+
+/// Returns a message of neighbour discovery, or `None` if the content is another message.
+pub(super) fn decode_neighbour(content: &[u8], header: &V6Header) -> Result<Option<NeighbourMessage>, DecodeError> {
+    let mut read = Reader::new(content);
+    let is_request = match read.byte()? {
+        NEIGHBOUR_REQUEST => true,
+        NEIGHBOUR_ANSWER => false,
+        _ => return Ok(None),
+    };
+    if read.byte()? != 0 || header.hop_limit != HOP_LIMIT_LINK {
+        return Err(DecodeError::Unsupported);
+    }
+    read.take(6)?;
+    let subject = read.v6()?;
+    let wanted = if is_request { SOURCE_LINK } else { TARGET_LINK };
+    let mut link = None;
+    while !read.is_empty() {
+        let (kind, units) = (read.byte()?, usize::from(read.byte()?));
+        let value = read.take((units * 8).checked_sub(2).ok_or(DecodeError::Length)?)?;
+        if kind == wanted {
+            // 6 bytes on Ethernet, or 20 bytes behind two zeros.
+            link = LinkAddress::new(if units == 3 { &value[2..] } else { value }).filter(|link| matches!(link.as_slice().len(), 6 | 20));
+        }
+    }
+    // A host that looks for duplicates of its address (RFC 4862, 5.4) states no link address.
+    let sender_link = link.ok_or(DecodeError::Unsupported)?;
+    let (sender, target) = if is_request { (header.source, subject) } else { (subject, header.destination) };
+    Ok(Some(NeighbourMessage { is_request, sender: sender.into(), sender_link, target: target.into(), target_link: None }))
+}

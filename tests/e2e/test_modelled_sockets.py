@@ -1,0 +1,50 @@
+"""Sockets of programs on hosts whose TCP/IP is modelled: the answers are those of the machine's kernel."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Outcome, Softband
+from test_network_programs import need, shim_programs
+
+__all__ = ["shim_programs"]
+
+FABRIC = "ipoib"
+
+
+def twice(softband: Softband, *on: tuple[str, str]) -> Outcome:
+    """Runs a program on each host, twice, and checks that both runs print the same bytes."""
+    first, again = (softband.run(FABRIC, *on).assert_ok() for _ in range(2))
+    for host, _ in on:
+        assert first.program(f"{host}-0") == again.program(f"{host}-0")
+    return first
+
+
+def test_calls_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path) -> None:
+    program = str(c_programs / "socket_calls")
+    native = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout
+    outcome = softband.run(FABRIC, ("a", program)).assert_ok()
+    assert outcome.program("a-0").splitlines() == native.splitlines()
+
+
+@pytest.mark.parametrize("name", ["sockets", "waiting"])
+def test_the_same_program_holds_on_a_modelled_network(softband: Softband, shim_programs: Path, name: str) -> None:
+    outcome = softband.run(FABRIC, ("a", str(shim_programs / name))).assert_ok()
+    assert f"{name}: ok" in outcome.program("a-0")
+
+
+def test_a_client_waits_for_its_server_and_finds_it_by_interface(softband: Softband) -> None:
+    server = "import socket, time; time.sleep(1); s = socket.create_server(('', 5000)); c, p = s.accept(); print(p[0], c.recv(9))"
+    client = "import socket; s = socket.create_connection(('a-ib0', 5000)); print(s.getpeername()[0], socket.getfqdn('10.1.0.1')); s.send(b'hello')"
+    outcome = twice(softband, ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"'))
+    assert outcome.program("a-0").split() == ["10.1.0.2", "b'hello'"]
+    assert outcome.program("b-0").split() == ["10.1.0.1", "a-ib0"]
+
+
+def test_iperf3_measures_ipoib(softband: Softband) -> None:
+    need("iperf3")
+    outcome = twice(softband, ("a", "iperf3 -s -1"), ("b", "iperf3 -c a-ib0 -n 4M -f m"))
+    assert re.search(r"[1-9]\d* Mbits/sec +\d+ +sender", outcome.program("b-0")), outcome.program("b-0")
