@@ -9,6 +9,8 @@ pub enum NetError {
     WouldBlock,
     /// No such socket (EBADF).
     BadSocket,
+    /// No such interface (ENODEV).
+    NoDevice,
     /// The arguments or the state of the socket do not allow the call (EINVAL).
     Invalid,
     /// The socket cannot send any more (EPIPE).
@@ -53,6 +55,7 @@ impl NetError {
         match self {
             Self::BadSocket => 9,
             Self::WouldBlock => 11,
+            Self::NoDevice => 19,
             Self::Invalid => 22,
             Self::Broken => 32,
             Self::DestinationRequired => 89,

@@ -2,6 +2,7 @@
 
 use crate::error::NetError;
 use crate::events::Events;
+use crate::interface::InterfaceId;
 use crate::payload::Payload;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,8 +27,14 @@ pub struct Received {
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) groups: BTreeSet<IpAddr>,
+    /// Hop limit of datagrams to one host, or `None` for the kernel's.
+    pub(crate) hop_limit: Option<u8>,
+    pub(crate) groups: BTreeSet<(InterfaceId, IpAddr)>,
+    /// The socket hears groups of its interfaces that it did not join (`IP_MULTICAST_ALL`).
+    pub(crate) hears_all_groups: bool,
     pub(crate) multicast_loop: bool,
+    pub(crate) multicast_interface: Option<InterfaceId>,
+    pub(crate) multicast_hop_limit: u8,
     queue: VecDeque<Received>,
     queued: u64,
     buffer: u32,
@@ -46,8 +53,12 @@ impl DatagramSocket {
     pub(crate) fn new(buffer: u32) -> Self {
         Self {
             peer: None,
+            hop_limit: None,
             groups: BTreeSet::new(),
+            hears_all_groups: true,
             multicast_loop: true,
+            multicast_interface: None,
+            multicast_hop_limit: 1,
             queue: VecDeque::new(),
             queued: 0,
             buffer,

@@ -98,14 +98,22 @@ pub struct KernelPart {
     pub small_queue_bytes: Option<u32>,
     /// Largest super-segment in bytes.
     pub super_segment_bytes: u32,
-    /// Packets in the queue of an interface, in front of its ring.
+    /// Part of the window that a super-segment waits for: 1 of this number. 0 means no wait.
+    pub super_segment_divisor: u32,
+    /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
+    /// Memory of fragments that wait for others, in bytes.
+    pub fragment_memory_bytes: u32,
     /// Most connections that wait for `accept`.
     pub backlog_max: u32,
     /// Most half-open connections of a listening socket.
     pub syn_backlog_max: u32,
     /// Time that a closed connection stays in TIME_WAIT.
     pub time_wait: SimDuration,
+    /// Memory of all TCP connections together, in bytes.
+    pub tcp_memory_bytes: u32,
+    /// Most closed sockets whose connections still end.
+    pub orphans_max: u32,
     /// Most connections in TIME_WAIT.
     pub time_wait_max: u32,
     /// Time that a closed socket waits in FIN_WAIT2.

@@ -6,9 +6,10 @@ use crate::events::Events;
 use crate::packet::{Flags, Options, SACK_BLOCKS_MAX, SackBlocks, Segment};
 use crate::payload::Payload;
 use crate::sequence::SeqNumber;
+use softband_sim::{SimDuration, SimTime};
 
-/// Part of the window that a super-segment waits for, as Linux's `tcp_tso_win_divisor`.
-const DEFER_DIVISOR: u64 = 3;
+/// Time after the last segment from which the next waits for nothing.
+const DEFER_MAX: SimDuration = SimDuration::from_micros(1_000);
 
 impl Connection {
     /// Sends all that windows and rules allow, and the acknowledgement that is due.
@@ -156,14 +157,24 @@ impl Connection {
         self.options.cork || !self.options.no_delay && !has_urgent && !self.board.is_empty() && self.tx.small_end > self.tx.una
     }
 
-    /// Returns whether a larger super-segment will be possible soon.
+    /// Returns whether a larger super-segment will be possible soon, as Linux's `tcp_tso_should_defer`.
     fn defers(&self, limit: u64, available: u64, cx: &Context<'_>) -> bool {
-        let largest = self.super_segment(cx);
-        if limit >= available.min(largest) || self.board.in_flight() == 0 || self.recovery.phase() != Phase::Open {
+        let Some(first) = self.board.first() else { return false };
+        let is_recent = |at: SimTime, span: SimDuration| cx.now.saturating_since(at) <= span;
+        if self.recovery.phase() != Phase::Open || !self.tx.last_sent_at.is_some_and(|at| is_recent(at, DEFER_MAX)) {
+            return false;
+        }
+        if self.tx.has_fin || limit >= available.min(self.super_segment(cx)) {
             return false;
         }
         let window = u64::from(self.tx.window).min(u64::from(self.congestion.window()) * u64::from(self.tx.mss));
-        limit < window / DEFER_DIVISOR
+        let is_enough = match cx.kernel.super_segment_divisor {
+            0 => true,
+            divisor => limit >= window / u64::from(divisor),
+        };
+        // The next acknowledgement would come too late if the oldest packet has just left.
+        let half = self.rtt.smoothed().map_or(SimDuration::ZERO, |smoothed| SimDuration::from_picos(smoothed.as_picos() / 2));
+        !is_enough && cx.now.saturating_since(first.sent_at) >= half
     }
 
     /// Emits the span of the stream from `start` to `end`. Returns its packets.
@@ -179,6 +190,8 @@ impl Connection {
         }
         let mss = self.packet_bytes();
         segment.packet_payload_bytes = if payload.len() > mss { mss } else { 0 };
+        // Blocks leave room for the data, whose own acknowledgements carry them as well.
+        while segment.options.wire_bytes() + payload.len().min(mss) > cx.path.mss && segment.options.sack.pop().is_some() {}
         self.tx.below = self.tx.below.saturating_add(payload.len());
         segment.payload = payload;
         let packets = segment.packets();

@@ -14,6 +14,7 @@ mod transport;
 use crate::frame::Frame;
 use std::fmt;
 use std::net::IpAddr;
+pub(crate) use transport::{udp_content, udp_datagram};
 
 /// EtherType of IPv4 (RFC 894).
 pub const ETHER_TYPE_IPV4: u16 = 0x0800;
