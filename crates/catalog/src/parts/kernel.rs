@@ -14,6 +14,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
     let part = KernelPart {
         name: read.name(),
         initial_window: read.count("initial_window"),
+        initial_window_bytes: read.optional_bytes("initial_window_bytes").filter(|bytes| *bytes > 0),
         initial_receive_window: read.optional_count("initial_receive_window").filter(|segments| *segments > 0),
         rto_initial: read.duration("rto_initial"),
         rto_min: read.duration("rto_min"),

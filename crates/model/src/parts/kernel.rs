@@ -48,6 +48,9 @@ pub struct KernelPart {
     pub name: String,
     /// Congestion window of a new connection in segments.
     pub initial_window: u32,
+    /// Bytes that bound the first window between two and four segments (RFC 3390). `None` means that
+    /// only the count of segments matters.
+    pub initial_window_bytes: Option<u32>,
     /// Window that a new connection offers, in segments of its own MSS. `None` means its buffer.
     pub initial_receive_window: Option<u32>,
     /// Retransmission timeout before the first measurement of the round trip.

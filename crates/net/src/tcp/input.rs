@@ -1,5 +1,6 @@
 //! Arriving segments (RFC 9293, 3.10.7).
 
+use super::congestion::initial_window;
 use super::recovery::{Acked, Flow};
 use super::scoreboard::Delivery;
 use super::{Connection, Context, State, clock};
@@ -232,11 +233,7 @@ impl Connection {
             return;
         }
         self.attempts = 0;
-        if !self.tx.is_locked {
-            // Linux: room for two windows, so that the next is there when this is acknowledged.
-            let wanted = u64::from(self.congestion.window().max(cx.kernel.initial_window)) * 2 * u64::from(self.tx.mss);
-            self.tx.buffer = self.tx.buffer.max(wanted.min(u64::from(cx.kernel.send_buffer.max_bytes)) as u32);
-        }
+        self.grow_send_buffer(cx);
         self.wake_writer(cx);
         if self.tx.has_fin && self.tx.una == self.tx.queue.end() + 1 {
             match self.state {
@@ -251,6 +248,15 @@ impl Connection {
                 State::LastAck => self.close_now(cx),
                 _ => {}
             }
+        }
+    }
+
+    /// Makes room for two windows, so that the next is there when this one is acknowledged (as Linux's
+    /// `tcp_sndbuf_expand`).
+    pub(super) fn grow_send_buffer(&mut self, cx: &Context<'_>) {
+        if !self.tx.is_locked {
+            let wanted = u64::from(self.congestion.window().max(initial_window(cx.kernel, self.tx.mss))) * 2 * u64::from(self.tx.mss);
+            self.tx.buffer = self.tx.buffer.max(wanted.min(u64::from(cx.kernel.send_buffer.max_bytes)) as u32);
         }
     }
 

@@ -337,6 +337,7 @@ impl Connection {
         // A peer must not cut the stream into crumbs.
         self.tx.mss = offered.min(self.options.mss_max).max(SEND_MSS_MIN).min(cx.path.mss).saturating_sub(taken).max(1);
         self.board.set_packet_bytes(self.tx.mss);
+        self.congestion.begin(cx.kernel, self.tx.mss);
         self.rx.window.start(remote_first + 1, is_scaled, cx.now);
         self.rx.queue = ByteQueue::new(remote_first + 1);
     }
@@ -344,6 +345,7 @@ impl Connection {
     fn establish(&mut self, cx: &mut Context<'_>) {
         self.state = State::Established;
         (self.timer, self.attempts) = (None, 0);
+        self.grow_send_buffer(cx);
         if self.options.keep_alive {
             self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_idle));
         }

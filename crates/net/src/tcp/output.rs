@@ -1,5 +1,6 @@
 //! Departing segments: data, retransmissions, acknowledgements.
 
+use super::congestion::initial_window;
 use super::recovery::Phase;
 use super::{Connection, Context, State, clock};
 use crate::events::Events;
@@ -37,7 +38,7 @@ impl Connection {
         let Some(last) = self.tx.last_sent_at.filter(|_| self.board.is_empty()) else { return };
         let (idle, rto) = (cx.now.saturating_since(last), self.rtt.rto(cx.kernel));
         if idle > rto && self.tx.next < self.tx.queue.end() {
-            self.congestion.restart_after_idle(idle, rto, cx.kernel);
+            self.congestion.restart_after_idle(idle, rto, initial_window(cx.kernel, self.tx.mss));
             self.tx.last_sent_at = Some(cx.now);
         }
     }

@@ -2,7 +2,7 @@
 //! (RFC 792, RFC 4443), ARP (RFC 826) and neighbour discovery (RFC 4861).
 //!
 //! The bytes begin behind the link's framing, which names their [`ether_type`]. They have the length
-//! of [`Frame::wire_bytes`]. A super-segment has no bytes: [`crate::Packet::cut`] it first.
+//! of [`Frame::wire_bytes`]. A super-segment has no bytes: `Packet::cut` it first.
 
 mod checksum;
 mod control;
