@@ -98,6 +98,7 @@ soak: build
 
 bench: build
 	@$(CARGO) bench --quiet -p softband-fabric --bench packet_hops
+	@$(CARGO) bench --quiet -p softband-net --bench tcp_bytes
 	@python3 benches/programs.py
 	@python3 benches/post_poll.py
 	@python3 benches/wall.py

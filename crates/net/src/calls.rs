@@ -131,7 +131,9 @@ calls! {
         /// Whether the datagram stays in the queue (`MSG_PEEK`).
         peek: bool
     } -> Received = |call, stack, _| {
-        let received = stack.socket_mut(call.socket)?.datagram()?.receive(call.most, call.peek)?;
+        let socket = stack.socket_mut(call.socket)?;
+        let mut received = socket.datagram()?.receive(call.most, call.peek)?;
+        (received.from, received.to) = (socket.shown(received.from), socket.shown_ip(received.to));
         stack.charge(Charge::Copied { bytes: received.payload.len() });
         Ok(received)
     };
@@ -164,18 +166,23 @@ calls! {
         socket: SocketId
     } -> SocketAddr = |call, stack, _| {
         let socket = stack.socket_mut(call.socket)?;
-        Ok(socket.bound.unwrap_or(SocketAddr::new(socket.family.unspecified(), 0)))
+        let bound = socket.bound.unwrap_or(SocketAddr::new(socket.family.unspecified(), 0));
+        Ok(socket.shown(bound))
     };
     /// `getpeername`: returns the peer's address.
     PeerAddress {
         /// Socket.
         socket: SocketId
-    } -> SocketAddr = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
-        // Linux: no peer before the answer to SYN, and none after the end.
-        Kind::Connection(connection) if matches!(connection.state(), State::SynSent | State::Closed | State::TimeWait) => Err(NetError::NotConnected),
-        Kind::Connection(connection) => Ok(connection.remote()),
-        Kind::Datagram(datagram) => datagram.peer.ok_or(NetError::NotConnected),
-        Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
+    } -> SocketAddr = |call, stack, _| {
+        let socket = stack.socket_mut(call.socket)?;
+        let peer = match &socket.kind {
+            // Linux: no peer before the answer to SYN, and none after the end.
+            Kind::Connection(connection) if matches!(connection.state(), State::SynSent | State::Closed | State::TimeWait) => None,
+            Kind::Connection(connection) => Some(connection.remote()),
+            Kind::Datagram(datagram) => datagram.peer,
+            Kind::Idle | Kind::Listener(_) => None,
+        };
+        peer.map(|peer| socket.shown(peer)).ok_or(NetError::NotConnected)
     };
     /// Makes a socket without an address one of the other family, as `IPV6_V6ONLY` does here.
     SetFamily {
@@ -269,23 +276,32 @@ pub enum SocketOption {
     Congestion(CongestionControl),
     /// `SO_BROADCAST`.
     Broadcast(bool),
+    /// `IPV6_V6ONLY`, before `bind`. Linux's default is off.
+    V6Only(bool),
+    /// `IP_TTL` and `IPV6_UNICAST_HOPS` of a UDP socket: 1 to 255, or `None` for the kernel's.
+    HopLimit(Option<u8>),
     /// `IP_MULTICAST_LOOP`.
     MulticastLoop(bool),
-    /// `IP_MULTICAST_IF`, or `None` for that of the route.
+    /// `IP_MULTICAST_ALL`: whether the socket hears groups that only other sockets joined. Linux's
+    /// default is on.
+    MulticastAll(bool),
+    /// `IP_MULTICAST_IF`: the interface of datagrams to groups, or `None` for that of the route.
     MulticastInterface(Option<InterfaceId>),
+    /// `IP_MULTICAST_TTL`: 1 by default. 0 keeps datagrams to groups on the host.
+    MulticastHopLimit(u8),
     /// `IP_ADD_MEMBERSHIP`.
     Join {
         /// Group.
         group: IpAddr,
-        /// Interface.
-        interface: InterfaceId,
+        /// Interface, or `None` for that of the route.
+        interface: Option<InterfaceId>,
     },
     /// `IP_DROP_MEMBERSHIP`.
     Leave {
         /// Group.
         group: IpAddr,
-        /// Interface.
-        interface: InterfaceId,
+        /// Interface, or `None` for the first on which the socket joined.
+        interface: Option<InterfaceId>,
     },
 }
 
@@ -318,9 +334,15 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
     match option {
         SocketOption::ReuseAddress(on) => socket.reuse_address = on,
         SocketOption::ReusePort(on) => socket.reuse_port = on,
-        // Linux keeps both for all sockets, although only datagrams have a use for them.
+        // Linux keeps it for all sockets, although only datagrams have a use for it.
         SocketOption::Broadcast(on) => drop(socket.datagram().map(|datagram| datagram.may_broadcast = on)),
-        SocketOption::MulticastLoop(on) => drop(socket.datagram().map(|datagram| datagram.multicast_loop = on)),
+        SocketOption::V6Only(_) if socket.family == Family::V4 || socket.bound.is_some() => return Err(NetError::Invalid),
+        SocketOption::V6Only(on) => socket.v6_only = on,
+        SocketOption::HopLimit(Some(0)) => return Err(NetError::Invalid),
+        SocketOption::HopLimit(limit) => socket.datagram()?.hop_limit = limit,
+        SocketOption::MulticastLoop(on) => socket.datagram()?.multicast_loop = on,
+        SocketOption::MulticastAll(on) => socket.datagram()?.hears_all_groups = on,
+        SocketOption::MulticastHopLimit(limit) => socket.datagram()?.multicast_hop_limit = limit,
         SocketOption::MulticastInterface(interface) => stack.set_multicast_interface(id, interface)?,
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
@@ -376,8 +398,12 @@ fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl
         SocketOption::ReuseAddress(_)
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)
+        | SocketOption::V6Only(_)
+        | SocketOption::HopLimit(_)
         | SocketOption::MulticastLoop(_)
+        | SocketOption::MulticastAll(_)
         | SocketOption::MulticastInterface(_)
+        | SocketOption::MulticastHopLimit(_)
         | SocketOption::Join { .. }
         | SocketOption::Leave { .. } => {}
     }

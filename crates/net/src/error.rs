@@ -12,7 +12,7 @@ pub enum NetError {
     /// The socket may not send to a broadcast address (EACCES).
     Denied,
     /// No such interface (ENODEV).
-    NoInterface,
+    NoDevice,
     /// The arguments or the state of the socket do not allow the call (EINVAL).
     Invalid,
     /// The socket cannot send any more (EPIPE).
@@ -58,7 +58,7 @@ impl NetError {
             Self::BadSocket => 9,
             Self::WouldBlock => 11,
             Self::Denied => 13,
-            Self::NoInterface => 19,
+            Self::NoDevice => 19,
             Self::Invalid => 22,
             Self::Broken => 32,
             Self::DestinationRequired => 89,

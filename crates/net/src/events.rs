@@ -23,8 +23,11 @@ impl Events {
     pub const READ_CLOSED: Self = Self(32);
     /// A connection was made.
     pub const CONNECTED: Self = Self(64);
-    /// A closed socket is gone, so that a lingering `close` may return.
+    /// A closed socket is gone. Its identifier never comes again.
     pub const GONE: Self = Self(128);
+    /// A lingering `close` may return: the peer has all data, the connection ended, or the time of
+    /// `SO_LINGER` is over.
+    pub const LINGERED: Self = Self(256);
 
     /// Returns whether any of `others` is in the set.
     pub const fn intersects(self, others: Self) -> bool {

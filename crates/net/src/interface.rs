@@ -2,7 +2,7 @@
 
 use crate::frame::{Frame, LinkAddress, LinkDestination};
 use crate::socket_id::SocketId;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 /// Interface of a host, by number. 0 is `lo`.
@@ -33,6 +33,9 @@ pub struct InterfaceConfig {
     pub has_segmentation: bool,
     /// Packets or super-segments in the ring of the card.
     pub ring_packets: u32,
+    /// Packets or super-segments in the queue in front of the ring, as `txqueuelen`. The kernel part
+    /// has that of Ethernet.
+    pub queue_packets: u32,
 }
 
 /// Counters of an interface, as `ip -s link` shows them.
@@ -71,14 +74,15 @@ pub(crate) struct Waiting {
 pub(crate) struct Interface {
     pub(crate) config: InterfaceConfig,
     pub(crate) counters: InterfaceCounters,
-    pub(crate) groups: BTreeSet<IpAddr>,
+    /// Groups with the number of sockets that joined them.
+    pub(crate) groups: BTreeMap<IpAddr, u32>,
     queue: VecDeque<Waiting>,
     ring: VecDeque<Option<Owner>>,
 }
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        Self { config, counters: InterfaceCounters::default(), groups: BTreeSet::new(), queue: VecDeque::new(), ring: VecDeque::new() }
+        Self { config, counters: InterfaceCounters::default(), groups: BTreeMap::new(), queue: VecDeque::new(), ring: VecDeque::new() }
     }
 
     pub(crate) fn has(&self, address: IpAddr) -> bool {
@@ -99,8 +103,8 @@ impl Interface {
     }
 
     /// Queues a frame. Returns it if the queue is full.
-    pub(crate) fn push(&mut self, waiting: Waiting, most: u32) -> Option<Waiting> {
-        if self.queue.len() >= most as usize {
+    pub(crate) fn push(&mut self, waiting: Waiting) -> Option<Waiting> {
+        if self.queue.len() >= self.config.queue_packets.max(1) as usize {
             self.counters.sent_dropped += 1;
             return Some(waiting);
         }
@@ -108,10 +112,10 @@ impl Interface {
         None
     }
 
-    /// Returns the frames that queue and ring still take, if the queue holds `most`.
-    pub(crate) fn room(&self, most: u32) -> u32 {
+    /// Returns the frames that queue and ring still take.
+    pub(crate) fn room(&self) -> u32 {
         let ring = (self.config.ring_packets.max(1) as usize).saturating_sub(self.ring.len());
-        let queue = (most as usize).saturating_sub(self.queue.len());
+        let queue = (self.config.queue_packets.max(1) as usize).saturating_sub(self.queue.len());
         u32::try_from(ring + queue).unwrap_or(u32::MAX)
     }
 

@@ -10,17 +10,25 @@
 //! | [`Stack::timer`] | the time of [`Effect::SetTimer`] has come |
 //! | [`Stack::tx_done`] | an interface has sent its oldest frame |
 //!
+//! A lingering `close` ([`Stack::lingers`]) returns at [`Events::LINGERED`]. Links attach the groups
+//! of [`Effect::Join`] until [`Effect::Leave`].
+//!
 //! Each entry leaves effects, which [`Stack::next_effect`] returns in order. Calls never wait:
 //! they fail with [`NetError::WouldBlock`], and [`Effect::Ready`] says when to try again.
 //!
 //! Packets are structures ([`Packet`]). They carry payload as slices of shared buffers, and a
 //! super-segment stands for several packets until [`Packet::cut`] cuts it. Sizes on the wire follow
-//! from headers and options.
+//! from headers and options. [`wire`] writes and reads their bytes.
 //!
 //! The constants that differ between kernels are parts of the catalogue
 //! ([`softband_model::parts::KernelPart`]). TCP has selective acknowledgements, RACK and tail loss
-//! probes, PRR, CUBIC, BIC and Reno, timestamps, window scaling and growing buffers. It has no
-//! ECN, no SYN cookies, no path MTU discovery and no fragments.
+//! probes, PRR, CUBIC, BIC and Reno, timestamps, window scaling and growing buffers. UDP has
+//! fragments and multicast groups. IPv6 sockets take IPv4 by mapped addresses. Memory is bounded:
+//! half-open connections by the backlog; closed sockets, unread data and fragments by the kernel
+//! part.
+//!
+//! The stack has no ECN, no SYN cookies, no path MTU discovery and no echo (ping). It sends no ICMP
+//! error about a datagram whose fragments do not all arrive.
 //!
 //! # Example
 //!

@@ -67,7 +67,6 @@ impl Neighbours {
     /// Looks up a link address.
     pub(crate) fn resolve(&mut self, key: Key, now: SimTime, kernel: &KernelPart) -> Resolution {
         let retry = Some(now + kernel.neighbour_retransmit);
-        self.make_room(key);
         let Some(neighbour) = self.0.get_mut(&key) else {
             let fresh = Neighbour { state: State::Incomplete, requests: 1, deadline: retry, waiting: VecDeque::new() };
             self.0.insert(key, fresh);
@@ -85,7 +84,7 @@ impl Neighbours {
 
     /// Keeps a packet until its neighbour answers. Returns the oldest if there are too many.
     pub(crate) fn wait(&mut self, key: Key, packet: Packet, owner: Option<Owner>, kernel: &KernelPart) -> Option<Option<Owner>> {
-        let neighbour = self.0.get_mut(&key)?;
+        let Some(neighbour) = self.0.get_mut(&key) else { return Some(owner) };
         neighbour.waiting.push_back((packet, owner));
         let is_over = neighbour.waiting.len() > kernel.neighbour_queue_packets as usize;
         is_over.then(|| neighbour.waiting.pop_front()).flatten().map(|(_, owner)| owner)
@@ -93,7 +92,6 @@ impl Neighbours {
 
     /// Notes a link address. Returns the packets that waited for it.
     pub(crate) fn learn(&mut self, key: Key, link: LinkAddress, now: SimTime, kernel: &KernelPart) -> VecDeque<(Packet, Option<Owner>)> {
-        self.make_room(key);
         let state = State::Reachable(link, now.saturating_add(kernel.neighbour_reachable));
         let fresh = || Neighbour { state, requests: 0, deadline: None, waiting: VecDeque::new() };
         let neighbour = self.0.entry(key).or_insert_with(fresh);
@@ -101,13 +99,16 @@ impl Neighbours {
         std::mem::take(&mut neighbour.waiting)
     }
 
-    /// Forgets a neighbour without waiting packets if a new one finds no room.
-    fn make_room(&mut self, key: Key) {
-        if self.0.len() >= NEIGHBOURS_MAX && !self.0.contains_key(&key) {
-            let idle = self.0.iter().find(|(_, neighbour)| neighbour.waiting.is_empty()).map(|(key, _)| *key);
-            let gone = idle.or_else(|| self.0.keys().next().copied());
-            gone.and_then(|key| self.0.remove(&key));
+    /// Forgets a neighbour if a new one finds no room: the first without waiting packets, or else the
+    /// first. Returns its packets, which are lost.
+    #[must_use]
+    pub(crate) fn make_room(&mut self, key: Key) -> VecDeque<(Packet, Option<Owner>)> {
+        if self.0.len() < NEIGHBOURS_MAX || self.0.contains_key(&key) {
+            return VecDeque::new();
         }
+        let idle = self.0.iter().find(|(_, neighbour)| neighbour.waiting.is_empty()).map(|(key, _)| *key);
+        let gone = idle.or_else(|| self.0.keys().next().copied());
+        gone.and_then(|key| self.0.remove(&key)).map(|gone| gone.waiting).unwrap_or_default()
     }
 
     pub(crate) fn is_known(&self, key: Key) -> bool {

@@ -23,6 +23,9 @@ const IPV6_FRAGMENT_BYTES: u32 = 8;
 /// Hop limit of packets to one host, as Linux's `ip_default_ttl`.
 pub const HOP_LIMIT: u8 = 64;
 
+/// Protocol number of UDP (IANA).
+pub(crate) const UDP_PROTOCOL: u8 = 17;
+
 /// Returns the bytes of an IP header of the family of `address`.
 pub const fn ip_header_bytes(address: IpAddr) -> u32 {
     match address {
@@ -151,6 +154,14 @@ impl SackBlocks {
             self.len += 1;
         }
     }
+    /// Takes the last block.
+    pub(crate) fn pop(&mut self) -> Option<(SeqNumber, SeqNumber)> {
+        let last = *self.as_slice().last()?;
+        self.len -= 1;
+        // Equal options have equal unused blocks.
+        self.blocks[usize::from(self.len)] = Default::default();
+        Some(last)
+    }
     /// Returns the blocks, the most recent first.
     pub fn as_slice(&self) -> &[(SeqNumber, SeqNumber)] {
         &self.blocks[..usize::from(self.len)]
@@ -245,6 +256,17 @@ impl Packet {
                 let header = if self.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
                 u64::from(ip + header + fragment.payload.len())
             }
+        }
+    }
+
+    /// Returns the bytes of the largest packet with its IP header.
+    pub(crate) fn largest_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Tcp(segment) if segment.packets() > 1 => {
+                let headers = ip_header_bytes(self.destination) + TCP_HEADER_BYTES + segment.options.wire_bytes();
+                u64::from(headers + segment.packet_payload_bytes)
+            }
+            _ => self.wire_bytes(),
         }
     }
 

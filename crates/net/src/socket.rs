@@ -4,7 +4,7 @@ use crate::error::NetError;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Listener, SocketOptions};
 use crate::udp::DatagramSocket;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// State of a socket by protocol.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) family: Family,
+    /// An IPv6 socket refuses IPv4 (`IPV6_V6ONLY`).
+    pub(crate) v6_only: bool,
     pub(crate) kind: Kind,
     pub(crate) bound: Option<SocketAddr>,
     /// Address that the program asked for, which outlives a connection.
@@ -34,6 +36,37 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// Returns the address that a program means: IPv4 in place of a mapped address (RFC 4291, 2.5.5.2).
+    /// Fails if the socket cannot have it.
+    pub(crate) fn canonical(&self, address: SocketAddr) -> Result<SocketAddr, NetError> {
+        let meant = SocketAddr::new(address.ip().to_canonical(), address.port());
+        match self.family {
+            Family::V4 if address.is_ipv6() => Err(NetError::Invalid),
+            Family::V6 if self.v6_only && address.is_ipv4() => Err(NetError::Invalid),
+            // Linux: a socket for IPv6 alone has no way to IPv4.
+            Family::V6 if self.v6_only && meant.is_ipv4() => Err(NetError::NetworkUnreachable),
+            Family::V4 | Family::V6 => Ok(meant),
+        }
+    }
+    /// Returns the address as the program sees it.
+    pub(crate) fn shown(&self, address: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.shown_ip(address.ip()), address.port())
+    }
+    pub(crate) fn shown_ip(&self, address: IpAddr) -> IpAddr {
+        match (self.family, address) {
+            (Family::V6, IpAddr::V4(address)) => IpAddr::V6(address.to_ipv6_mapped()),
+            _ => address,
+        }
+    }
+    /// Returns whether a packet to `address` may reach the socket by its local address.
+    pub(crate) fn covers(&self, address: IpAddr) -> bool {
+        let Some(bound) = self.bound.map(|bound| bound.ip()) else { return false };
+        bound == address || bound.is_unspecified() && self.takes_any(bound, address)
+    }
+    /// Returns whether an unspecified address of this socket stands for `address`, too.
+    pub(crate) fn takes_any(&self, any: IpAddr, address: IpAddr) -> bool {
+        any.is_ipv4() == address.is_ipv4() || any.is_ipv6() && !self.v6_only
+    }
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {
             Kind::Datagram(_) => Protocol::Datagram,

@@ -11,15 +11,11 @@ pub struct SocketId(pub(crate) u64);
 pub enum Family {
     /// IPv4.
     V4,
-    /// IPv6 alone, as with `IPV6_V6ONLY`.
+    /// IPv6, and IPv4 by mapped addresses (RFC 4291, 2.5.5.2) unless `IPV6_V6ONLY` is set.
     V6,
 }
 
 impl Family {
-    /// Returns whether an address belongs to the family.
-    pub fn contains(self, address: IpAddr) -> bool {
-        matches!((self, address), (Self::V4, IpAddr::V4(_)) | (Self::V6, IpAddr::V6(_)))
-    }
     /// Returns the address that stands for all of the host.
     pub const fn unspecified(self) -> IpAddr {
         match self {

@@ -27,10 +27,15 @@ pub struct Received {
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) groups: BTreeSet<IpAddr>,
+    /// Hop limit of datagrams to one host, or `None` for the kernel's.
+    pub(crate) hop_limit: Option<u8>,
+    pub(crate) groups: BTreeSet<(InterfaceId, IpAddr)>,
+    /// The socket hears groups of its interfaces that it did not join (`IP_MULTICAST_ALL`).
+    pub(crate) hears_all_groups: bool,
     pub(crate) multicast_loop: bool,
     pub(crate) multicast_interface: Option<InterfaceId>,
     pub(crate) may_broadcast: bool,
+    pub(crate) multicast_hop_limit: u8,
     queue: VecDeque<Received>,
     queued: u64,
     buffer: u32,
@@ -49,10 +54,13 @@ impl DatagramSocket {
     pub(crate) fn new(buffer: u32) -> Self {
         Self {
             peer: None,
+            hop_limit: None,
             groups: BTreeSet::new(),
+            hears_all_groups: true,
             multicast_loop: true,
             multicast_interface: None,
             may_broadcast: false,
+            multicast_hop_limit: 1,
             queue: VecDeque::new(),
             queued: 0,
             buffer,

@@ -77,7 +77,7 @@ fn a_full_queue_drops_datagrams_and_counts_them() {
     let got = std::iter::from_fn(|| receive(&mut net, SERVER, server).ok()).count() as u64;
     // 8,192 B hold five datagrams of 1,768 B: the last one begins below the limit.
     assert_eq!((got, net.call(SERVER, Drops { socket: server })), (5, Ok(45)));
-    assert_eq!(send_to(&mut net, CLIENT, client, &[0; 1_473], SocketAddr::new(address(SERVER), 7)), Err(NetError::MessageTooLong));
+    assert_eq!(send_to(&mut net, CLIENT, client, &[0; 65_508], SocketAddr::new(address(SERVER), 7)), Err(NetError::MessageTooLong));
 }
 
 #[test]
@@ -87,7 +87,8 @@ fn members_of_a_group_hear_it_and_others_do_not() {
     let route = softband_net::Route { network: group, prefix: 8, gateway: None, interface: InterfaceId(1), source: None, metric: 0 };
     (0..2).for_each(|host| net.hosts[host].stack.add_route(route));
     let members = [bound(&mut net, SERVER, 7), net.open(SERVER, Protocol::Datagram)];
-    for option in [SocketOption::ReuseAddress(true), SocketOption::Join { group, interface: InterfaceId(1) }] {
+    for option in [SocketOption::ReuseAddress(true), SocketOption::Join { group, interface: Some(InterfaceId(1)) }, SocketOption::MulticastAll(false)]
+    {
         members.iter().for_each(|socket| net.call(SERVER, SetOption { socket: *socket, option }).unwrap());
     }
     let any = SocketAddr::from(([0, 0, 0, 0], 7));
@@ -96,10 +97,59 @@ fn members_of_a_group_hear_it_and_others_do_not() {
     send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
     net.run_for(MILLI);
     assert!(members.iter().all(|socket| receive(&mut net, SERVER, *socket).is_ok()));
-    net.call(SERVER, SetOption { socket: members[0], option: SocketOption::Leave { group, interface: InterfaceId(1) } }).unwrap();
+    net.call(SERVER, SetOption { socket: members[0], option: SocketOption::Leave { group, interface: Some(InterfaceId(1)) } }).unwrap();
     send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
     net.run_for(MILLI);
     assert_eq!(members.map(|socket| receive(&mut net, SERVER, socket).is_ok()), [false, true]);
+}
+
+#[test]
+fn links_join_groups_with_their_first_socket_and_leave_with_their_last() {
+    let mut net = net();
+    let (group, link) = (IpAddr::from([239, 1, 2, 3]), InterfaceId(1));
+    let sockets: Vec<SocketId> = (0..3).map(|_| bound(&mut net, SERVER, 0)).collect();
+    let join = |group, interface| SocketOption::Join { group, interface };
+    let mut set = |socket: SocketId, option| net.call(SERVER, SetOption { socket, option });
+    // Without a route, the first link has the group.
+    assert_eq!(set(sockets[0], join(group, None)), Ok(()));
+    assert_eq!(set(sockets[0], join(group, Some(link))), Err(NetError::AddressInUse));
+    assert_eq!(set(sockets[0], join(group, Some(InterfaceId(9)))), Err(NetError::NoDevice));
+    assert_eq!(set(sockets[0], join([10, 0, 0, 1].into(), None)), Err(NetError::Invalid));
+    assert_eq!(set(sockets[1], join(group, Some(link))), Ok(()));
+    assert_eq!(set(sockets[0], SocketOption::Leave { group, interface: None }), Ok(()));
+    assert_eq!(set(sockets[0], SocketOption::Leave { group, interface: None }), Err(NetError::AddressNotAvailable));
+    for number in 0..20 {
+        assert_eq!(set(sockets[2], join([239, 9, 9, number].into(), None)), Ok(()));
+    }
+    assert_eq!(set(sockets[2], join(group, None)), Err(NetError::NoBuffers));
+    assert_eq!(net.hosts[SERVER].joined.len(), 21);
+    assert_eq!(net.hosts[SERVER].joined[0], (true, link, group));
+    for socket in sockets {
+        net.call(SERVER, Close { socket }).unwrap();
+    }
+    assert_eq!(net.hosts[SERVER].joined[21], (false, link, group));
+    assert_eq!(net.hosts[SERVER].joined.len(), 42);
+}
+
+#[test]
+fn a_socket_hears_groups_of_others_unless_it_says_otherwise() {
+    let mut net = net();
+    let group = IpAddr::from([239, 1, 2, 3]);
+    let (member, other) = (bound(&mut net, SERVER, 0), bound(&mut net, SERVER, 7));
+    net.call(SERVER, SetOption { socket: member, option: SocketOption::Join { group, interface: None } }).unwrap();
+    let client = net.open(CLIENT, Protocol::Datagram);
+    for (limit, hears_all, arrives) in [(1, true, true), (1, false, false), (0, true, false), (32, true, true)] {
+        net.call(CLIENT, SetOption { socket: client, option: SocketOption::MulticastHopLimit(limit) }).unwrap();
+        net.call(SERVER, SetOption { socket: other, option: SocketOption::MulticastAll(hears_all) }).unwrap();
+        send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
+        net.run_for(MILLI);
+        assert_eq!(receive(&mut net, SERVER, other).is_ok(), arrives);
+    }
+    // By the loopback interface, datagrams stay on the host.
+    net.call(CLIENT, SetOption { socket: client, option: SocketOption::MulticastInterface(Some(InterfaceId(0))) }).unwrap();
+    send_to(&mut net, CLIENT, client, b"all", SocketAddr::new(group, 7)).unwrap();
+    net.run_for(MILLI);
+    assert!(receive(&mut net, SERVER, other).is_err());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::{CLIENT, Net, SERVER, Wire, address, kernel, link_address};
 use softband_net::calls::{Bind, Connect, Open, ReceiveFrom, SendTo, TakeError};
 use softband_net::{
     Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NeighbourMessage, NetError, Payload,
-    Protocol, Stack,
+    Protocol, Route, Stack,
 };
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr};
@@ -80,6 +80,7 @@ fn questions_of_strangers_take_bounded_memory() {
         link_address: Some(own),
         has_segmentation: false,
         ring_packets: 1 << 20,
+        queue_packets: 1_000,
     });
     for number in 0..5_000_u32 {
         let sender = IpAddr::from((0x0a10_0000 + number).to_be_bytes());
@@ -91,6 +92,30 @@ fn questions_of_strangers_take_bounded_memory() {
         assert_eq!(answers.count(), 1);
     }
     assert_eq!(stack.neighbours().count(), 1_024);
+}
+
+#[test]
+fn packets_for_forgotten_neighbours_return_their_bytes() {
+    let kernel = kernel("linux-6.1");
+    let mut net = Net::new([&kernel, &kernel], Wire { resolves: true, ..Wire::new(1_000, SimDuration::from_micros(25)) }, 5);
+    net.drop = Some(Box::new(|_, _| true));
+    let route = Route { network: [10, 0, 0, 0].into(), prefix: 8, gateway: None, interface: InterfaceId(1), source: None, metric: 0 };
+    net.hosts[CLIENT].stack.add_route(route);
+    let sockets: Vec<_> = (0..10).map(|_| net.open(CLIENT, Protocol::Datagram)).collect();
+    let send = |net: &mut Net, socket, number: u32| {
+        let to = Some(SocketAddr::new((0x0a10_0000 + number).to_be_bytes().into(), 7));
+        net.call(CLIENT, SendTo { socket, payload: Payload::empty(), to })
+    };
+    // Each of 2,000 hosts has a packet that waits for its link address, and 1,024 find room.
+    for number in 0..2_000 {
+        assert_eq!(send(&mut net, sockets[number as usize % 10], number), Ok(0));
+    }
+    net.run_for(SECOND * 10);
+    // A send buffer of 212,992 B holds 278 packets of 768 B.
+    for socket in sockets {
+        assert!((0..278).all(|_| send(&mut net, socket, 1) == Ok(0)));
+        net.run_for(SECOND * 10);
+    }
 }
 
 /// Two stacks with IPv6 addresses, on a wire without delay.
@@ -107,6 +132,7 @@ fn ipv6_asks_the_group_of_the_address() {
                 link_address: Some(link_address(host as usize)),
                 has_segmentation: true,
                 ring_packets: 16,
+                queue_packets: 1_000,
             });
             stack
         })
@@ -130,6 +156,6 @@ fn ipv6_asks_the_group_of_the_address() {
     assert_eq!(seen, [(0, group, 88), (1, links[0], 88), (0, links[1], 40 + 8 + 3)]);
     let received = stacks[1].call(now, ReceiveFrom { socket: sockets[1], most: 99, peek: false }).unwrap();
     assert_eq!((received.payload.to_vec(), received.from.ip()), (b"six".to_vec(), address(1)));
-    let long = Payload::counted(2_044 - 48 + 1);
+    let long = Payload::counted(65_528);
     assert_eq!(stacks[0].call(now, SendTo { socket: sockets[0], payload: long, to }), Err(NetError::MessageTooLong));
 }

@@ -110,6 +110,7 @@ impl Pair {
             link_address: None,
             has_segmentation: true,
             ring_packets: 64,
+            queue_packets: 1_000,
         });
         let mut device = Queues::default();
         let mut config = Config::new(HardwareAddress::Ip);
@@ -153,7 +154,7 @@ impl Pair {
                     self.push(at, Event::Done);
                 }
                 Effect::SetTimer(at) => self.push(at.max(self.now), Event::Wake),
-                Effect::Transmit { .. } | Effect::Ready { .. } | Effect::Charge(_) => {}
+                Effect::Transmit { .. } | Effect::Ready { .. } | Effect::Charge(_) | Effect::Join { .. } | Effect::Leave { .. } => {}
             }
         }
         CLOCK.set((self.now.as_nanos() / 1_000_000) as u32 + 1);

@@ -34,3 +34,51 @@ fn an_open_window_ends_the_doubled_times_of_its_probes() {
     let took = (net.now - begin).as_nanos() / 1_000_000;
     assert!(took <= 250, "the data came again after {took} ms");
 }
+
+#[test]
+fn the_first_window_follows_the_kernel_and_the_mtu() {
+    // RFC 3390: four packets of at most 1,095 B, three of 1,460 B, two beyond. Linux since 2.6.39: ten.
+    for (name, mtu_bytes, first) in
+        [("linux-2.6.9", 1_000, 4), ("linux-2.6.9", 1_500, 3), ("linux-2.6.9", 2_044, 2), ("linux-6.1", 1_500, 10), ("linux-6.1", 2_044, 10)]
+    {
+        let kernel = kernel(name);
+        let mut net = Net::new([&kernel, &kernel], Wire { mtu_bytes, ..Wire::new(1_000, MILLI * 10) }, 5);
+        let (client, _) = net.pair(&[]);
+        let before = net.packets;
+        net.send(CLIENT, client, &[0; 16_000]).unwrap();
+        net.send(CLIENT, client, &[0; 16_000]).unwrap_or(0);
+        net.run_for(MILLI * 5);
+        assert_eq!(net.packets - before, first, "{name}, MTU {mtu_bytes} B");
+    }
+}
+
+#[test]
+fn a_probe_that_was_not_needed_leaves_the_window() {
+    for is_needed in [false, true] {
+        let kernel = kernel("linux-6.1");
+        let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 5);
+        let (client, _) = net.pair(&[]);
+        net.run_for(MILLI * 100);
+        let before = net.info(CLIENT, client).window;
+        if is_needed {
+            // The last of two packets is lost.
+            let mut count = 0;
+            net.drop = Some(Box::new(move |host, packet| {
+                count += u32::from(host == CLIENT && packet.payload_bytes() > 0);
+                host == CLIENT && count == 2 && packet.payload_bytes() > 0
+            }));
+        }
+        net.send(CLIENT, client, &[0; 2 * 1_448]).unwrap();
+        if !is_needed {
+            // Acknowledgements take longer from now on, so the probe leaves before they arrive.
+            net.wire.delay = MILLI * 8;
+        }
+        net.run_for(MILLI * 40);
+        assert_eq!(net.info(CLIENT, client).retransmissions, 1);
+        // The next data shows whether the probe repaired a loss.
+        net.send(CLIENT, client, &[0; 1_448]).unwrap();
+        net.run_for(MILLI * 100);
+        let after = net.info(CLIENT, client).window;
+        assert_eq!(after < before, is_needed, "{before} packets before, {after} after");
+    }
+}

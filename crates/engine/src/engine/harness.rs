@@ -144,6 +144,7 @@ mod tests {
         match engine.host_calls().wait(caller(process), &WithTail { head, tail: vec![entry] }) {
             Outcome::Reply(reply) => Some(reply.tail),
             Outcome::Fail(errno) => panic!("error {errno}"),
+            Outcome::Paid(..) => panic!("a wait costs nothing"),
             Outcome::Later => None,
         }
     }

@@ -48,6 +48,9 @@ pub struct KernelPart {
     pub name: String,
     /// Congestion window of a new connection in segments.
     pub initial_window: u32,
+    /// Bytes that bound the first window between two and four segments (RFC 3390). `None` means that
+    /// only the count of segments matters.
+    pub initial_window_bytes: Option<u32>,
     /// Window that a new connection offers, in segments of its own MSS. `None` means its buffer.
     pub initial_receive_window: Option<u32>,
     /// Retransmission timeout before the first measurement of the round trip.
@@ -98,14 +101,22 @@ pub struct KernelPart {
     pub small_queue_bytes: Option<u32>,
     /// Largest super-segment in bytes.
     pub super_segment_bytes: u32,
-    /// Packets in the queue of an interface, in front of its ring.
+    /// Part of the window that a super-segment waits for: 1 of this number. 0 means no wait.
+    pub super_segment_divisor: u32,
+    /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
+    /// Memory of fragments that wait for others, in bytes.
+    pub fragment_memory_bytes: u32,
     /// Most connections that wait for `accept`.
     pub backlog_max: u32,
     /// Most half-open connections of a listening socket.
     pub syn_backlog_max: u32,
     /// Time that a closed connection stays in TIME_WAIT.
     pub time_wait: SimDuration,
+    /// Memory of all TCP connections together, in bytes.
+    pub tcp_memory_bytes: u32,
+    /// Most closed sockets whose connections still end.
+    pub orphans_max: u32,
     /// Most connections in TIME_WAIT.
     pub time_wait_max: u32,
     /// Time that a closed socket waits in FIN_WAIT2.
@@ -138,6 +149,7 @@ impl KernelPart {
         Self {
             name: "linux-6.1".into(),
             initial_window: 10,
+            initial_window_bytes: None,
             initial_receive_window: None,
             rto_initial: seconds(1),
             rto_min: millis(200),
@@ -163,10 +175,14 @@ impl KernelPart {
             window_share_ppm: 500_000,
             small_queue_bytes: Some(1_048_576),
             super_segment_bytes: 65_536,
+            super_segment_divisor: 3,
+            fragment_memory_bytes: 4_194_304,
             transmit_queue_packets: 1_000,
             backlog_max: 4_096,
             syn_backlog_max: 4_096,
             time_wait: seconds(60),
+            tcp_memory_bytes: 1_610_612_736,
+            orphans_max: 65_536,
             time_wait_max: 180_000,
             fin_timeout: seconds(60),
             keepalive_idle: seconds(7_200),

@@ -36,7 +36,7 @@ impl Stack {
             Body::Tcp(_) if is_group => {}
             Body::Tcp(segment) => self.segment_in(now, source, destination, &segment),
             Body::Udp(_) => self.datagram_in(interface, packet, is_group),
-            Body::Fragment(_) => self.interfaces[interface.0 as usize].counters.received_dropped += 1,
+            Body::Fragment(_) => self.fragment_in(interface, packet, is_group),
             Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
         }
     }
@@ -67,10 +67,11 @@ impl Stack {
     /// share it (`SO_REUSEPORT`) share the connections, by a hash of their addresses.
     fn listener(&self, addresses: Addresses) -> Option<SocketId> {
         let local = addresses.0;
-        let rank = |id: &SocketId| match self.sockets.get(id).and_then(|socket| socket.bound) {
-            Some(bound) if bound.ip() == local.ip() => Some(0),
-            Some(bound) if bound.ip().is_unspecified() && bound.is_ipv4() == local.is_ipv4() => Some(1),
-            _ => None,
+        let rank = |id: &SocketId| {
+            let socket = self.sockets.get(id).filter(|socket| socket.covers(local.ip()))?;
+            let bound = socket.bound?;
+            // Linux prefers a socket of the packet's own family.
+            Some(u8::from(bound.ip() != local.ip()) + u8::from(bound.is_ipv4() != local.is_ipv4()))
         };
         let found: Vec<(u8, SocketId)> = self.ports.listeners(local.port()).filter_map(|id| Some((rank(&id)?, id))).collect();
         let best = found.iter().map(|(rank, _)| *rank).min()?;
@@ -109,8 +110,14 @@ impl Stack {
 
     /// Acknowledges a late segment of a connection in TIME_WAIT, and begins its time again.
     fn answer_in_time_wait(&mut self, now: SimTime, addresses: Addresses, remains: &Remains, segment: &Segment) {
-        // RFC 1337: a reset does not end TIME_WAIT.
-        if segment.flags.rst || segment.payload.is_empty() && !segment.flags.fin && !segment.flags.syn {
+        if segment.flags.rst {
+            // Linux without tcp_rfc1337: a reset at the expected number ends TIME_WAIT.
+            if segment.seq == SeqNumber::of(remains.expected) {
+                self.end_time_wait(addresses);
+            }
+            return;
+        }
+        if segment.payload.is_empty() && !segment.flags.fin && !segment.flags.syn {
             return;
         }
         let mut ack = reset_for(segment);

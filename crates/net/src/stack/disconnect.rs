@@ -23,8 +23,10 @@ impl Stack {
     fn drop_connection(&mut self, now: SimTime, id: SocketId) -> Result<(), NetError> {
         self.with_connection(now, id, Connection::abandon);
         let socket = self.socket_mut(id)?;
-        let options = socket.connection()?.options().clone();
+        let connection = socket.connection()?;
+        let (options, memory) = (connection.options().clone(), connection.memory());
         (socket.kind, socket.options) = (Kind::Idle, Some(Box::new(options)));
+        self.tcp_memory -= memory;
         self.forget_timer(id);
         self.return_address(Protocol::Stream, id)
     }

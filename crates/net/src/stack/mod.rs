@@ -3,6 +3,8 @@
 mod datagram;
 mod deliver;
 mod disconnect;
+mod fragments;
+mod groups;
 mod neighbours;
 mod ports;
 mod questions;
@@ -19,6 +21,7 @@ use crate::route::{Route, Routes};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
+use fragments::{FragmentKey, Fragments};
 use ports::Ports;
 pub use questions::OptionValues;
 use softband_model::parts::KernelPart;
@@ -81,6 +84,20 @@ pub enum Effect {
     },
     /// The kernel worked.
     Charge(Charge),
+    /// The interface must receive frames to the group: its first socket joined.
+    Join {
+        /// Interface.
+        interface: InterfaceId,
+        /// Group.
+        group: IpAddr,
+    },
+    /// The interface needs no more frames to the group: its last socket left.
+    Leave {
+        /// Interface.
+        interface: InterfaceId,
+        /// Group.
+        group: IpAddr,
+    },
 }
 
 /// Local and remote address of a connection.
@@ -92,6 +109,7 @@ enum TimerOf {
     Socket(SocketId),
     TimeWait(Addresses),
     Neighbour(InterfaceId, IpAddr),
+    Fragments(FragmentKey),
 }
 
 /// Mark of the calls of this crate.
@@ -125,6 +143,11 @@ pub struct Stack {
     queued: BTreeMap<SocketId, SimTime>,
     set: Option<SimTime>,
     loopback: VecDeque<Packet>,
+    fragments: Fragments,
+    /// Closed sockets whose connections still end.
+    orphans: u32,
+    /// Bytes that all connections keep.
+    tcp_memory: u64,
     effects: VecDeque<Effect>,
 }
 
@@ -147,6 +170,9 @@ impl Stack {
             queued: BTreeMap::new(),
             set: None,
             loopback: VecDeque::new(),
+            fragments: Fragments::new(seed as u32),
+            orphans: 0,
+            tcp_memory: 0,
             effects: VecDeque::new(),
         };
         let addresses = vec![
@@ -160,6 +186,7 @@ impl Stack {
             link_address: None,
             has_segmentation: true,
             ring_packets: 1,
+            queue_packets: 1,
         });
         stack
     }
@@ -221,6 +248,7 @@ impl Stack {
                     self.set_timer_of(socket);
                 }
                 TimerOf::TimeWait(addresses) => self.end_time_wait(addresses),
+                TimerOf::Fragments(key) => self.fragments_expired(key),
                 TimerOf::Neighbour(interface, address) => self.neighbour_timer((interface, address)),
             }
         }
@@ -260,6 +288,18 @@ impl Stack {
     /// Returns the number of sockets, with closed ones that still talk to their peers.
     pub fn sockets(&self) -> usize {
         self.sockets.len()
+    }
+    /// Returns whether `close` of the socket waits, by `SO_LINGER`, until [`Events::LINGERED`].
+    pub fn lingers(&self, socket: SocketId) -> bool {
+        matches!(self.sockets.get(&socket).map(|socket| &socket.kind), Some(Kind::Connection(connection)) if connection.lingers())
+    }
+    /// Returns the number of closed sockets whose connections still end.
+    pub fn orphans(&self) -> u32 {
+        self.orphans
+    }
+    /// Returns the bytes that all TCP connections keep.
+    pub fn tcp_memory_bytes(&self) -> u64 {
+        self.tcp_memory
     }
     /// Returns the number of connections in TIME_WAIT.
     pub fn time_waits(&self) -> usize {

@@ -17,6 +17,7 @@ impl Stack {
 
     /// Sends a packet to a neighbour, now or when its link address is known.
     pub(super) fn send_to_neighbour(&mut self, key: Key, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
+        self.make_neighbour_room(key);
         let link = match self.neighbours.resolve(key, self.now, &self.kernel) {
             Resolution::Known(link) => link,
             Resolution::Ask(link) => {
@@ -34,6 +35,13 @@ impl Stack {
             }
         };
         self.enqueue(key.0, Waiting { to: LinkDestination::Link(link), frame: Frame::Packet(packet), owner })
+    }
+
+    /// Makes room for a neighbour. Packets that waited for a forgotten one are lost.
+    fn make_neighbour_room(&mut self, key: Key) {
+        for (_, owner) in self.neighbours.make_room(key) {
+            self.lose(owner);
+        }
     }
 
     /// Sends a request, to all hosts unless a link address is given, and sets its timer.
@@ -96,6 +104,7 @@ impl Stack {
         // RFC 826: a host that asks for this one will hear from it. Others are only updated.
         let is_useful = message.is_request && is_for_us || self.neighbours.is_known(key);
         if is_useful && !message.sender.is_unspecified() && !at.has(message.sender) {
+            self.make_neighbour_room(key);
             let waiting = self.neighbours.learn(key, message.sender_link, self.now, &self.kernel);
             for (packet, owner) in waiting {
                 let to = LinkDestination::Link(message.sender_link);

@@ -58,9 +58,10 @@ impl Stack {
     /// Gives a socket its local address. Port 0 means an ephemeral one.
     pub(crate) fn bind(&mut self, id: SocketId, address: SocketAddr) -> Result<(), NetError> {
         let socket = self.socket_mut(id)?;
-        if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_)) || !socket.family.contains(address.ip()) {
+        if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_)) {
             return Err(NetError::Invalid);
         }
+        let address = socket.canonical(address).map_err(|_| NetError::Invalid)?;
         let protocol = socket.protocol();
         if !address.ip().is_unspecified() && !address.ip().is_multicast() && !self.is_local(address.ip()) {
             return Err(NetError::AddressNotAvailable);
@@ -87,13 +88,12 @@ impl Stack {
     }
 
     fn can_bind(&self, id: SocketId, protocol: Protocol, address: SocketAddr) -> bool {
-        let overlaps = |other: IpAddr| {
-            address.ip().is_ipv4() == other.is_ipv4() && (other == address.ip() || other.is_unspecified() || address.ip().is_unspecified())
-        };
         let Some(socket) = self.sockets.get(&id) else { return false };
+        let (own, is_any) = (address.ip(), address.ip().is_unspecified());
+        let overlaps = |other: IpAddr| own == other || is_any && socket.takes_any(own, other);
         let free = self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).all(|other| {
             let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_));
-            reuses || socket.reuse_port && other.reuse_port || !other.bound.is_some_and(|bound| overlaps(bound.ip()))
+            reuses || socket.reuse_port && other.reuse_port || !(other.covers(own) || other.bound.is_some_and(|bound| overlaps(bound.ip())))
         });
         let waits = protocol == Protocol::Stream
             && !socket.reuse_address

@@ -17,6 +17,7 @@ impl Stack {
         };
         self.insert(Socket {
             family,
+            v6_only: false,
             kind,
             bound: None,
             asked: None,
@@ -41,8 +42,11 @@ impl Stack {
         let remote = self.sockets.get_mut(&id)?.connection().ok()?.remote();
         let path = self.path(remote.ip());
         let mut cx = Context::new(now, &self.kernel, path);
+        cx.has_memory = self.tcp_memory < u64::from(self.kernel.tcp_memory_bytes);
         let connection = self.sockets.get_mut(&id)?.connection().ok()?;
+        let before = connection.memory();
         let result = step(connection, &mut cx);
+        self.tcp_memory = self.tcp_memory + connection.memory() - before;
         let (out, events) = (cx.out, cx.events);
         let (state, is_orphan, local) = (connection.state(), connection.is_orphan(), connection.local());
         let remains = (state == State::TimeWait).then(|| connection.remains());
@@ -58,7 +62,7 @@ impl Stack {
             self.forget_connection((local, remote), id);
         }
         if is_orphan && matches!(state, State::Closed | State::TimeWait) {
-            self.tell(id, Events::GONE);
+            self.tell(id, Events::GONE | events & Events::LINGERED);
             self.remove(id);
         } else {
             self.tell(id, events);
@@ -82,7 +86,16 @@ impl Stack {
 
     /// Forgets a socket and its port.
     pub(super) fn remove(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.remove(&id) else { return };
+        let Some(mut socket) = self.sockets.remove(&id) else { return };
+        if let Ok(datagram) = socket.datagram() {
+            for (interface, group) in std::mem::take(&mut datagram.groups) {
+                self.leave_group(interface, group);
+            }
+        }
+        if let Ok(connection) = socket.connection() {
+            self.tcp_memory -= connection.memory();
+            self.orphans -= u32::from(connection.is_orphan());
+        }
         if let Some(bound) = socket.bound {
             self.ports.free(socket.protocol(), bound.port(), id);
         }
@@ -124,11 +137,12 @@ impl Stack {
     /// Makes a socket of a connection that a listening socket received.
     pub(super) fn adopt(&mut self, parent: SocketId, connection: Connection) -> SocketId {
         let (local, remote) = (connection.local(), connection.remote());
-        let (reuse_address, reuse_port) = self.sockets.get(&parent).map_or((false, false), |socket| (socket.reuse_address, socket.reuse_port));
-        let family = if local.is_ipv4() { Family::V4 } else { Family::V6 };
+        let of_parent = |socket: &Socket| (socket.family, socket.v6_only, socket.reuse_address, socket.reuse_port);
+        let (family, v6_only, reuse_address, reuse_port) = self.sockets.get(&parent).map_or((Family::V4, false, false, false), of_parent);
         let kind = Kind::Connection(Box::new(connection));
         let id = self.insert(Socket {
             family,
+            v6_only,
             kind,
             bound: None,
             asked: None,
@@ -192,7 +206,7 @@ impl Stack {
         let socket = self.socket_mut(accepted)?;
         socket.parent = None;
         let remote = socket.connection()?.remote();
-        Ok((accepted, remote))
+        Ok((accepted, socket.shown(remote)))
     }
 
     /// Begins a connection, which [`NetError::InProgress`] reports.
@@ -205,9 +219,10 @@ impl Stack {
             }
             return answer;
         }
-        if !matches!(socket.kind, Kind::Idle) || !socket.family.contains(remote.ip()) || remote.port() == 0 {
+        if !matches!(socket.kind, Kind::Idle) || remote.port() == 0 {
             return Err(NetError::Invalid);
         }
+        remote = socket.canonical(remote)?;
         let (bound, options) = (socket.bound, socket.options.clone().ok_or(NetError::Invalid)?);
         if remote.ip().is_unspecified() {
             // Linux: the address of any host means this one.
@@ -219,6 +234,9 @@ impl Stack {
         }
         let (.., source) = self.way(remote.ip())?;
         let source = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(source);
+        if source.is_ipv4() != remote.is_ipv4() {
+            return Err(NetError::NetworkUnreachable);
+        }
         let port = match bound {
             Some(bound) => bound.port(),
             None => self.port_for(Protocol::Stream, source, remote)?,
@@ -248,7 +266,7 @@ impl Stack {
     pub(crate) fn close(&mut self, now: SimTime, id: SocketId) -> Result<(), NetError> {
         let ready = match &self.socket_mut(id)?.kind {
             Kind::Connection(_) => {
-                self.with_connection(now, id, Connection::close);
+                self.close_connection(now, id);
                 return Ok(());
             }
             Kind::Listener(listener) => listener.ready_sockets(),
@@ -259,13 +277,17 @@ impl Stack {
         Ok(())
     }
 
+    /// Closes a connection, by a reset if the host has too many that end in the background.
+    fn close_connection(&mut self, now: SimTime, id: SocketId) {
+        let is_crowded = self.orphans >= self.kernel.orphans_max;
+        self.orphans += 1;
+        self.with_connection(now, id, if is_crowded { abort } else { Connection::close });
+    }
+
     /// Resets connections that nobody accepted.
     pub(super) fn reset_unaccepted(&mut self, now: SimTime, sockets: Vec<SocketId>) {
         for socket in sockets {
-            let abort = |connection: &mut Connection, cx: &mut Context<'_>| {
-                connection.set_options(|options| options.linger = Some(Default::default()), cx);
-                connection.close(cx);
-            };
+            self.orphans += 1;
             self.with_connection(now, socket, abort);
         }
     }
@@ -286,4 +308,10 @@ impl Stack {
             self.timers.remove(&(until, TimerOf::TimeWait(addresses)));
         }
     }
+}
+
+/// Closes a connection by a reset.
+fn abort(connection: &mut Connection, cx: &mut Context<'_>) {
+    connection.set_options(|options| options.linger = Some(Default::default()), cx);
+    connection.close(cx);
 }

@@ -29,8 +29,7 @@ impl Stack {
         let config = &self.interfaces[interface.0 as usize].config;
         let mss = config.mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
-        let room =
-            if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room(self.kernel.transmit_queue_packets) };
+        let room = if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room() };
         Path { mss, super_segment, room }
     }
 
@@ -56,7 +55,11 @@ impl Stack {
 
     /// Sends a packet by an interface to the next host.
     pub(super) fn send_by(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
-        let Some(at) = self.interfaces.get(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
+        if packet.largest_bytes() > u64::from(at.config.mtu_bytes) {
+            at.counters.sent_dropped += 1;
+            return Err(NetError::MessageTooLong);
+        }
         let to = match packet.destination {
             group if group.is_multicast() => LinkDestination::Group(group),
             all if at.is_broadcast(all) => LinkDestination::Broadcast,
@@ -68,14 +71,13 @@ impl Stack {
 
     /// Queues a frame at its interface.
     pub(super) fn enqueue(&mut self, interface: InterfaceId, waiting: Waiting) -> Result<(), NetError> {
-        let most = self.kernel.transmit_queue_packets;
         let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return Err(NetError::NetworkUnreachable) };
-        let refused = at.push(waiting, most);
+        let refused = at.push(waiting);
         self.fill_ring(interface);
         refused.map_or(Ok(()), |_| Err(NetError::NoBuffers))
     }
 
-    fn loop_back(&mut self, packet: Packet, owner: Option<Owner>) {
+    pub(super) fn loop_back(&mut self, packet: Packet, owner: Option<Owner>) {
         let counters = &mut self.interfaces[0].counters;
         counters.sent_packets += u64::from(packet.packets());
         counters.sent_bytes += packet.wire_bytes();

@@ -50,6 +50,11 @@ impl Congestion {
         Self { window: kernel.initial_window, threshold: NO_THRESHOLD, arrived: 0, rule, early_end, used: 0, is_limited: false, usage_until: 0 }
     }
 
+    /// Begins with the first window for packets of `mss` bytes.
+    pub(crate) fn begin(&mut self, kernel: &KernelPart, mss: u32) {
+        self.window = initial_window(kernel, mss);
+    }
+
     pub(crate) fn window(&self) -> u32 {
         self.window
     }
@@ -137,8 +142,8 @@ impl Congestion {
     }
 
     /// Shrinks the window of a connection that sent nothing for `idle` (RFC 5681, 4.1).
-    pub(crate) fn restart_after_idle(&mut self, idle: SimDuration, rto: SimDuration, kernel: &KernelPart) {
-        let restart = kernel.initial_window.min(self.window);
+    pub(crate) fn restart_after_idle(&mut self, idle: SimDuration, rto: SimDuration, initial: u32) {
+        let restart = initial.min(self.window);
         self.threshold = if self.threshold == NO_THRESHOLD { NO_THRESHOLD } else { self.threshold.max(self.window / 4 * 3) };
         let mut left = idle;
         while left > rto && self.window > restart {
@@ -150,6 +155,12 @@ impl Congestion {
             cubic.shift(idle);
         }
     }
+}
+
+/// Returns the first window in segments of `mss` bytes.
+pub(crate) fn initial_window(kernel: &KernelPart, mss: u32) -> u32 {
+    // RFC 3390, section 1.
+    kernel.initial_window_bytes.map_or(kernel.initial_window, |bytes| (bytes / mss.max(1)).clamp(2, 4))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Arriving segments (RFC 9293, 3.10.7).
 
+use super::congestion::initial_window;
 use super::recovery::{Acked, Flow};
 use super::scoreboard::Delivery;
 use super::{Connection, Context, State, clock};
@@ -191,13 +192,14 @@ impl Connection {
             self.board.acknowledge(ack, &mut delivery);
             self.tx.queue.discard_to(ack);
         }
-        let mut twice = 0;
+        let (mut twice, mut twice_end) = (0, 0);
         for (index, (begin, end)) in segment.options.sack.as_slice().iter().enumerate() {
             let block = (begin.offset_near(self.tx.una), end.offset_near(self.tx.una));
             let second = segment.options.sack.as_slice().get(1).map(|(begin, end)| (begin.offset_near(self.tx.una), end.offset_near(self.tx.una)));
             // RFC 2883, 4: the first block lies below the cumulative number or within the second.
             let is_twice = index == 0 && (block.1 <= ack || second.is_some_and(|(begin, end)| begin <= block.0 && block.1 <= end));
             if is_twice && block.0 < block.1 {
+                twice_end = block.1;
                 twice += ((block.1 - block.0).div_ceil(u64::from(self.tx.mss)) as u32).max(1);
             } else if self.has_sack {
                 self.board.sack(block, highest, &mut delivery);
@@ -213,7 +215,7 @@ impl Connection {
         if let Some(sample) = sample {
             self.rtt.sample(sample);
         }
-        Acked { delivery, is_advance, is_duplicate: is_duplicate && !delivery.is_new, twice, echo, has_sack: self.has_sack }
+        Acked { delivery, is_advance, is_duplicate: is_duplicate && !delivery.is_new, twice, twice_end, echo, has_sack: self.has_sack }
     }
 
     fn recover(&mut self, acked: &Acked, cx: &Context<'_>) {
@@ -231,11 +233,7 @@ impl Connection {
             return;
         }
         self.attempts = 0;
-        if !self.tx.is_locked {
-            // Linux: room for two windows, so that the next is there when this is acknowledged.
-            let wanted = u64::from(self.congestion.window().max(cx.kernel.initial_window)) * 2 * u64::from(self.tx.mss);
-            self.tx.buffer = self.tx.buffer.max(wanted.min(u64::from(cx.kernel.send_buffer.max_bytes)) as u32);
-        }
+        self.grow_send_buffer(cx);
         self.wake_writer(cx);
         if self.tx.has_fin && self.tx.una == self.tx.queue.end() + 1 {
             match self.state {
@@ -244,6 +242,7 @@ impl Connection {
                     if self.is_orphan {
                         self.expiry = Some(cx.now + cx.kernel.fin_timeout);
                     }
+                    self.end_linger(cx);
                 }
                 State::Closing => self.wait(cx),
                 State::LastAck => self.close_now(cx),
@@ -252,11 +251,21 @@ impl Connection {
         }
     }
 
+    /// Makes room for two windows, so that the next is there when this one is acknowledged (as Linux's
+    /// `tcp_sndbuf_expand`).
+    pub(super) fn grow_send_buffer(&mut self, cx: &Context<'_>) {
+        if !self.tx.is_locked {
+            let wanted = u64::from(self.congestion.window().max(initial_window(cx.kernel, self.tx.mss))) * 2 * u64::from(self.tx.mss);
+            self.tx.buffer = self.tx.buffer.max(wanted.min(u64::from(cx.kernel.send_buffer.max_bytes)) as u32);
+        }
+    }
+
     /// Enters TIME_WAIT, which the stack takes over.
     fn wait(&mut self, cx: &mut Context<'_>) {
         self.state = State::TimeWait;
         (self.timer, self.expiry, self.keepalive_at) = (None, None, None);
         cx.events |= Events::HANG_UP | Events::READABLE | Events::WRITABLE;
+        self.end_linger(cx);
     }
 
     fn take_data(&mut self, segment: &Segment, start: u64, cx: &mut Context<'_>) {
@@ -285,6 +294,10 @@ impl Connection {
     }
 
     fn take_bytes(&mut self, segment: &Segment, (start, end): (u64, u64), cx: &mut Context<'_>) {
+        if !cx.has_memory && self.queued() > 0 {
+            // Linux: the peer sends it again when there is memory.
+            return;
+        }
         let next = self.rx.window.next();
         let limit = self.rx.window.end().min(self.rx.fin.unwrap_or(u64::MAX));
         let packet = if segment.packet_payload_bytes == 0 { segment.payload.len() } else { segment.packet_payload_bytes };

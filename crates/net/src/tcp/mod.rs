@@ -84,6 +84,8 @@ pub(crate) struct Context<'a> {
     pub(crate) now: SimTime,
     pub(crate) kernel: &'a KernelPart,
     pub(crate) path: Path,
+    /// Whether the connections of the host leave memory for more data.
+    pub(crate) has_memory: bool,
     /// Segments that leave, in order.
     pub(crate) out: Vec<Segment>,
     /// News for the program.
@@ -92,7 +94,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(crate) fn new(now: SimTime, kernel: &'a KernelPart, path: Path) -> Self {
-        Self { now, kernel, path, out: Vec::new(), events: Events::NONE }
+        Self { now, kernel, path, has_memory: true, out: Vec::new(), events: Events::NONE }
     }
 }
 
@@ -204,8 +206,10 @@ pub(crate) struct Connection {
     /// SYNs or keep-alive probes without an answer.
     attempts: u32,
     syn_at: SimTime,
-    /// End of FIN_WAIT2 of a closed socket, or of a lingering close.
+    /// End of FIN_WAIT2 of a closed socket.
     expiry: Option<SimTime>,
+    /// End of a lingering close.
+    linger_until: Option<SimTime>,
     keepalive_at: Option<SimTime>,
     error: Option<NetError>,
     /// The result of `connect` is unknown to the program.
@@ -287,6 +291,7 @@ impl Connection {
             attempts: 0,
             syn_at: cx.now,
             expiry: None,
+            linger_until: None,
             keepalive_at: None,
             error: None,
             is_connecting: false,
@@ -335,6 +340,7 @@ impl Connection {
         // A peer must not cut the stream into crumbs.
         self.tx.mss = offered.min(self.options.mss_max).max(SEND_MSS_MIN).min(cx.path.mss).saturating_sub(taken).max(1);
         self.board.set_packet_bytes(self.tx.mss);
+        self.congestion.begin(cx.kernel, self.tx.mss);
         self.rx.window.start(remote_first + 1, is_scaled, cx.now);
         self.rx.queue = ByteQueue::new(remote_first + 1);
     }
@@ -342,6 +348,7 @@ impl Connection {
     fn establish(&mut self, cx: &mut Context<'_>) {
         self.state = State::Established;
         (self.timer, self.attempts) = (None, 0);
+        self.grow_send_buffer(cx);
         if self.options.keep_alive {
             self.keepalive_at = Some(cx.now.saturating_add(self.options.keepalive_idle));
         }
@@ -378,10 +385,26 @@ impl Connection {
         self.state = State::Closed;
         (self.timer, self.expiry, self.keepalive_at) = (None, None, None);
         cx.events |= Events::READABLE | Events::WRITABLE | Events::HANG_UP;
+        self.end_linger(cx);
+    }
+
+    /// Ends a lingering close: the peer has all, the connection ended, or the time is over.
+    fn end_linger(&mut self, cx: &mut Context<'_>) {
+        cx.events |= Events::LINGERED.when(self.linger_until.take().is_some());
+    }
+
+    /// Returns whether a program in `close` waits.
+    pub(crate) fn lingers(&self) -> bool {
+        self.linger_until.is_some()
     }
 
     fn timestamps(&self, cx: &Context<'_>) -> Timestamps {
         Timestamps { value: clock(cx.now), echo: self.rx.recent }
+    }
+
+    /// Returns the bytes that the connection keeps.
+    pub(crate) fn memory(&self) -> u64 {
+        self.tx.queue.len() + self.queued()
     }
 
     /// Returns the bytes that wait for the program or for missing data.

@@ -1,14 +1,16 @@
 //! Departing segments: data, retransmissions, acknowledgements.
 
+use super::congestion::initial_window;
 use super::recovery::Phase;
 use super::{Connection, Context, State, clock};
 use crate::events::Events;
 use crate::packet::{Flags, Options, SACK_BLOCKS_MAX, SackBlocks, Segment};
 use crate::payload::Payload;
 use crate::sequence::SeqNumber;
+use softband_sim::{SimDuration, SimTime};
 
-/// Part of the window that a super-segment waits for, as Linux's `tcp_tso_win_divisor`.
-const DEFER_DIVISOR: u64 = 3;
+/// Time after the last segment from which the next waits for nothing.
+const DEFER_MAX: SimDuration = SimDuration::from_micros(1_000);
 
 impl Connection {
     /// Sends all that windows and rules allow, and the acknowledgement that is due.
@@ -36,7 +38,7 @@ impl Connection {
         let Some(last) = self.tx.last_sent_at.filter(|_| self.board.is_empty()) else { return };
         let (idle, rto) = (cx.now.saturating_since(last), self.rtt.rto(cx.kernel));
         if idle > rto && self.tx.next < self.tx.queue.end() {
-            self.congestion.restart_after_idle(idle, rto, cx.kernel);
+            self.congestion.restart_after_idle(idle, rto, initial_window(cx.kernel, self.tx.mss));
             self.tx.last_sent_at = Some(cx.now);
         }
     }
@@ -156,14 +158,24 @@ impl Connection {
         self.options.cork || self.tx.has_more || !self.options.no_delay && !has_urgent && !self.board.is_empty() && self.tx.small_end > self.tx.una
     }
 
-    /// Returns whether a larger super-segment will be possible soon.
+    /// Returns whether a larger super-segment will be possible soon, as Linux's `tcp_tso_should_defer`.
     fn defers(&self, limit: u64, available: u64, cx: &Context<'_>) -> bool {
-        let largest = self.super_segment(cx);
-        if limit >= available.min(largest) || self.board.in_flight() == 0 || self.recovery.phase() != Phase::Open {
+        let Some(first) = self.board.first() else { return false };
+        let is_recent = |at: SimTime, span: SimDuration| cx.now.saturating_since(at) <= span;
+        if self.recovery.phase() != Phase::Open || !self.tx.last_sent_at.is_some_and(|at| is_recent(at, DEFER_MAX)) {
+            return false;
+        }
+        if self.tx.has_fin || limit >= available.min(self.super_segment(cx)) {
             return false;
         }
         let window = u64::from(self.tx.window).min(u64::from(self.congestion.window()) * u64::from(self.tx.mss));
-        limit < window / DEFER_DIVISOR
+        let is_enough = match cx.kernel.super_segment_divisor {
+            0 => true,
+            divisor => limit >= window / u64::from(divisor),
+        };
+        // The next acknowledgement would come too late if the oldest packet has just left.
+        let half = self.rtt.smoothed().map_or(SimDuration::ZERO, |smoothed| SimDuration::from_picos(smoothed.as_picos() / 2));
+        !is_enough && cx.now.saturating_since(first.sent_at) >= half
     }
 
     /// Emits the span of the stream from `start` to `end`. Returns its packets.
@@ -179,6 +191,8 @@ impl Connection {
         }
         let mss = self.packet_bytes();
         segment.packet_payload_bytes = if payload.len() > mss { mss } else { 0 };
+        // Blocks leave room for the data, whose own acknowledgements carry them as well.
+        while segment.options.wire_bytes() + payload.len().min(mss) > cx.path.mss && segment.options.sack.pop().is_some() {}
         self.tx.below = self.tx.below.saturating_add(payload.len());
         segment.payload = payload;
         let packets = segment.packets();

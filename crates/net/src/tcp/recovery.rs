@@ -46,6 +46,8 @@ pub(crate) struct Acked {
     pub(crate) is_duplicate: bool,
     /// Packets that arrived twice, by a block of RFC 2883.
     pub(crate) twice: u32,
+    /// End of that block.
+    pub(crate) twice_end: u64,
     /// Echo of a timestamp.
     pub(crate) echo: Option<u32>,
     /// Both sides use SACK.
@@ -132,14 +134,17 @@ impl Recovery {
         if acked.is_advance {
             (self.backoff, self.first_timeout_at) = (0, None);
         }
-        self.rack.update(flow, &acked.delivery, acked.twice > 0);
-        self.end_probe(flow, acked);
+        // A probe that was not needed says nothing about reordering.
+        let is_probe_twice = acked.twice > 0 && self.probe.is_some_and(|(end, _)| acked.twice_end == end);
+        self.rack.update(flow, &acked.delivery, acked.twice > 0 && !is_probe_twice);
+        self.end_probe(flow, acked, is_probe_twice);
         self.undo_if_unneeded(flow, acked);
         if self.phase != Phase::Open && flow.una >= self.high {
             if self.phase == Phase::Recovery {
                 flow.congestion.set_window(flow.congestion.threshold());
             }
             (self.phase, self.undo) = (Phase::Open, None);
+            self.rack.recovered();
         }
         let (lost, wait) = self.detect(flow, acked);
         if lost && self.phase == Phase::Open {
@@ -236,16 +241,18 @@ impl Recovery {
         flow.congestion.set_window(in_flight + send);
     }
 
-    /// Ends the episode of a probe. A repeated packet that arrived once repaired a loss
-    /// (RFC 8985, 7.4).
-    fn end_probe(&mut self, flow: &mut Flow<'_>, acked: &Acked) {
-        if let Some((end, repeated)) = self.probe.filter(|(end, _)| flow.una >= *end) {
-            debug_assert!(end <= flow.next, "a probe ends within the flight");
+    /// Ends the episode of a probe (RFC 8985, 7.4.2). A repeated packet that arrived once repaired a
+    /// loss. That shows when data beyond it arrives without a sign of the other copy.
+    fn end_probe(&mut self, flow: &mut Flow<'_>, acked: &Acked, is_twice: bool) {
+        let Some((end, repeated)) = self.probe.filter(|(end, _)| flow.una >= *end) else { return };
+        debug_assert!(end <= flow.next, "a probe ends within the flight");
+        let is_repair = repeated && !is_twice && flow.una > end;
+        if !repeated || is_twice || is_repair || acked.is_duplicate {
             self.probe = None;
-            if repeated && acked.twice == 0 && self.phase == Phase::Open {
-                flow.congestion.reduce();
-                flow.congestion.set_window(flow.congestion.threshold());
-            }
+        }
+        if is_repair && self.phase == Phase::Open {
+            flow.congestion.reduce();
+            flow.congestion.set_window(flow.congestion.threshold());
         }
     }
 

@@ -34,7 +34,7 @@ impl Connection {
     /// Returns the time of the next timer.
     pub(crate) fn deadline(&self) -> Option<SimTime> {
         let timer = self.timer.map(|timer| timer.at);
-        [timer, self.rx.ack.deadline(), self.expiry, self.keepalive_at].into_iter().flatten().min()
+        [timer, self.rx.ack.deadline(), self.expiry, self.linger_until, self.keepalive_at].into_iter().flatten().min()
     }
 
     /// Runs all timers that are due.
@@ -45,6 +45,10 @@ impl Connection {
             // Linux drops a closed socket in FIN_WAIT2 without a word.
             self.close_now(cx);
             return;
+        }
+        if is_due(self.linger_until) {
+            // The connection ends in the background.
+            self.end_linger(cx);
         }
         if is_due(self.rx.ack.deadline()) {
             self.rx.ack.expired(cx.kernel, self.rtt.rto(cx.kernel));

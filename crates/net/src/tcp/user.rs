@@ -49,6 +49,7 @@ impl Connection {
         }
         let room = u64::from(self.tx.buffer).saturating_sub(self.tx.queue.len());
         let taken = u64::from(payload.len()).min(room) as u32;
+        let taken = if cx.has_memory || self.tx.queue.is_empty() { taken } else { 0 };
         if taken == 0 && !payload.is_empty() {
             self.tx.was_full = true;
             return Err(NetError::WouldBlock);
@@ -192,7 +193,10 @@ impl Connection {
                 self.close_now(cx);
             }
             State::FinWait2 => self.expiry = Some(cx.now + cx.kernel.fin_timeout),
-            _ => self.shut_send(cx),
+            _ => {
+                self.linger_until = self.options.linger.map(|span| cx.now.saturating_add(span));
+                self.shut_send(cx);
+            }
         }
     }
 

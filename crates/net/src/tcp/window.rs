@@ -1,5 +1,6 @@
 //! Receive window: what a receiver offers, by Linux's rules, and the growth of its buffer.
 
+use super::congestion::initial_window;
 use softband_model::parts::KernelPart;
 use softband_sim::{SimDuration, SimTime};
 
@@ -9,6 +10,8 @@ const FIELD_MAX: u32 = u16::MAX as u32;
 const SCALE_MAX: u8 = 14;
 /// Least estimate of a peer's segments, in bytes.
 const SEGMENT_MIN: u32 = 88;
+/// Segment of Ethernet in bytes.
+const SEGMENT_ETHERNET: u32 = 1_460;
 /// Least first estimate, in bytes (RFC 1122, default MSS).
 const SEGMENT_FIRST: u32 = 536;
 
@@ -50,12 +53,14 @@ impl ReceiveWindow {
     pub(crate) fn new(kernel: &KernelPart, buffer: u32, is_locked: bool, advertised_mss: u32, now: SimTime) -> Self {
         let space = share(buffer, kernel.window_share_ppm);
         let whole = if space > advertised_mss { space / advertised_mss.max(1) * advertised_mss } else { space };
-        let segments = kernel.initial_receive_window.map_or(u32::MAX, |segments| segments.saturating_mul(advertised_mss));
+        // Linux: as many bytes as segments of Ethernet have, and at least two segments.
+        let first = |segments: u32| segments.min((segments * SEGMENT_ETHERNET).div_ceil(advertised_mss.max(1)).max(2));
+        let segments = kernel.initial_receive_window.map_or(u32::MAX, |segments| first(segments.min(1_000)).saturating_mul(advertised_mss));
         let offered = whole.min(segments).min(FIELD_MAX);
         let scale =
             if kernel.window_scaling { scale_of(kernel.receive_buffer.max_bytes.max(kernel.datagram_buffer.max_bytes).max(buffer)) } else { 0 };
         // Linux: a first round trip brings the initial window of the peer.
-        let space = offered.min(kernel.initial_window.saturating_mul(advertised_mss));
+        let space = offered.min(initial_window(kernel, advertised_mss).saturating_mul(advertised_mss));
         let tuning = Tuning { space, read_from: 0, since: now, rtt: None, window_end: 0, window_since: now };
         Self {
             next: 0,

@@ -1,5 +1,6 @@
 //! Checksum of the Internet (RFC 1071).
 
+use crate::payload::Payload;
 use std::net::IpAddr;
 
 /// Sum of words of 16 bits, without the last fold.
@@ -29,14 +30,35 @@ impl Checksum {
         self.0 += u64::from(u32::from_be_bytes(last));
     }
 
+    /// Adds a payload behind an even number of bytes. Bytes without a value are zeros.
+    pub(super) fn add_payload(&mut self, payload: &Payload) {
+        let mut is_odd = false;
+        for slice in payload.slices() {
+            if slice.buffer.is_some() {
+                let mut part = Self::default();
+                part.add(slice.bytes());
+                self.0 += if is_odd { exchanged(part.0) } else { part.0 };
+            }
+            is_odd ^= !slice.len.is_multiple_of(2);
+        }
+    }
+
     /// Returns the complement of the sum: the field to write, or 0 over bytes with a right field.
     pub(super) fn finish(self) -> u16 {
-        let mut sum = self.0;
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        !(sum as u16)
+        !fold(self.0)
     }
+}
+
+/// Returns a sum with its two bytes exchanged (RFC 1071, 2.B).
+fn exchanged(sum: u64) -> u64 {
+    u64::from(u16::from_be_bytes(fold(sum).to_le_bytes()))
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
 }
 
 /// Returns the checksum of bytes alone.
@@ -56,5 +78,11 @@ mod tests {
         assert_eq!(of(&bytes), !0xddf2);
         assert_eq!(of(&bytes[..7]), !0xdcfb_u16);
         assert_eq!(of(&[]), 0xffff);
+        // Pieces of odd lengths have the sum of the whole.
+        let mut payload = Payload::counted(3);
+        [&bytes[..1], &bytes[1..4], &bytes[4..]].into_iter().for_each(|piece| payload.append(Payload::from(piece)));
+        let mut sum = Checksum::default();
+        sum.add_payload(&payload);
+        assert_eq!(sum.finish(), of(&[&[0; 3], &bytes[..]].concat()));
     }
 }

@@ -3,6 +3,7 @@
 use super::reader::{Reader, put_half, put_word, set_half};
 use super::{DecodeError, EncodeError, checksum, control, transport};
 use crate::frame::Frame;
+pub(super) use crate::packet::UDP_PROTOCOL as UDP;
 use crate::packet::{Body, Fragment, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Packet};
 use crate::payload::Payload;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,7 +11,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Protocol numbers (IANA).
 pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
 const IPV6_FRAGMENT: u8 = 44;
 pub(super) const ICMPV6: u8 = 58;
 

@@ -2,7 +2,7 @@
 //! (RFC 792, RFC 4443), ARP (RFC 826) and neighbour discovery (RFC 4861).
 //!
 //! The bytes begin behind the link's framing, which names their [`ether_type`]. They have the length
-//! of [`Frame::wire_bytes`]. A super-segment has no bytes: [`crate::Packet::cut`] it first.
+//! of [`Frame::wire_bytes`]. A super-segment has no bytes: `Packet::cut` it first.
 
 mod checksum;
 mod control;
@@ -14,6 +14,7 @@ mod transport;
 use crate::frame::Frame;
 use std::fmt;
 use std::net::IpAddr;
+pub(crate) use transport::{udp_content, udp_datagram};
 
 /// EtherType of IPv4 (RFC 894).
 pub const ETHER_TYPE_IPV4: u16 = 0x0800;

@@ -169,7 +169,40 @@ pub(super) fn encode_udp(datagram: &Datagram, addresses: (IpAddr, IpAddr), into:
     Ok(())
 }
 
-pub(crate) fn decode_udp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Datagram, DecodeError> {
+/// Returns the header and payload of a datagram, for fragments.
+pub(crate) fn udp_content(datagram: &Datagram, addresses: (IpAddr, IpAddr)) -> Payload {
+    let len = datagram.payload.len() + UDP_HEADER_BYTES;
+    let mut header = Vec::with_capacity(UDP_HEADER_BYTES as usize);
+    put_half(&mut header, datagram.source_port);
+    put_half(&mut header, datagram.destination_port);
+    put_half(&mut header, len as u16);
+    put_half(&mut header, 0);
+    let mut sum = Checksum::pseudo(addresses, UDP, len as usize);
+    sum.add(&header);
+    sum.add_payload(&datagram.payload);
+    let sum = if sum.finish() == 0 { 0xffff } else { sum.finish() };
+    set_half(&mut header, 6, sum);
+    let mut content = Payload::from(&header[..]);
+    content.append(datagram.payload.clone());
+    content
+}
+
+/// Returns the datagram of a whole content, or `None` if a length or the checksum is wrong.
+pub(crate) fn udp_datagram(content: &Payload, addresses: (IpAddr, IpAddr)) -> Option<Datagram> {
+    let header = content.part(0, UDP_HEADER_BYTES).to_vec();
+    let mut read = Reader::new(&header);
+    let (source_port, destination_port, len) = (read.half().ok()?, read.half().ok()?, u32::from(read.half().ok()?));
+    let has_sum = read.half().ok()? != 0;
+    let payload = content.part(UDP_HEADER_BYTES, len.checked_sub(UDP_HEADER_BYTES)?);
+    let mut sum = Checksum::pseudo(addresses, UDP, len as usize);
+    sum.add(&header);
+    sum.add_payload(&payload);
+    // RFC 8200, 8.1: IPv6 needs the checksum.
+    let is_right = if has_sum { sum.finish() == 0 } else { addresses.0.is_ipv4() };
+    (is_right && len <= content.len()).then_some(Datagram { source_port, destination_port, payload })
+}
+
+pub(super) fn decode_udp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Datagram, DecodeError> {
     let mut read = Reader::new(content);
     let (source_port, destination_port, len, sum) = (read.half()?, read.half()?, usize::from(read.half()?), read.half()?);
     if len < UDP_HEADER_BYTES as usize || len > content.len() {

@@ -35,6 +35,10 @@ pub(crate) fn address(host: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, host as u8 + 1])
 }
 
+pub(crate) fn address_v6(host: usize) -> IpAddr {
+    IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host as u16 + 1])
+}
+
 /// Returns the link address of a host, of 20 bytes as IPoIB has them.
 pub(crate) fn link_address(host: usize) -> LinkAddress {
     LinkAddress::new(&[host as u8 + 1; 20]).expect("20 bytes")
@@ -98,6 +102,8 @@ pub(crate) struct Host {
     port_free_at: SimTime,
     pub(crate) ready: VecDeque<(SocketId, Events)>,
     pub(crate) charges: u64,
+    /// Groups that the link joined (true) and left.
+    pub(crate) joined: Vec<(bool, InterfaceId, IpAddr)>,
 }
 
 pub(crate) struct Net {
@@ -124,13 +130,17 @@ impl Net {
             let interface = stack.add_interface(InterfaceConfig {
                 name: "eth0".into(),
                 mtu_bytes: wire.mtu_bytes,
-                addresses: vec![InterfaceAddress { address: address(index), prefix: 24 }],
+                addresses: vec![
+                    InterfaceAddress { address: address(index), prefix: 24 },
+                    InterfaceAddress { address: address_v6(index), prefix: 64 },
+                ],
                 link_address: wire.resolves.then(|| link_address(index)),
                 has_segmentation: true,
                 ring_packets: 256,
+                queue_packets: kernel.transmit_queue_packets,
             });
             let (free_at, port_free_at) = (SimTime::ZERO, SimTime::ZERO);
-            Host { stack, interface, timer: None, free_at, port_free_at, ready: VecDeque::new(), charges: 0 }
+            Host { stack, interface, timer: None, free_at, port_free_at, ready: VecDeque::new(), charges: 0, joined: Vec::new() }
         };
         let hosts = kernels.iter().enumerate().map(host).collect();
         let random = RandomStream::new(seed, 1);
@@ -176,6 +186,8 @@ impl Net {
                     self.hosts[host].timer = Some(at);
                     self.push(at, Event::Timer(host));
                 }
+                Effect::Join { interface, group } => self.hosts[host].joined.push((true, interface, group)),
+                Effect::Leave { interface, group } => self.hosts[host].joined.push((false, interface, group)),
                 Effect::Ready { socket, events } => self.hosts[host].ready.push_back((socket, events)),
                 Effect::Charge(Charge::Copied { .. } | Charge::Call | Charge::Sent { .. } | Charge::Received { .. }) => self.hosts[host].charges += 1,
             }

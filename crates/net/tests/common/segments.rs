@@ -61,6 +61,7 @@ impl Target {
             link_address: None,
             has_segmentation: true,
             ring_packets: 16,
+            queue_packets: 1_000,
         });
         let now = SimTime::ZERO;
         let listener = stack.call(now, Open { family: Family::V4, protocol: Protocol::Stream }).expect("a socket");

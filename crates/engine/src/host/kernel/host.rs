@@ -54,6 +54,7 @@ impl HostKernel {
                 link_address: None,
                 has_segmentation: true,
                 ring_packets: MANAGEMENT_RING_PACKETS,
+                queue_packets: host.kernel.transmit_queue_packets,
             };
             let kind = match interface.kind {
                 InterfaceKind::Management => {
@@ -134,6 +135,8 @@ impl HostKernel {
                     self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
                 }
                 Effect::SetTimer(at) => common.agenda.push(at, Due::Timer { host: self.number }),
+                // Links carry groups of IP over their broadcast group.
+                Effect::Join { .. } | Effect::Leave { .. } => {}
                 Effect::Ready { socket, events } => common.news.push((thread.unwrap_or(now), self.number, socket, events)),
             }
         }

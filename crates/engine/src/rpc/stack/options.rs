@@ -64,6 +64,7 @@ impl HostCalls<'_> {
             }
             Setting::Membership { joins, group, interface } => {
                 let (group, interface) = (IpAddr::V4(group), self.interface(at, interface).ok_or(libc::ENODEV)?);
+                let interface = Some(interface);
                 let leave = calls::SocketOption::Leave { group, interface };
                 Ok(if joins { calls::SocketOption::Join { group, interface } } else { leave })
             }

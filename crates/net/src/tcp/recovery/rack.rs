@@ -4,6 +4,9 @@ use super::Flow;
 use crate::tcp::scoreboard::Delivery;
 use softband_sim::{SimDuration, SimTime};
 
+/// Recoveries without duplicates after which the window for reordering begins small again.
+const PERSISTENCE: u32 = 16;
+
 /// Most quarters of the least round trip that reordered packets may take.
 const STEPS_MAX: u64 = 255;
 
@@ -16,20 +19,27 @@ pub(super) struct Rack {
     is_reordered: bool,
     /// Quarters of the least round trip that reordered packets may take.
     steps: u64,
+    /// Recoveries until `steps` begins again.
+    persist: u32,
+    /// End of the round trip in which `steps` grew.
+    round: Option<u64>,
 }
 
 impl Default for Rack {
     fn default() -> Self {
-        Self { latest: (SimTime::ZERO, 0), rtt: SimDuration::ZERO, is_reordered: false, steps: 1 }
+        Self { latest: (SimTime::ZERO, 0), rtt: SimDuration::ZERO, is_reordered: false, steps: 1, persist: 0, round: None }
     }
 }
 
 impl Rack {
     pub(super) fn update(&mut self, flow: &Flow<'_>, delivery: &Delivery, is_twice: bool) {
         self.is_reordered |= delivery.is_reordered;
-        // RFC 8985, 6.2, step 4: duplicates mean that the window for reordering is too small.
-        if is_twice {
+        self.round = self.round.filter(|end| flow.una < *end);
+        // RFC 8985, 6.2, step 4: duplicates mean that the window for reordering is too small. Linux
+        // ignores them before it has seen reordering.
+        if is_twice && self.is_reordered && self.round.is_none() {
             self.steps = (self.steps + 1).min(STEPS_MAX);
+            (self.persist, self.round) = (PERSISTENCE, Some(flow.next));
         }
         let Some((sent_at, end, ambiguous)) = delivery.latest else { return };
         let rtt = flow.now.saturating_since(sent_at);
@@ -39,6 +49,14 @@ impl Rack {
         }
         self.rtt = rtt;
         self.latest = self.latest.max((sent_at, end));
+    }
+
+    /// Notes the end of a recovery.
+    pub(super) fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.steps = 1;
+        }
     }
 
     fn window(&self, flow: &Flow<'_>, in_recovery: bool, duplicates: u32) -> SimDuration {

@@ -1,0 +1,182 @@
+//! Fragments of UDP datagrams (RFC 791, 3.2; RFC 8200, 4.5): cut before the queue, joined on arrival.
+
+use super::{Stack, TimerOf};
+use crate::interface::{InterfaceId, Owner};
+use crate::packet::{Body, Fragment, Packet, UDP_PROTOCOL, ip_header_bytes};
+use crate::payload::Payload;
+use crate::wire;
+use softband_sim::{SimDuration, SimTime};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Bytes of the fragment header of IPv6.
+const IPV6_FRAGMENT_BYTES: u32 = 8;
+
+/// Time that a datagram waits for its missing fragments, as Linux's `ipfrag_time`.
+const WAIT: SimDuration = SimDuration::from_micros(30_000_000);
+
+/// Memory of a fragment beyond its payload.
+const OVERHEAD_BYTES: u32 = 768;
+
+/// Source, destination and identification of a datagram in fragments.
+pub(super) type FragmentKey = (IpAddr, IpAddr, u32);
+
+/// Datagram whose fragments arrive.
+#[derive(Debug)]
+struct Assembly {
+    pieces: BTreeMap<u32, Payload>,
+    /// Length, once the last fragment stated it.
+    len: Option<u32>,
+    deadline: SimTime,
+}
+
+/// Datagrams in fragments.
+#[derive(Debug)]
+pub(super) struct Fragments {
+    next: u32,
+    assemblies: BTreeMap<FragmentKey, Assembly>,
+    memory_bytes: u32,
+}
+
+/// Result of a fragment's arrival.
+enum Step {
+    /// More are missing.
+    Wait,
+    /// All are here.
+    Done(Payload),
+    /// The fragment contradicts earlier ones. The datagram is lost (RFC 5722).
+    Broken,
+}
+
+impl Fragments {
+    pub(super) fn new(first: u32) -> Self {
+        Self { next: first, assemblies: BTreeMap::new(), memory_bytes: 0 }
+    }
+
+    fn identify(&mut self, destination: IpAddr) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        if destination.is_ipv4() { self.next & 0xffff } else { self.next }
+    }
+
+    fn forget(&mut self, key: &FragmentKey) -> Option<Assembly> {
+        let gone = self.assemblies.remove(key)?;
+        self.memory_bytes -= gone.pieces.values().map(memory).sum::<u32>();
+        Some(gone)
+    }
+
+    fn take(&mut self, key: FragmentKey, fragment: Fragment, deadline: SimTime) -> Step {
+        let assembly = self.assemblies.entry(key).or_insert_with(|| Assembly { pieces: BTreeMap::new(), len: None, deadline });
+        let bytes = memory(&fragment.payload);
+        match assembly.insert(fragment) {
+            Ok(true) => self.memory_bytes += bytes,
+            Ok(false) => return Step::Wait,
+            Err(()) => return Step::Broken,
+        }
+        assembly.whole().map_or(Step::Wait, Step::Done)
+    }
+}
+
+fn memory(payload: &Payload) -> u32 {
+    payload.len() + OVERHEAD_BYTES
+}
+
+impl Assembly {
+    /// Keeps a fragment. Returns whether it is new. Fails if it contradicts others.
+    fn insert(&mut self, fragment: Fragment) -> Result<bool, ()> {
+        let (start, end) = (fragment.offset, fragment.offset.saturating_add(fragment.payload.len()));
+        if self.pieces.get(&start).is_some_and(|piece| piece.len() == fragment.payload.len()) {
+            return Ok(false);
+        }
+        let before = self.pieces.range(..=start).next_back().map(|(from, piece)| from + piece.len());
+        let behind = self.pieces.range(start..).next().map(|(from, _)| *from);
+        let highest = self.pieces.last_key_value().map_or(0, |(from, piece)| from + piece.len());
+        let overlaps = before.is_some_and(|stop| stop > start) || behind.is_some_and(|from| from < end);
+        let is_beyond = self.len.is_some_and(|len| end > len || !fragment.has_more && end != len);
+        if overlaps || is_beyond || !fragment.has_more && highest > end {
+            return Err(());
+        }
+        if !fragment.has_more {
+            self.len = Some(end);
+        }
+        self.pieces.insert(start, fragment.payload);
+        Ok(true)
+    }
+
+    fn whole(&self) -> Option<Payload> {
+        let len = self.len?;
+        if self.pieces.values().map(Payload::len).sum::<u32>() != len {
+            return None;
+        }
+        let mut payload = Payload::empty();
+        self.pieces.values().for_each(|piece| payload.append(piece.clone()));
+        Some(payload)
+    }
+}
+
+impl Stack {
+    /// Sends a UDP datagram, in fragments if its packet exceeds the MTU. A full queue loses it without
+    /// a word: Linux reports that only to a program with `IP_RECVERR`.
+    pub(super) fn send_in_fragments(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Owner) {
+        let mtu = self.interfaces[interface.0 as usize].config.mtu_bytes;
+        let Body::Udp(datagram) = &packet.body else { return self.lose(Some(owner)) };
+        if packet.wire_bytes() <= u64::from(mtu) {
+            return self.send_or_lose(interface, next, packet, owner);
+        }
+        let content = wire::udp_content(datagram, (packet.source, packet.destination));
+        let headers = ip_header_bytes(packet.destination) + if packet.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
+        let most = (mtu.saturating_sub(headers) & !7).max(8);
+        let identification = self.fragments.identify(packet.destination);
+        let (mut offset, mut owned) = (0, owner.bytes);
+        while offset < content.len() {
+            let payload = content.part(offset, most);
+            let end = offset + payload.len();
+            let has_more = end < content.len();
+            // The last fragment holds the rest of the socket's bytes.
+            let bytes = if has_more { owned.min(payload.len()) } else { owned };
+            owned -= bytes;
+            let fragment = Fragment { identification, offset, has_more, protocol: UDP_PROTOCOL, payload };
+            let packet = Packet { body: Body::Fragment(fragment), ..packet.clone() };
+            self.send_or_lose(interface, next, packet, Owner { bytes, ..owner });
+            offset = end;
+        }
+    }
+
+    fn send_or_lose(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Owner) {
+        if interface == InterfaceId(0) {
+            self.loop_back(packet, Some(owner));
+        } else if self.send_by(interface, next, packet, Some(owner)).is_err() {
+            self.lose(Some(owner));
+        }
+    }
+
+    /// Keeps a fragment, or delivers the datagram that it completes.
+    pub(super) fn fragment_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
+        let Body::Fragment(fragment) = packet.body else { return };
+        let key = (packet.source, packet.destination, fragment.identification);
+        let has_room = self.fragments.memory_bytes + memory(&fragment.payload) <= self.kernel.fragment_memory_bytes;
+        if fragment.protocol != UDP_PROTOCOL || fragment.payload.is_empty() || !has_room {
+            self.interfaces[interface.0 as usize].counters.received_dropped += 1;
+            return;
+        }
+        if !self.fragments.assemblies.contains_key(&key) {
+            self.timers.insert((self.now + WAIT, TimerOf::Fragments(key)));
+        }
+        let datagram = match self.fragments.take(key, fragment, self.now + WAIT) {
+            Step::Wait => return,
+            Step::Broken => None,
+            Step::Done(content) => wire::udp_datagram(&content, (packet.source, packet.destination)),
+        };
+        if let Some(assembly) = self.fragments.forget(&key) {
+            self.timers.remove(&(assembly.deadline, TimerOf::Fragments(key)));
+        }
+        match datagram {
+            Some(datagram) => self.datagram_in(interface, Packet { body: Body::Udp(datagram), ..packet }, is_group),
+            None => self.interfaces[interface.0 as usize].counters.received_dropped += 1,
+        }
+    }
+
+    /// Forgets a datagram whose fragments did not all arrive in time.
+    pub(super) fn fragments_expired(&mut self, key: FragmentKey) {
+        self.fragments.forget(&key);
+    }
+}

@@ -1,0 +1,95 @@
+//! Multicast groups: sockets join them on interfaces, and interfaces on their links.
+
+use super::{Effect, Stack};
+use crate::error::NetError;
+use crate::interface::InterfaceId;
+use crate::socket_id::SocketId;
+use std::net::IpAddr;
+
+/// Most groups of a socket, as Linux's `igmp_max_memberships`.
+const GROUPS_MAX: usize = 20;
+
+impl Stack {
+    /// Returns the interface, the next host and the source for a datagram of a socket.
+    pub(super) fn way_of(&mut self, id: SocketId, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        if !destination.is_multicast() {
+            return self.way(destination);
+        }
+        match self.socket_mut(id)?.datagram()?.multicast_interface {
+            Some(interface) => self.way_to_group(interface, destination).ok_or(NetError::NetworkUnreachable),
+            None => self.group_way(destination),
+        }
+    }
+
+    /// Returns the way to a group: by its route, or by the first link, where hosts have their default
+    /// route.
+    fn group_way(&self, group: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        let first = || (1..self.interfaces.len()).find_map(|index| self.way_to_group(InterfaceId(index as u32), group));
+        self.way(group).ok().or_else(first).ok_or(NetError::NetworkUnreachable)
+    }
+
+    fn way_to_group(&self, interface: InterfaceId, group: IpAddr) -> Option<(InterfaceId, IpAddr, IpAddr)> {
+        let addresses = &self.interfaces.get(interface.0 as usize)?.config.addresses;
+        let source = addresses.iter().map(|own| own.address).find(|own| own.is_ipv4() == group.is_ipv4())?;
+        Some((interface, group, source))
+    }
+
+    pub(crate) fn set_multicast_interface(&mut self, id: SocketId, interface: Option<InterfaceId>) -> Result<(), NetError> {
+        if interface.is_some_and(|interface| interface.0 as usize >= self.interfaces.len()) {
+            return Err(NetError::AddressNotAvailable);
+        }
+        self.socket_mut(id)?.datagram()?.multicast_interface = interface;
+        Ok(())
+    }
+
+    /// Joins or leaves a group on an interface.
+    pub(crate) fn change_membership(&mut self, id: SocketId, group: IpAddr, interface: Option<InterfaceId>, joins: bool) -> Result<(), NetError> {
+        let group = self.socket_mut(id)?.canonical((group, 0).into())?.ip();
+        if !group.is_multicast() {
+            return Err(NetError::Invalid);
+        }
+        if joins { self.join(id, group, interface) } else { self.leave(id, group, interface) }
+    }
+
+    fn join(&mut self, id: SocketId, group: IpAddr, interface: Option<InterfaceId>) -> Result<(), NetError> {
+        let interface = match interface {
+            Some(interface) if interface.0 as usize >= self.interfaces.len() => return Err(NetError::NoDevice),
+            Some(interface) => interface,
+            None => self.group_way(group).map_err(|_| NetError::NoDevice)?.0,
+        };
+        let groups = &mut self.socket_mut(id)?.datagram()?.groups;
+        if groups.contains(&(interface, group)) {
+            return Err(NetError::AddressInUse);
+        }
+        if groups.len() >= GROUPS_MAX {
+            return Err(NetError::NoBuffers);
+        }
+        groups.insert((interface, group));
+        let members = self.interfaces[interface.0 as usize].groups.entry(group).or_default();
+        *members += 1;
+        if *members == 1 {
+            self.effects.push_back(Effect::Join { interface, group });
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, id: SocketId, group: IpAddr, interface: Option<InterfaceId>) -> Result<(), NetError> {
+        let groups = &mut self.socket_mut(id)?.datagram()?.groups;
+        let matches = |(at, joined): &&(InterfaceId, IpAddr)| *joined == group && interface.is_none_or(|interface| *at == interface);
+        let left = groups.iter().find(matches).copied().ok_or(NetError::AddressNotAvailable)?;
+        groups.remove(&left);
+        self.leave_group(left.0, group);
+        Ok(())
+    }
+
+    /// Notes that a socket left a group.
+    pub(super) fn leave_group(&mut self, interface: InterfaceId, group: IpAddr) {
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
+        let Some(members) = at.groups.get_mut(&group) else { return };
+        *members -= 1;
+        if *members == 0 {
+            at.groups.remove(&group);
+            self.effects.push_back(Effect::Leave { interface, group });
+        }
+    }
+}
