@@ -10,7 +10,7 @@ fn fabric() -> FabricSpec {
     for (host, last) in [(a, 1), (b, 2)] {
         builder.hca(host, HcaPart::ideal());
         let address = InterfaceAddress { address: Ipv4Addr::new(10, 0, 0, last).into(), prefix: 24 };
-        let kind = InterfaceKind::Ipoib { hca: 0, port: PortNumber(1), mode: IpoibMode::Datagram, pkey: PKey::DEFAULT };
+        let kind = InterfaceKind::Ipoib { hca: 0, port: PortNumber(1), mode: IpoibMode::Datagram, pkey: PKey::DEFAULT_FULL };
         builder.interface(host, InterfaceSpec { name: "ib0".into(), kind, addresses: vec![address], mtu_bytes: 2_044 });
     }
     builder.build().unwrap()

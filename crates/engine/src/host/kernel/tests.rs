@@ -131,7 +131,7 @@ impl Lab {
         let (mut sent, mut received) = (0, Vec::new());
         self.run_until(|lab| {
             while sent < whole.len() {
-                match lab.call(0, Send { socket: client, payload: whole.part(sent, CALL_BYTES), urgent: false }) {
+                match lab.call(0, Send { socket: client, payload: whole.part(sent, CALL_BYTES), urgent: false, more: false }) {
                     Ok(count) => sent += count,
                     Err(NetError::WouldBlock) => break,
                     Err(error) => panic!("{error} at {:?}", lab.now),
@@ -286,7 +286,7 @@ fn a_link_that_stays_down_ends_a_connection_as_in_linux() {
     let (client, _) = lab.connect();
     lab.run_until(|lab| lab.now.as_secs_f64() >= 1.0);
     let payload = Payload::counted(1_000);
-    lab.call(0, Send { socket: client, payload, urgent: false }).expect("room");
+    lab.call(0, Send { socket: client, payload, urgent: false, more: false }).expect("room");
     let mut error = NetError::WouldBlock;
     lab.run_until(|lab| {
         error = lab.call(0, Receive { socket: client, most: 1, peek: false }).err().unwrap_or(NetError::WouldBlock);
