@@ -148,7 +148,7 @@ impl HostKernel {
         let is_ideal = |interface: InterfaceId| matches!(links.get(interface.0 as usize), Some(Link { kind: Kind::Management(_), .. }));
         let cost = price(&self.path, charge, is_ideal);
         match (thread, charge) {
-            (Some(clock), _) => *clock = *clock + cost,
+            (Some(clock), _) => *clock += cost,
             (None, Charge::Sent { interface, .. }) => {
                 if let Some(link) = self.links.get_mut(interface.0 as usize) {
                     link.core.work(now, cost);

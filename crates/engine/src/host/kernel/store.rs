@@ -5,7 +5,7 @@ use softband_types::ProcessId;
 
 /// Bits of an address within a packet: the longest has 65,520 bytes and its headers.
 const OFFSET_BITS: u32 = 17;
-/// Bits of the number of a slot, of which the highest tells receive slots from send slots.
+/// Bits of the number of a slot. The highest bit tells receive slots from send slots.
 const SLOT_BITS: u32 = 16;
 const RECEIVE: u32 = 1 << (SLOT_BITS - 1);
 /// Bytes of all addresses.
