@@ -84,6 +84,8 @@ impl HostCalls<'_> {
         let Some(entries) = request.tail.get(..request.head.count as usize) else { return Outcome::Fail(libc::EPROTO) };
         let process = &self.processes[caller.process];
         let wanted: Vec<_> = entries.iter().map(|entry| if process.held(entry.object).is_ok() { *entry } else { OF_NOTHING }).collect();
+        // News that wake a sleeping thread later are there already for one that asks.
+        wanted.iter().for_each(|entry| self.look_at_stack(entry.object));
         let now = self.scheduler.now();
         let ready = wanted.iter().any(|entry| self.host.ready_for(entry, now) != 0);
         let is_over = request.head.deadline_ps <= now.as_picos();
