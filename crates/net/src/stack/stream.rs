@@ -265,6 +265,7 @@ impl Stack {
 
     pub(crate) fn close(&mut self, now: SimTime, id: SocketId) -> Result<(), NetError> {
         let ready = match &self.socket_mut(id)?.kind {
+            Kind::Connection(connection) if connection.is_orphan() => return Err(NetError::BadSocket),
             Kind::Connection(_) => {
                 self.close_connection(now, id);
                 return Ok(());
@@ -286,7 +287,7 @@ impl Stack {
 
     /// Resets connections that nobody accepted.
     pub(super) fn reset_unaccepted(&mut self, now: SimTime, sockets: Vec<SocketId>) {
-        for socket in sockets {
+        for socket in sockets.into_iter().filter(|socket| self.sockets.contains_key(socket)).collect::<Vec<_>>() {
             self.orphans += 1;
             self.with_connection(now, socket, abort);
         }
