@@ -469,3 +469,10 @@ fn a_number_where_a_text_is_wanted_is_answered_with_such_a_text() {
     let routing = error_of("[subnet]\nrouting = 1\n");
     assert!(routing.contains(":2:11: error: `routing` must be a text in double quotes\n  help: write it as in `routing = \"up-down\"`"), "{routing}");
 }
+
+#[test]
+fn more_lids_than_a_subnet_has_are_refused() {
+    let text = "[generate]\nkind = \"star\"\nhosts = 384\n[subnet]\nlmc = 7\n";
+    let error = error_of(text);
+    assert!(error.contains("384 ports with 128 LIDs each do not fit in a subnet\n  help: a subnet has 49151 LIDs: write a smaller `lmc`"), "{error}");
+}

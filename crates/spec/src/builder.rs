@@ -1,7 +1,7 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
 use crate::faults::{FaultKind, FaultSpec};
-use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortRef, SubnetSpec, SwitchSpec, unroutable};
 use softband_model::link::Sl2Vl;
 use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
@@ -68,6 +68,9 @@ pub enum BuildError {
         /// Difference from the switch that the engine expects.
         why: &'static str,
     },
+    /// The ports and switches need more LIDs than the unicast range has (IBTA 4.1.3).
+    #[error("the fabric needs {0} LIDs, and there are {max}: use fewer ports, or a smaller `lmc`", max = LIDS)]
+    Lids(usize),
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
     #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
     Fault(usize, &'static str),
@@ -242,6 +245,10 @@ impl FabricBuilder {
             if name.is_empty() || name.contains('/') || !names.insert(name) {
                 return Err(BuildError::Name(name.clone()));
             }
+        }
+        let wanted = self.spec.lids_wanted();
+        if wanted > LIDS {
+            return Err(BuildError::Lids(wanted));
         }
         if let Some(found) = unroutable(&self.spec) {
             let switch = self.spec.switches[found.switch].name.clone();

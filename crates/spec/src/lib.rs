@@ -64,7 +64,7 @@ pub use analysis::credit_loops::{CreditLoop, LoopRemedy, credit_loops, loop_reme
 pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use builder::{BuildError, FabricBuilder, Node};
 pub use fabric::{
-    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortClasses, PortRef, QualityOfService,
+    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortClasses, PortRef, QualityOfService,
     SubnetManager, SubnetSpec, SwitchSpec,
 };
 pub use link_settings::{

@@ -175,7 +175,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     let mut spec = FabricSpec { title, hosts, switches, cables, subnet, ethernet, faults: Vec::new() };
     spec.faults = faults::read_faults(faults_entry, &spec, &mut context.findings);
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
-    subnet::check_lmc(subnet_entry, &spec, &mut context.findings);
+    subnet::check_lids(subnet_entry, &spec, &mut context.findings);
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);

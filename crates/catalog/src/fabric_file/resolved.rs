@@ -9,7 +9,7 @@ use softband_model::transport::{Flow, InjectionSettings};
 use softband_spec::{
     CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetManager, SubnetSpec,
 };
-use softband_types::{CreditBlocks, LinkLayer};
+use softband_types::{CreditBlocks, LinkLayer, Lmc};
 
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
@@ -63,7 +63,7 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     if subnet.manager != SubnetManager::default() {
         writeln!(out, "manager = \"{}\"", subnet.manager.name())?;
     }
-    if subnet.lmc != 0 {
+    if subnet.lmc != Lmc::ZERO {
         writeln!(out, "lmc = {}", subnet.lmc)?;
     }
     if subnet.routing != Routing::default() {

@@ -27,7 +27,7 @@ impl Verbs<'_> {
         Ok(PortReply {
             state: convert::state_code(port.state).into(),
             lid: u32::from(abi_lid(port.link_layer, port.lid).0),
-            lmc: u32::from(port.lmc),
+            lmc: u32::from(port.lmc.value()),
             sm_lid: u32::from(abi_lid(port.link_layer, port.sm_lid).0),
             mtu_max_code: convert::mtu_code(port.mtu_max),
             mtu_active_code: convert::mtu_code(port.mtu_active),

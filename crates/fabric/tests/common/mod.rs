@@ -194,7 +194,7 @@ pub fn subnet(code: u8) -> SubnetSpec {
     SubnetSpec {
         manager: softband_spec::SubnetManager::Builtin,
         max_op_vls: vls(code),
-        lmc: 0,
+        lmc: Lmc::ZERO,
         mtu_max: Mtu::B4096,
         routing: Routing::default(),
         lifetimes: PacketLifetimes::default(),
