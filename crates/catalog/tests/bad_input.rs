@@ -22,7 +22,7 @@ fn an_unknown_part_is_named_with_the_known_ones() {
         "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
          copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, ethernet-copper, ethernet-optical, \
          intel-connects-100m, intel-connects-10m, intel-connects-1m, \
-         multimode, optical-active, singlemode"
+         multimode, optical-active, singlemode, twisted-pair"
     );
 }
 

@@ -5,9 +5,13 @@
 mod bus;
 mod ideal;
 mod kernel;
+mod kernel_path;
+mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
 pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction};
+pub use kernel_path::KernelPath;
+pub use nic::{NicOffloads, NicPart};
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -245,6 +249,8 @@ pub struct HostPart {
     pub ethernet_latency: SimDuration,
     /// Rate of the management network in bytes per second.
     pub ethernet_bytes_per_second: u64,
+    /// Costs of the kernel between sockets and cards, for modelled network interfaces.
+    pub kernel_path: KernelPath,
 }
 
 /// Parameters of a switch.

@@ -1,9 +1,11 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
 use crate::faults::{FaultKind, FaultSpec};
-use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use crate::{
+    CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, LIDS, PortRef, SubnetSpec, SwitchSpec, ethernet_loop, unroutable,
+};
 use softband_model::link::Sl2Vl;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, PciExpress, Slot, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, NicPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
 use std::collections::BTreeSet;
 
@@ -71,6 +73,9 @@ pub enum BuildError {
     /// The ports and switches need more LIDs than the unicast range has (IBTA 4.1.3).
     #[error("the fabric needs {0} LIDs, and there are {max}: use fewer ports, or a smaller `lmc`", max = LIDS)]
     Lids(usize),
+    /// Switches of a network with network cards form a loop: spanning trees are not modelled.
+    #[error("a frame to all could come back to switch `{0}`: remove a cable of the loop, because spanning trees are not modelled")]
+    EthernetLoop(String),
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
     #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
     Fault(usize, &'static str),
@@ -123,10 +128,31 @@ impl FabricBuilder {
         Self { spec, next_guid: HCA_FIRST, error: None }
     }
 
-    /// Adds a host without HCAs. Returns its index, from 0.
+    /// Adds a host without HCAs. Returns its index, from 0. Its kernel is Linux 6.1, and it has an
+    /// interface on the management network.
     pub fn host(&mut self, name: impl Into<String>, part: HostPart) -> usize {
-        self.spec.hosts.push(HostSpec { name: name.into(), part, hcas: Vec::new() });
-        self.spec.hosts.len() - 1
+        let host = self.spec.hosts.len();
+        let interfaces = vec![InterfaceSpec::management(host)];
+        self.spec.hosts.push(HostSpec { name: name.into(), part, kernel: KernelPart::linux_6_1(), hcas: Vec::new(), interfaces });
+        host
+    }
+
+    /// Sets the kernel of the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn kernel(&mut self, host: usize, kernel: KernelPart) -> &mut Self {
+        self.spec.hosts[host].kernel = kernel;
+        self
+    }
+
+    /// Adds a network interface to the host with this index.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn interface(&mut self, host: usize, interface: InterfaceSpec) -> &mut Self {
+        self.spec.hosts[host].interfaces.push(interface);
+        self
     }
 
     /// Adds an InfiniBand HCA to the host with this index, in a slot of its own like the host
@@ -146,6 +172,18 @@ impl FabricBuilder {
     /// If the index is not that of a host.
     pub fn ethernet_hca(&mut self, host: usize, part: HcaPart) -> Node {
         self.add_hca(host, part, LinkLayer::Ethernet)
+    }
+
+    /// Adds a network card to the host with this index. `interface` is the name that cables use.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn nic(&mut self, host: usize, interface: impl Into<String>, part: NicPart) -> Node {
+        let node = self.add_hca(host, part.as_hca(), LinkLayer::Ethernet);
+        if let Some(hca) = self.spec.hosts[host].hcas.last_mut() {
+            (hca.device, hca.nic) = (interface.into(), Some(part));
+        }
+        node
     }
 
     fn add_hca(&mut self, host: usize, part: HcaPart, link_layer: LinkLayer) -> Node {
@@ -171,6 +209,7 @@ impl FabricBuilder {
             node_guid,
             link_layer,
             pkeys: vec![PKey::DEFAULT_FULL],
+            nic: None,
         });
         Node::Hca { host, hca }
     }
@@ -249,6 +288,9 @@ impl FabricBuilder {
         let wanted = self.spec.lids_wanted();
         if wanted > LIDS {
             return Err(BuildError::Lids(wanted));
+        }
+        if let Some(switch) = ethernet_loop(&self.spec) {
+            return Err(BuildError::EthernetLoop(self.spec.switches[switch].name.clone()));
         }
         if let Some(found) = unroutable(&self.spec) {
             let switch = self.spec.switches[found.switch].name.clone();

@@ -1,10 +1,11 @@
 //! The fabric description that builds a World: checked, with every part resolved.
 
+use crate::InterfaceSpec;
 use crate::faults::FaultSpec;
 use softband_model::link::Framing;
 use softband_model::management::Routing;
 pub use softband_model::management::manager::PortClasses;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, NicPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Lmc, Mtu, OperationalVls, PKey, PortNumber};
@@ -171,14 +172,19 @@ pub struct HostSpec {
     pub name: String,
     /// Parameters of its CPU, memory and slots.
     pub part: HostPart,
+    /// Constants of its operating system, for sockets on modelled interfaces.
+    pub kernel: KernelPart,
     /// HCAs of the host. A host may have none.
     pub hcas: Vec<HcaSpec>,
+    /// Network interfaces besides `lo`, in the order of their numbers, which begin with 2.
+    pub interfaces: Vec<InterfaceSpec>,
 }
 
 /// HCA of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaSpec {
-    /// Device name that programs see, for example `mthca0`. It is unique in the host.
+    /// Device name that programs see, for example `mthca0`. It is unique in the host. A network card has
+    /// the name of its interface.
     pub device: String,
     /// Parameters of the HCA.
     pub part: HcaPart,
@@ -195,6 +201,8 @@ pub struct HcaSpec {
     pub link_layer: LinkLayer,
     /// P_Key table of its ports: the partitions that they belong to. It must not be empty.
     pub pkeys: Vec<PKey>,
+    /// Parameters of a network card, which is no RDMA device. `None`: an HCA.
+    pub nic: Option<NicPart>,
 }
 
 /// Switch of a fabric.

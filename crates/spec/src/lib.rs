@@ -55,17 +55,23 @@ mod analysis;
 mod builder;
 mod fabric;
 pub mod faults;
+mod interfaces;
 mod link_settings;
 mod manager;
 mod routes;
 
 pub use analysis::connected_components::hosts_apart;
 pub use analysis::credit_loops::{CreditLoop, LoopRemedy, credit_loops, loop_remedy};
+pub use analysis::ethernet_loop::ethernet_loop;
 pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use builder::{BuildError, FabricBuilder, Node};
 pub use fabric::{
     CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortClasses, PortRef, QualityOfService,
     SubnetManager, SubnetSpec, SwitchSpec,
+};
+pub use interfaces::{
+    INTERFACE_NAME_MAX, InterfaceAddress, InterfaceKind, InterfaceSpec, IpoibMode, MANAGEMENT_FIRST, MANAGEMENT_MTU_BYTES, MANAGEMENT_NAME,
+    MANAGEMENT_PREFIX,
 };
 pub use link_settings::{
     EndSettings, capabilities, end_settings, ethernet_part, framing_of, lane_and_loop, largest_packet, lossy_ends, settings_of, weights_of,

@@ -7,6 +7,7 @@ mod ethernet;
 mod faults;
 mod generate;
 mod guids;
+mod nics;
 mod nodes;
 mod qos;
 pub(crate) mod resolved;
@@ -176,6 +177,7 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     spec.faults = faults::read_faults(faults_entry, &spec, &mut context.findings);
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
     subnet::check_lids(subnet_entry, &spec, &mut context.findings);
+    nics::check(cables_entry, &spec, &mut context.findings);
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);

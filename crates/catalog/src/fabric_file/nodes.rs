@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use softband_model::parts::{BusPart, HcaPart, HostPart, SwitchPart};
-use softband_spec::{CableSpec, HcaSpec, HostSpec, PortRef, SwitchSpec};
+use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, NicPart, SwitchPart};
+use softband_spec::{CableSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkLayer, PKey};
 
 use super::Context;
 use super::buses;
 use super::ethernet;
 use super::guids::GuidText;
+use super::nics;
 use super::slots;
 use super::stated::{self, Stated};
 use crate::catalog::Catalog;
@@ -27,7 +28,9 @@ pub(super) struct HostDraft {
     pub(super) name: String,
     pub(super) name_span: Range<usize>,
     part: Option<HostPart>,
+    kernel: Option<KernelPart>,
     pub(super) hcas: Vec<HcaDraft>,
+    interfaces: Vec<InterfaceSpec>,
 }
 
 pub(super) struct HcaDraft {
@@ -43,9 +46,11 @@ pub(super) struct HcaDraft {
     pub(super) slot_trained: Option<Stated<String>>,
     /// The slot after training.
     pub(super) bus: Option<BusPart>,
-    tune_pci: bool,
+    pub(super) tune_pci: bool,
     pub(super) link_layer: LinkLayer,
-    pkeys: Vec<PKey>,
+    pub(super) pkeys: Vec<PKey>,
+    /// A network card, with the name of its interface as its device.
+    pub(super) nic: Option<NicPart>,
     pub(super) node_guid: GuidText,
 }
 
@@ -60,7 +65,7 @@ pub(super) struct SwitchDraft {
 impl HostDraft {
     pub(super) fn into_spec(self) -> Option<HostSpec> {
         let hcas = self.hcas.into_iter().map(HcaDraft::into_spec).collect::<Option<_>>()?;
-        Some(HostSpec { name: self.name, part: self.part?, hcas })
+        Some(HostSpec { name: self.name, part: self.part?, kernel: self.kernel?, hcas, interfaces: self.interfaces })
     }
 }
 
@@ -83,6 +88,7 @@ impl HcaDraft {
             node_guid,
             link_layer: self.link_layer,
             pkeys: self.pkeys,
+            nic: self.nic,
         })
     }
 }
@@ -96,7 +102,7 @@ impl SwitchDraft {
 
 /// Reads `[hosts.*]`.
 pub(super) fn hosts(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<HostDraft> {
-    tables(entry, context).iter().filter_map(|entry| host(entry, context)).collect()
+    tables(entry, context).iter().enumerate().filter_map(|(index, entry)| host(entry, index, context)).collect()
 }
 
 /// Reads `[switches.*]`.
@@ -104,7 +110,7 @@ pub(super) fn switches(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<
     tables(entry, context).iter().filter_map(|entry| switch(entry, context)).collect()
 }
 
-fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry] {
+pub(super) fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry] {
     let Some(entry) = entry else { return &[] };
     if let Value::Table(entries) = &entry.node.value {
         return entries;
@@ -114,17 +120,24 @@ fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry
     &[]
 }
 
-fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
+fn host(entry: &Entry, index: usize, context: &mut Context<'_>) -> Option<HostDraft> {
     let what = format!("host `{}`", entry.key);
     let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     check_name("host", entry, &mut context.findings);
     let part = fields.required_text("part", "\"...\", a host part", &mut context.findings);
+    let kernel = fields.optional_text("kernel", "\"linux-6.1\", a kernel part", &mut context.findings);
     let buses = fields.optional("buses");
     let hcas = fields.optional("hcas");
+    let nics = fields.optional("nics");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
+    let kernel = kernel.map_or_else(
+        || Some(KernelPart::linux_6_1()),
+        |(name, span)| context.part(PartKind::Kernel, name, span, |all: &Catalog, name| all.kernel(name).cloned()),
+    );
     let buses = buses.map_or(Vec::new(), |buses| buses::buses(&entry.key, buses, context));
     let mut hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
+    hcas.extend(nics.map_or(Vec::new(), |nics| nics::nic_list(&entry.key, nics, context)));
     if let Some(part) = &part {
         hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, &buses, hca, context));
     }
@@ -135,7 +148,8 @@ fn host(entry: &Entry, context: &mut Context<'_>) -> Option<HostDraft> {
         context.findings.error(format!("{what} has no HCA"), vec![(entry.key_span.clone(), "this host".into())], Some(help));
     }
     check_devices(&what, &hcas, &mut context.findings);
-    Some(HostDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, hcas })
+    let interfaces = vec![InterfaceSpec::management(index)];
+    Some(HostDraft { name: entry.key.clone(), name_span: entry.key_span.clone(), part, kernel, hcas, interfaces })
 }
 
 fn hca_list(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec<HcaDraft> {
@@ -186,7 +200,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
         let help = "remove one of them: `slot` is a part for this HCA alone, `bus` one that the host's table names for several";
         context.findings.error(format!("`{host}/{device}` is in two places"), labels, Some(help.into()));
     }
-    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, node_guid })
+    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, nic: None, node_guid })
 }
 
 /// Returns the link layer of the HCA. Reports an error if its part does not support the layer, or

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart,
+    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode,
+    SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -216,6 +217,7 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         event_wakeup: read.duration("event_wakeup"),
         ethernet_latency: read.duration("ethernet_latency"),
         ethernet_bytes_per_second: read.rate("ethernet_rate"),
+        kernel_path: kernel_path(&mut read),
     };
     read.own_compute_rate("compute_floating_point", Dimension::Operations);
     read.own_compute_rate("compute_memory", Dimension::Rate);
@@ -234,6 +236,25 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         }
     }
     read.finish().map(|sheet| (part, sheet))
+}
+
+fn kernel_path(read: &mut PartReader<'_>) -> KernelPath {
+    let path = KernelPath {
+        call: read.duration("socket_call"),
+        send_packet: read.duration("packet_send"),
+        receive_packet: read.duration("packet_receive"),
+        interrupt: read.duration("packet_interrupt"),
+        copy_bytes_per_second: read.rate("socket_copy_rate"),
+        moderation_packets: read.count("moderation_packets"),
+        moderation_time: read.duration("moderation_time"),
+    };
+    if path.call == SimDuration::ZERO {
+        read.refuse("socket_call", "a call must take some time".into(), Some("write at least 1 ps".into()));
+    }
+    if path.moderation_packets == 0 {
+        read.refuse("moderation_packets", "a card interrupts after a packet at the earliest".into(), Some("write at least 1".into()));
+    }
+    path
 }
 
 pub(crate) fn switch(mut read: PartReader<'_>) -> Option<(SwitchPart, PartSheet)> {

@@ -1,5 +1,6 @@
 //! Packets that leave an HCA, or stay in it.
 
+use super::frames::FRAME;
 use super::{Hcas, Hop};
 use crate::link::{Departing, Transit};
 use softband_model::verbs::api::HostMemory;
@@ -37,6 +38,9 @@ impl Hcas {
     /// staging buffer.
     pub(crate) fn on_departed(&mut self, hop: &mut Hop<'_>, port: u32, departing: Departing, memory: &mut dyn HostMemory, now: SimTime) {
         let Departing { lane, bytes, completes } = departing;
+        if completes == Some(FRAME) {
+            self.report_sent(hop, port, now);
+        }
         if let Some((qp, epoch)) = completes
             && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)
         {

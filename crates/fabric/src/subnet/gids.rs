@@ -21,6 +21,9 @@ const HOP_LIMIT: u8 = 64;
 /// First LID of the multicast groups on Ethernet.
 const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
+/// LID of frames to all ports of an Ethernet network, in front of those of groups. Switches of
+/// InfiniBand have tables of their own.
+pub(crate) const FLOOD: Lid = Lid(GROUP_LID_FIRST - 1);
 
 /// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
 /// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port. `lmc` is
@@ -127,8 +130,15 @@ impl Subnet {
         LinkAddresses { lane, source: self.source_gid(packet), macs: [self.mac(packet.slid), destination] }
     }
 
+    /// Returns the LID of the host's port with a MAC address in a port's network.
+    pub(crate) fn lid_with_mac(&self, from: u32, mac: [u8; 6]) -> Option<Lid> {
+        let lid = Lid(u16::from_be_bytes([mac[4], mac[5]]));
+        let port = self.port_with_lid(lid).filter(|port| self.mac(lid) == mac && self.network(*port) == self.network(from))?;
+        matches!(self.ports[port as usize].owner, Owner::Hca { .. }).then_some(lid)
+    }
+
     /// Returns the MAC address that a LID stands for: the vendor's three bytes and the LID.
-    fn mac(&self, lid: Lid) -> [u8; 6] {
+    pub(crate) fn mac(&self, lid: Lid) -> [u8; 6] {
         let guid = self.port_with_lid(lid).map_or(Guid(0), |port| self.ports[port as usize].node_guid);
         let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());
         [a, b, c, 0, high, low]

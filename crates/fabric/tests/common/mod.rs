@@ -5,13 +5,14 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::management::Routing;
 use softband_model::parts::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
+    BusPart, CablePart, CardInterface, HcaPart, HostPart, KernelPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress,
+    ReceiveMode, Slot, SwitchPart,
 };
 use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
 use softband_model::verbs::api::*;
 use softband_sim::{SimDuration, SimTime};
-use softband_spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortRef, SubnetSpec, SwitchSpec};
+use softband_spec::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SubnetSpec, SwitchSpec};
 use softband_types::*;
 
 pub const MEMORY_BYTES: usize = 4 << 20;
@@ -125,6 +126,7 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
         event_wakeup: nanos(5_000),
         ethernet_latency: nanos(30_000),
         ethernet_bytes_per_second: 117_000_000,
+        kernel_path: KernelPath::free(),
     }
 }
 
@@ -182,7 +184,10 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
             node_guid,
             link_layer: LinkLayer::Infiniband,
             pkeys: vec![PKey::DEFAULT_FULL],
+            nic: None,
         }],
+        kernel: KernelPart::linux_6_1(),
+        interfaces: vec![InterfaceSpec::management(index as usize)],
     }
 }
 

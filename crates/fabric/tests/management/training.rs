@@ -197,9 +197,10 @@ fn time_of_datagram(mut lab: Lab, at: SimTime) -> SimDuration {
         lab.step();
     }
     let vector = AddressVector { dlid: lab.programs[1].lid, port: PORT_1, ..AddressVector::default() };
-    let mut request = lab.request(0, 1, SendOperation::Send { immediate: None, invalidate: None }, 0, 2_000);
-    request.datagram = Some(DatagramDestination { vector, qpn: b, qkey: QKey(0x1111) });
+    let mut request = lab.request(0, 1, SendOperation::Send { immediate: None }, 0, 2_000);
     let program = lab.programs[0];
+    let ah = lab.world.create_ah(program.process, program.pd, vector).unwrap();
+    request.datagram = Some(DatagramDestination { ah, remote_qpn: b, remote_qkey: QKey(0x1111) });
     lab.world.post_send(at, program.process, program.hca, a, request);
     lab.run();
     lab.timed_completions(1).last().expect("the datagram arrives").0 - at

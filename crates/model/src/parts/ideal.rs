@@ -1,7 +1,8 @@
 //! Ideal parts: the limits of a model without any hardware.
 
 use super::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot, SwitchPart,
+    BusPart, CablePart, CardInterface, HcaPart, HostPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot,
+    SwitchPart,
 };
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -136,6 +137,7 @@ impl HostPart {
             event_wakeup: none,
             ethernet_latency: none,
             ethernet_bytes_per_second: 1_000_000_000_000,
+            kernel_path: KernelPath::free(),
         }
     }
 }

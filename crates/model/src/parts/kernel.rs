@@ -129,3 +129,55 @@ pub struct KernelPart {
     /// Time that a link address stays valid without confirmation.
     pub neighbour_reachable: SimDuration,
 }
+
+impl KernelPart {
+    /// Returns the part `linux-6.1` of the catalogue, the kernel of hosts that name none.
+    pub fn linux_6_1() -> Self {
+        let millis = |count: u64| SimDuration::from_micros(1_000 * count);
+        let seconds = |count: u64| millis(1_000 * count);
+        Self {
+            name: "linux-6.1".into(),
+            initial_window: 10,
+            initial_receive_window: None,
+            rto_initial: seconds(1),
+            rto_min: millis(200),
+            rto_max: seconds(120),
+            syn_retries: 6,
+            syn_linear_timeouts: 0,
+            syn_ack_retries: 5,
+            retries: 15,
+            delayed_ack_min: millis(40),
+            delayed_ack_max: millis(200),
+            quick_acks: 16,
+            loss_detection: LossDetection::Rack,
+            tail_loss_probe: true,
+            rate_reduction: RateReduction::Proportional,
+            congestion_control: CongestionControl::Cubic,
+            hybrid_slow_start: true,
+            timestamps: true,
+            selective_ack: true,
+            window_scaling: true,
+            receive_buffer: BufferSizes { initial_bytes: 131_072, max_bytes: 6_291_456 },
+            send_buffer: BufferSizes { initial_bytes: 16_384, max_bytes: 4_194_304 },
+            datagram_buffer: BufferSizes { initial_bytes: 212_992, max_bytes: 212_992 },
+            window_share_ppm: 500_000,
+            small_queue_bytes: Some(1_048_576),
+            super_segment_bytes: 65_536,
+            transmit_queue_packets: 1_000,
+            backlog_max: 4_096,
+            syn_backlog_max: 4_096,
+            time_wait: seconds(60),
+            time_wait_max: 180_000,
+            fin_timeout: seconds(60),
+            keepalive_idle: seconds(7_200),
+            keepalive_interval: seconds(75),
+            keepalive_probes: 9,
+            ephemeral_first: 32_768,
+            ephemeral_last: 60_999,
+            neighbour_retransmit: seconds(1),
+            neighbour_requests: 3,
+            neighbour_queue_packets: 101,
+            neighbour_reachable: seconds(30),
+        }
+    }
+}

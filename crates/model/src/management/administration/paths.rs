@@ -191,7 +191,8 @@ fn record(from: PathEnd, to: PathEnd, path: Path) -> PathRecord {
 pub(super) fn rate_code(rate: LinkRate) -> RateCode {
     // Codes by speed, for 1, 2, 4, 8 and 12 lanes.
     let codes: [u8; 5] = match rate.speed {
-        LinkSpeed::Sdr => [2, 5, 3, 6, 4],
+        // No code is less than 2.5 Gb/s.
+        LinkSpeed::Gigabit | LinkSpeed::Sdr => [2, 5, 3, 6, 4],
         LinkSpeed::Ddr => [5, 3, 6, 7, 8],
         LinkSpeed::Qdr | LinkSpeed::Fdr10 => [3, 6, 7, 9, 10],
         LinkSpeed::Fdr => [11, 19, 12, 13, 14],
