@@ -1,7 +1,7 @@
 //! The MADs that need no reply of the engine, at wall pace: the kernel would take them, as this side
 //! knows. They leave through the ring of posts.
 
-use softband_client::{post, set_child_hook};
+use softband_client::{post, process_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -31,36 +31,38 @@ struct File {
 }
 
 /// The files of a process, and the lock of transfers in parts.
-#[derive(Default)]
 struct Own {
+    process: u32,
     files: Mutex<BTreeMap<u32, File>>,
     transfers: Mutex<()>,
 }
 
-/// Belongs to this process. Null before the first use, and in a child of a fork: another thread of
-/// the parent may have held a lock.
+/// Null before the first use. After a fork it still holds what belongs to the parent.
 static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
 
+/// Returns what belongs to this process. A child of a fork begins anew, because another thread of the
+/// parent may have held a lock.
 fn own() -> &'static Own {
+    own_of(process_id())
+}
+
+fn own_of(process: u32) -> &'static Own {
     let mut present = OWN.load(Ordering::Acquire);
-    if present.is_null() {
-        let new = Box::into_raw(Box::<Own>::default());
-        present = match OWN.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
+    loop {
+        // SAFETY: `OWN` holds only pointers of `into_raw`, and nobody frees what it has held.
+        if let Some(own) = unsafe { present.as_ref() }.filter(|own| own.process == process) {
+            return own;
+        }
+        let new = Box::into_raw(Box::new(Own { process, files: Mutex::default(), transfers: Mutex::default() }));
+        match OWN.compare_exchange(present, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => present = new,
             Err(other) => {
                 // SAFETY: it comes from `into_raw`, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
-                other
+                present = other;
             }
-        };
+        }
     }
-    // SAFETY: `OWN` holds only pointers of `into_raw`, and nobody frees what it has held.
-    unsafe { &*present }
-}
-
-/// Leaves the files of the parent to it. A child calls this between a fork and its first use.
-fn forget_parent() {
-    OWN.store(null_mut(), Ordering::Release);
 }
 
 fn files() -> MutexGuard<'static, BTreeMap<u32, File>> {
@@ -75,7 +77,6 @@ pub(super) fn transfer() -> MutexGuard<'static, ()> {
 
 /// Notes that the object is a newly opened file.
 pub(super) fn note_open(object: u32) {
-    set_child_hook(forget_parent);
     files().insert(object, File::default());
 }
 
@@ -220,11 +221,13 @@ mod tests {
     #[test]
     fn a_child_does_not_wait_for_a_lock_of_its_parent() {
         let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::ptr::from_ref(own());
-        std::mem::forget((files(), transfer()));
-        forget_parent();
-        assert!(files().is_empty() && !std::ptr::eq(before, own()));
-        drop(transfer());
+        let parent = own();
+        let held = (files(), transfer());
+        let child = own_of(parent.process.wrapping_add(1));
+        assert!(!std::ptr::eq(child, parent));
+        assert!(child.files.try_lock().is_ok_and(|files| files.is_empty()) && child.transfers.try_lock().is_ok());
+        drop(held);
+        assert!(std::ptr::eq(own_of(child.process), child), "a process keeps its own");
     }
 
     #[test]
