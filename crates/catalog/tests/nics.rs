@@ -1,4 +1,4 @@
-//! Network cards in fabric files.
+//! NICs in fabric files.
 
 mod common;
 

@@ -20,7 +20,7 @@ pub enum Notice {
     },
     /// A raw frame has left a port, or the port has discarded it: its place in the ring is free.
     FrameSent {
-        /// HCA or network card of the port.
+        /// HCA or NIC of the port.
         hca: HcaId,
         /// Port that has sent the frame.
         port: PortNumber,
@@ -28,7 +28,7 @@ pub enum Notice {
     /// A raw frame has arrived in the memory of a host. It holds a place in the receive ring until
     /// [`World::return_frames`](crate::World::return_frames).
     FrameArrived {
-        /// HCA or network card of the port.
+        /// HCA or NIC of the port.
         hca: HcaId,
         /// Port that has received the frame.
         port: PortNumber,

@@ -47,7 +47,7 @@ fn wire(rate: EthernetRate) -> CablePart {
     CablePart { ethernet: Some(EthernetCable { rate_max: rate, fec_latency: Vec::new() }), ..CablePart::ideal(1_000) }
 }
 
-/// Returns hosts with a network card each on a switch with this buffer for a port.
+/// Returns hosts with a NIC each on a switch with this buffer for a port.
 fn star(hosts: usize, flow_control: EthernetFlowControl, buffer_bytes: u32) -> FabricSpec {
     let rate = EthernetRate::G1;
     let mut fabric = FabricBuilder::new("star");

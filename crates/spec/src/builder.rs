@@ -73,7 +73,7 @@ pub enum BuildError {
     /// The ports and switches need more LIDs than the unicast range has (IBTA 4.1.3).
     #[error("the fabric needs {0} LIDs, and there are {max}: use fewer ports, or a smaller `lmc`", max = LIDS)]
     Lids(usize),
-    /// Switches of a network with network cards form a loop: spanning trees are not modelled.
+    /// Switches of a network with NICs form a loop: spanning trees are not modelled.
     #[error("a frame to all could come back to switch `{0}`: remove a cable of the loop, because spanning trees are not modelled")]
     EthernetLoop(String),
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
@@ -174,7 +174,7 @@ impl FabricBuilder {
         self.add_hca(host, part, LinkLayer::Ethernet)
     }
 
-    /// Adds a network card to the host with this index. `interface` is the name that cables use.
+    /// Adds a NIC to the host with this index. `interface` is the name that cables use.
     ///
     /// # Panics
     /// If the index is not that of a host.

@@ -183,7 +183,7 @@ pub struct HostSpec {
 /// HCA of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaSpec {
-    /// Device name that programs see, for example `mthca0`. It is unique in the host. A network card has
+    /// Device name that programs see, for example `mthca0`. It is unique in the host. A NIC has
     /// the name of its interface.
     pub device: String,
     /// Parameters of the HCA.
@@ -201,7 +201,7 @@ pub struct HcaSpec {
     pub link_layer: LinkLayer,
     /// P_Key table of its ports: the partitions that they belong to. It must not be empty.
     pub pkeys: Vec<PKey>,
-    /// Parameters of a network card, which is no RDMA device. `None`: an HCA.
+    /// Parameters of a NIC, which is no RDMA device. `None`: an HCA.
     pub nic: Option<NicPart>,
 }
 

@@ -1,4 +1,4 @@
-//! Rates of Ethernet ports, of RDMA (RoCE) and of network cards.
+//! Rates of Ethernet ports, of RDMA (RoCE) and of NICs.
 
 use crate::{LinkRate, LinkSpeed, LinkWidth};
 use std::fmt;

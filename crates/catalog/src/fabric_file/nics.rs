@@ -1,4 +1,4 @@
-//! Network cards of hosts: `[hosts.a.nics.eth1]`.
+//! NICs of hosts: `[hosts.a.nics.eth1]`.
 
 use softband_model::parts::NicPart;
 use softband_spec::{FabricSpec, INTERFACE_NAME_MAX, PortRef, ethernet_loop};
@@ -13,13 +13,13 @@ use crate::diagnostic::Findings;
 use crate::document::{Entry, Fields};
 use crate::parts::PartKind;
 
-/// Reads the network cards of a host. Each is called after its interface.
+/// Reads the NICs of a host. Each is called after its interface.
 pub(super) fn nic_list(host: &str, entry: &Entry, context: &mut Context<'_>) -> Vec<HcaDraft> {
     tables(Some(entry), context).iter().filter_map(|entry| nic(host, entry, context)).collect()
 }
 
 fn nic(host: &str, entry: &Entry, context: &mut Context<'_>) -> Option<HcaDraft> {
-    let what = format!("network card `{}` of host `{host}`", entry.key);
+    let what = format!("NIC `{}` of host `{host}`", entry.key);
     let mut fields = Fields::of(&what, &entry.node, entry.key_span.clone(), &mut context.findings)?;
     let part = fields.required_text("part", "\"...\", a nic part", &mut context.findings);
     let slot = fields.optional_text("slot", "\"pci-x-133\", a bus part", &mut context.findings).map(|(name, span)| (name.to_owned(), span));
@@ -63,11 +63,11 @@ fn check_name(entry: &Entry, findings: &mut Findings) {
     findings.error(format!("`{name}` cannot name an interface"), vec![(entry.key_span.clone(), "this name".into())], Some(help));
 }
 
-/// Checks the networks of network cards: their MTU, and that no frame to all can circulate.
+/// Checks the networks of NICs: their MTU, and that no frame to all can circulate.
 pub(super) fn check(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
     if let Some(switch) = ethernet_loop(spec) {
-        let message = format!("a frame to all could come back to switch `{}`: its network has network cards and a loop", spec.switches[switch].name);
+        let message = format!("a frame to all could come back to switch `{}`: its network has NICs and a loop", spec.switches[switch].name);
         let help = "remove a cable between switches, because spanning trees are not modelled";
         findings.error(message, vec![(place.clone(), "these cables".into())], Some(help.into()));
     }

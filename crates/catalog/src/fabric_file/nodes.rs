@@ -49,7 +49,7 @@ pub(super) struct HcaDraft {
     pub(super) tune_pci: bool,
     pub(super) link_layer: LinkLayer,
     pub(super) pkeys: Vec<PKey>,
-    /// A network card, with the name of its interface as its device.
+    /// A NIC, with the name of its interface as its device.
     pub(super) nic: Option<NicPart>,
     pub(super) node_guid: GuidText,
 }

@@ -31,7 +31,7 @@ pub enum PartKind {
     Kernel,
     /// Length limits of cables.
     Limit,
-    /// Network card: an Ethernet card without RDMA.
+    /// NIC: an Ethernet card without RDMA.
     Nic,
     Switch,
 }

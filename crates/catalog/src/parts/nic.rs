@@ -1,4 +1,4 @@
-//! Network cards: Ethernet cards without RDMA.
+//! NICs: Ethernet cards without RDMA.
 
 use softband_model::parts::{NicOffloads, NicPart};
 use softband_wire::ethernet::{FCS_BYTES, MAC_BYTES, TAG_BYTES};

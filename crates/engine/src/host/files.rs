@@ -165,7 +165,7 @@ fn write_host(root: &Path, world: &World, (host, address): (usize, u32), spec: &
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
     net_files::write(root, address)?;
-    // A network card is no device of verbs.
+    // A NIC is no device of verbs.
     for (number, hca) in spec.hcas.iter().enumerate().filter(|(_, hca)| hca.nic.is_none()) {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);

@@ -92,7 +92,7 @@ struct Hca {
     qp_count: u32,
     engines: Vec<ProcessingEngine>,
     ready: VecDeque<Work>,
-    /// Sizes of the rings of a network card's port, to and from the link.
+    /// Sizes of the rings of a NIC's port, to and from the link.
     rings: Option<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! Parameters of a network card: an Ethernet card without RDMA.
+//! Parameters of a NIC: an Ethernet card without RDMA.
 
 use super::{CardInterface, EthernetPorts, HcaPart, OptionalVerbs};
 use softband_sim::SimDuration;
@@ -15,7 +15,7 @@ pub struct NicOffloads {
     pub aggregation: bool,
 }
 
-/// Parameters of a network card. The tables of the catalogue list these parameters with units, sources
+/// Parameters of a NIC. The tables of the catalogue list these parameters with units, sources
 /// and statuses for each part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicPart {

@@ -3,7 +3,7 @@
 use crate::{FabricSpec, PortRef};
 use softband_types::LinkLayer;
 
-/// Returns a switch on a loop of Ethernet switches that network cards reach. Without network cards there
+/// Returns a switch on a loop of Ethernet switches that NICs reach. Without NICs there
 /// are no frames to all, and RoCE uses all routes.
 pub fn ethernet_loop(spec: &FabricSpec) -> Option<usize> {
     let mut group: Vec<usize> = (0..spec.switches.len()).collect();
@@ -27,7 +27,7 @@ pub fn ethernet_loop(spec: &FabricSpec) -> Option<usize> {
     })
 }
 
-/// Returns the switches to which network cards have cables.
+/// Returns the switches to which NICs have cables.
 fn switches_at_nics(spec: &FabricSpec) -> impl Iterator<Item = usize> {
     let is_nic = |end: &PortRef| matches!(*end, PortRef::Hca { host, hca, .. } if spec.hosts[host].hcas[hca].nic.is_some());
     let cables = spec.cables.iter().filter(move |cable| cable.ends.iter().any(is_nic));
