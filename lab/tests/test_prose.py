@@ -27,7 +27,7 @@ AVOIDED = {
     r"(is|are|was|were) (told|said)": "name the actor: the program gets, the page states",
     r"[Ww]hatever|[Ww]hoever|where there is one": "name the subject",
     r"of which": "two sentences",
-    r"network card|NIC": "HCA",
+    r"network card|network adapter": "NIC",
     r"MTU of (a|the) path": "path MTU",
 }
 FENCED = re.compile(r"^( *)(```|~~~)[^\n]*\n.*?^\1\2[^\n]*$", re.MULTILINE | re.DOTALL)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import shutil
+import subprocess
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import Tree
@@ -16,7 +18,7 @@ from softband_lab.base.softband import Program
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob, Step
 from softband_lab.campaign.inputs import InputFile
-from softband_lab.campaign.subnet_manager import SubnetManager, check_manager, managed_by
+from softband_lab.campaign.subnet_manager import _WAIT, SubnetManager, check_manager, managed_by
 from softband_lab.study.pipeline import run_study
 from softband_lab.study.plan import StudyOptions, plan
 
@@ -77,3 +79,15 @@ def test_a_study_leaves_the_fabrics_of_its_commands_in_the_results(tree: Tree) -
     assert list((tree.out / "claims" / "fabrics").glob("*-opensm.toml")), (
         "claims about other fabrics run under OpenSM too"
     )
+
+
+def test_programs_wait_for_opensm_no_longer_than_a_bound(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.write_text("2: INIT\n")
+    wait = _WAIT.replace("/sys/class/infiniband/*/ports/*/state", str(state)).replace("sleep 0.1", "true")
+    done = subprocess.run(["sh", "-c", wait + "echo begins"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "OpenSM has not made the ports of this host Active in 60 s" in done.stderr
+    state.write_text("4: ACTIVE\n")
+    done = subprocess.run(["sh", "-c", wait + "echo begins"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "begins\n"

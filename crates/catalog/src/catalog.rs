@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, SwitchPart};
+use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, NicPart, SwitchPart};
 use softband_spec::FabricSpec;
 
 use crate::diagnostic::{CatalogError, Findings, Warning};
@@ -58,6 +58,7 @@ pub struct Catalog {
     hcas: Shelf<HcaPart>,
     hosts: Shelf<HostPart>,
     kernels: Shelf<KernelPart>,
+    nics: Shelf<NicPart>,
     limits: Shelf<Vec<LengthLimit>>,
     switches: Shelf<SwitchPart>,
 }
@@ -127,6 +128,7 @@ impl Catalog {
             PartKind::Hca => keep(&mut self.hcas, name, parts::hca(read)),
             PartKind::Host => keep(&mut self.hosts, name, parts::host(read, &self.buses)),
             PartKind::Kernel => keep(&mut self.kernels, name, parts::kernel(read)),
+            PartKind::Nic => keep(&mut self.nics, name, parts::nic(read)),
             PartKind::Limit => keep(&mut self.limits, name, parts::length_limits(read)),
             PartKind::Switch => keep(&mut self.switches, name, parts::switch(read)),
         }
@@ -158,6 +160,7 @@ impl Catalog {
             PartKind::Host => names(&self.hosts),
             PartKind::Kernel => names(&self.kernels),
             PartKind::Limit => names(&self.limits),
+            PartKind::Nic => names(&self.nics),
             PartKind::Switch => names(&self.switches),
         }
     }
@@ -171,6 +174,7 @@ impl Catalog {
             PartKind::Host => self.hosts.get(name).map(|(_, sheet)| sheet),
             PartKind::Kernel => self.kernels.get(name).map(|(_, sheet)| sheet),
             PartKind::Limit => self.limits.get(name).map(|(_, sheet)| sheet),
+            PartKind::Nic => self.nics.get(name).map(|(_, sheet)| sheet),
             PartKind::Switch => self.switches.get(name).map(|(_, sheet)| sheet),
         }
     }
@@ -191,6 +195,9 @@ impl Catalog {
     }
     pub fn kernel(&self, name: &str) -> Option<&KernelPart> {
         self.kernels.get(name).map(|(part, _)| part)
+    }
+    pub fn nic(&self, name: &str) -> Option<&NicPart> {
+        self.nics.get(name).map(|(part, _)| part)
     }
     pub fn switch(&self, name: &str) -> Option<&SwitchPart> {
         self.switches.get(name).map(|(part, _)| part)
@@ -227,7 +234,7 @@ fn last_of_each_name(parts: &mut Vec<(RawPart, usize, bool)>) -> Replaced {
 
 /// Returns the rank of a part. A part refers only to parts of lower rank; a bridge names its slot.
 fn stage(part: &RawPart) -> (usize, bool) {
-    let kinds = [PartKind::Bus, PartKind::Kernel, PartKind::Limit, PartKind::Hca, PartKind::Switch, PartKind::Host, PartKind::Cable];
+    let kinds = [PartKind::Bus, PartKind::Kernel, PartKind::Limit, PartKind::Hca, PartKind::Nic, PartKind::Switch, PartKind::Host, PartKind::Cable];
     let rank = kinds.into_iter().position(|kind| kind == part.kind).unwrap_or(kinds.len());
     (rank, part.parameters.iter().any(|parameter| parameter.name == "slot"))
 }

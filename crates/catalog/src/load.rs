@@ -11,7 +11,7 @@ use crate::parts::PartKind;
 use crate::units::or_list;
 
 impl Catalog {
-    /// Reads every part file of `dir`: `hca/`, `bus/`, `cable/`, `switch/`, `host/`, `kernel/` and
+    /// Reads every part file of `dir`: `hca/`, `bus/`, `cable/`, `switch/`, `host/`, `kernel/`, `nic/` and
     /// `limit/`.
     pub fn load(dir: &Path) -> Result<Self, CatalogError> {
         Self::load_with(dir, &[])
@@ -26,9 +26,11 @@ impl Catalog {
         for dir in own {
             match own_kinds(dir, &mut warnings) {
                 Ok(kinds) => layers.push(read_parts(dir, &kinds, &mut faults)),
-                Err(error) => {
-                    faults.push(unreadable(dir, &error.to_string(), "name a folder with parts in hca/, bus/, cable/, switch/, host/ or kernel/"))
-                }
+                Err(error) => faults.push(unreadable(
+                    dir,
+                    &error.to_string(),
+                    "name a folder with parts in hca/, bus/, cable/, switch/, host/, kernel/ or nic/",
+                )),
             }
         }
         if !faults.is_empty() {

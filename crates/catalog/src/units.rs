@@ -37,7 +37,7 @@ pub enum Dimension {
     LinkWidth,
     /// `SDR` to `XDR`.
     LinkSpeed,
-    /// `10GbE` to `800GbE`.
+    /// `1GbE` to `800GbE`.
     EthernetRate,
 }
 

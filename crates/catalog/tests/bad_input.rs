@@ -22,7 +22,7 @@ fn an_unknown_part_is_named_with_the_known_ones() {
         "test.toml:14:8: error: no cable part `cx44`\n  help: did you mean `cx4`? The cable parts are: aoc, copper-12x, \
          copper-1x, copper-4x, cx4, cx4-5m, direct-attach, emcore-qm3400, emcore-qtr3400, ethernet-copper, ethernet-optical, \
          intel-connects-100m, intel-connects-10m, intel-connects-1m, \
-         multimode, optical-active, singlemode"
+         multimode, optical-active, singlemode, twisted-pair"
     );
 }
 
@@ -468,4 +468,11 @@ fn a_number_where_a_text_is_wanted_is_answered_with_such_a_text() {
     );
     let routing = error_of("[subnet]\nrouting = 1\n");
     assert!(routing.contains(":2:11: error: `routing` must be a text in double quotes\n  help: write it as in `routing = \"up-down\"`"), "{routing}");
+}
+
+#[test]
+fn more_lids_than_a_subnet_has_are_refused() {
+    let text = "[generate]\nkind = \"star\"\nhosts = 384\n[subnet]\nlmc = 7\n";
+    let error = error_of(text);
+    assert!(error.contains("384 ports with 128 LIDs each do not fit in a subnet\n  help: a subnet has 49151 LIDs: write a smaller `lmc`"), "{error}");
 }

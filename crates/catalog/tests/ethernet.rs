@@ -124,7 +124,7 @@ fn ethernet_parts_have_what_they_need() {
     let without = switch.lines().filter(|line| !line.starts_with("pause_response")).collect::<Vec<_>>().join("\n");
     assert!(load(without).map(|_| ()).unwrap_err().to_text().contains("switch part `sw` has no `pause_response`"));
     let unknown = load(switch.replace("\"100GbE\"]", "\"101GbE\"]")).map(|_| ()).unwrap_err().to_text();
-    assert!(unknown.contains("`ethernet_rates`: `101GbE` is not known\n  help: the list may hold 10GbE, 25GbE"), "{unknown}");
+    assert!(unknown.contains("`ethernet_rates`: `101GbE` is not known\n  help: the list may hold 1GbE, 10GbE, 25GbE"), "{unknown}");
     let hca = std::fs::read_to_string(root().join("catalog/hca/connectx4.toml")).unwrap();
     let alone = PartFile {
         kind: PartKind::Hca,

@@ -8,7 +8,7 @@ use common::{catalog, fabric_paths};
 use softband_catalog::{LoadOptions, load_fabric};
 use softband_fabric::World;
 use softband_spec::{FabricSpec, PortRef, path_mtu, path_mtu_limit};
-use softband_types::Mtu;
+use softband_types::{Lmc, Mtu};
 
 /// Returns the cabled ports of HCAs, at most `count` of them, spread over the fabric.
 fn ports_of(spec: &FabricSpec, count: usize) -> Vec<PortRef> {
@@ -51,4 +51,30 @@ fn the_description_and_the_forwarding_tables_give_the_same_path_mtus() {
         }
     }
     assert!(limited > 3, "only {limited} fabrics had a path with a smaller MTU than its ports");
+}
+
+#[test]
+fn a_narrow_path_of_any_lid_of_a_port_counts() {
+    let text = "[generate]\nkind = \"fat-tree\"\nhosts = 4\nports = 4\nlevels = 2\n[subnet]\nrouting = \"fat-tree\"\n";
+    let folder = std::env::temp_dir().join(format!("softband-path-mtu-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("tree.toml");
+    std::fs::write(&path, text).unwrap();
+    let spec = load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    std::fs::remove_dir_all(&folder).unwrap();
+    let has_limit = |lmc, narrow: usize| {
+        let mut spec = spec.clone();
+        (spec.subnet.lmc, spec.switches[narrow].part.mtu_max) = (Lmc::new(lmc).unwrap(), Mtu::B512);
+        path_mtu_limit(&spec).is_some()
+    };
+    let leaves: std::collections::BTreeSet<usize> = spec
+        .cables
+        .iter()
+        .filter(|cable| cable.ends.iter().any(|end| matches!(end, PortRef::Hca { .. })))
+        .flat_map(|cable| cable.ends)
+        .filter_map(|end| if let PortRef::Switch { switch, .. } = end { Some(switch) } else { None })
+        .collect();
+    let tops: Vec<usize> = (0..spec.switches.len()).filter(|switch| !leaves.contains(switch)).collect();
+    assert!(tops.len() > 1, "{} switches above", tops.len());
+    assert!(tops.iter().all(|top| has_limit(1, *top)), "with two LIDs each way leads over each switch of the top");
 }

@@ -121,6 +121,10 @@ pub(crate) enum Event {
         lane: u8,
         blocks: u16,
     },
+    /// A raw frame of a host's kernel is in front of the bus.
+    FramePosted {
+        frame: u32,
+    },
     Completed {
         completion: u32,
     },

@@ -125,7 +125,7 @@ pub use link::{CarriedElsewhere, EthernetCounters, PacketSink, Parcel, PortCount
 pub use pdes::lookahead;
 pub use pdes::partition::Partitioning;
 pub use softband_model::transport::{HardwareCounters, Repeats};
-pub use world::{NodeOfPort, PortStatistics, World};
+pub use world::{FrameError, NodeOfPort, PortStatistics, World};
 
 /// Runs the examples of the README file.
 #[cfg(doctest)]

@@ -3,6 +3,7 @@
 use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::Completion;
 use softband_types::{CqHandle, HcaId, PortNumber, ProcessId, Qpn, SrqHandle};
+use std::sync::Arc;
 
 /// Change that a program may now see. All notices of a `step` carry that step's time:
 /// [`World::now`](crate::World::now).
@@ -16,6 +17,23 @@ pub enum Notice {
         cq: CqHandle,
         /// The completion.
         completion: Completion,
+    },
+    /// A raw frame has left a port, or the port has discarded it: its place in the ring is free.
+    FrameSent {
+        /// HCA or NIC of the port.
+        hca: HcaId,
+        /// Port that has sent the frame.
+        port: PortNumber,
+    },
+    /// A raw frame has arrived in the memory of a host. It holds a place in the receive ring until
+    /// [`World::return_frames`](crate::World::return_frames).
+    FrameArrived {
+        /// HCA or NIC of the port.
+        hca: HcaId,
+        /// Port that has received the frame.
+        port: PortNumber,
+        /// The frame from its MAC header to the end of its data.
+        frame: Arc<[u8]>,
     },
     /// An armed completion queue raises its event.
     CqEvent {

@@ -126,6 +126,9 @@ pub enum PacketKind {
     },
     /// CN packet (IBTA annex A10): it carries a BECN and nothing else.
     CongestionNotification,
+    /// Raw Ethernet frame of a network interface. It has no BTH: the payload begins with the MAC header
+    /// and ends before the check sequence.
+    Frame,
 }
 
 impl PacketKind {
@@ -164,7 +167,7 @@ impl PacketKind {
             }
             Self::AtomicAck { .. } => wire::AETH_BYTES + wire::ATOMIC_ACK_ETH_BYTES,
             Self::Ack | Self::Nak(_) | Self::RnrNak { .. } => wire::AETH_BYTES,
-            Self::CongestionNotification => 0,
+            Self::CongestionNotification | Self::Frame => 0,
         }
     }
 }
@@ -312,9 +315,18 @@ impl Packet {
         self.payload.as_ref().map_or(0, |payload| payload.len)
     }
 
+    /// Returns the bytes of payload that the MTU of an RDMA link limits. Interfaces keep to their MTU
+    /// themselves.
+    pub fn limited_bytes(&self) -> u32 {
+        if matches!(self.kind, PacketKind::Frame) { 0 } else { self.payload_bytes() }
+    }
+
     /// Returns the bytes that port counters and receive buffers count: from the LRH to the variant
     /// CRC, or a frame from its address to its check sequence.
     pub fn bytes(&self, framing: Framing) -> u32 {
+        if matches!(self.kind, PacketKind::Frame) {
+            return framing.raw_bytes(self.payload_bytes());
+        }
         framing.packet_bytes(self.grh.map(|route| route.dgid), self.transport_bytes())
     }
 

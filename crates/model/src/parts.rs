@@ -6,10 +6,12 @@ mod bus;
 mod ideal;
 mod kernel;
 mod kernel_path;
+mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
 pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction};
 pub use kernel_path::KernelPath;
+pub use nic::{NicOffloads, NicPart};
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;

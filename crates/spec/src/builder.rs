@@ -1,9 +1,11 @@
 //! Descriptions of fabrics in code, without files and without the catalogue.
 
 use crate::faults::{FaultKind, FaultSpec};
-use crate::{CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SubnetSpec, SwitchSpec, unroutable};
+use crate::{
+    CableSpec, EthernetSpec, FabricSpec, HcaSpec, HostSpec, InterfaceSpec, LIDS, PortRef, SubnetSpec, SwitchSpec, ethernet_loop, unroutable,
+};
 use softband_model::link::Sl2Vl;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, PciExpress, Slot, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, NicPart, PciExpress, Slot, SwitchPart};
 use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, PKey, PortNumber};
 use std::collections::BTreeSet;
 
@@ -68,6 +70,12 @@ pub enum BuildError {
         /// Difference from the switch that the engine expects.
         why: &'static str,
     },
+    /// The ports and switches need more LIDs than the unicast range has (IBTA 4.1.3).
+    #[error("the fabric needs {0} LIDs, and there are {max}: use fewer ports, or a smaller `lmc`", max = LIDS)]
+    Lids(usize),
+    /// Switches of a network with NICs form a loop: spanning trees are not modelled.
+    #[error("a frame to all could come back to switch `{0}`: remove a cable of the loop, because spanning trees are not modelled")]
+    EthernetLoop(String),
     /// A fault concerns a cable, port, host or switch that the fabric does not have, or packet 0.
     #[error("fault {0} (`{1}`) names a place or packet that does not exist: use an index of this fabric, and count packets from 1")]
     Fault(usize, &'static str),
@@ -176,6 +184,18 @@ impl FabricBuilder {
         self.add_hca(host, part, LinkLayer::Ethernet)
     }
 
+    /// Adds a NIC to the host with this index. `interface` is the name that cables use.
+    ///
+    /// # Panics
+    /// If the index is not that of a host.
+    pub fn nic(&mut self, host: usize, interface: impl Into<String>, part: NicPart) -> Node {
+        let node = self.add_hca(host, part.as_hca(), LinkLayer::Ethernet);
+        if let Some(hca) = self.spec.hosts[host].hcas.last_mut() {
+            (hca.device, hca.nic) = (interface.into(), Some(part));
+        }
+        node
+    }
+
     fn add_hca(&mut self, host: usize, part: HcaPart, link_layer: LinkLayer) -> Node {
         let spec = &mut self.spec.hosts[host];
         let bus = match spec.part.bus.slot.train(part.interface) {
@@ -199,6 +219,7 @@ impl FabricBuilder {
             node_guid,
             link_layer,
             pkeys: vec![PKey::DEFAULT_FULL],
+            nic: None,
         });
         Node::Hca { host, hca }
     }
@@ -273,6 +294,13 @@ impl FabricBuilder {
             if name.is_empty() || name.contains('/') || !names.insert(name) {
                 return Err(BuildError::Name(name.clone()));
             }
+        }
+        let wanted = self.spec.lids_wanted();
+        if wanted > LIDS {
+            return Err(BuildError::Lids(wanted));
+        }
+        if let Some(switch) = ethernet_loop(&self.spec) {
+            return Err(BuildError::EthernetLoop(self.spec.switches[switch].name.clone()));
         }
         if let Some(found) = unroutable(&self.spec) {
             let switch = self.spec.switches[found.switch].name.clone();

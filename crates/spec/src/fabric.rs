@@ -5,10 +5,10 @@ use crate::faults::FaultSpec;
 use softband_model::link::Framing;
 use softband_model::management::Routing;
 pub use softband_model::management::manager::PortClasses;
-use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, SwitchPart};
+use softband_model::parts::{BusPart, CablePart, HcaPart, HostPart, KernelPart, NicPart, SwitchPart};
 use softband_model::switch::{MarkingSettings, PacketLifetimes};
 use softband_model::transport::InjectionSettings;
-use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PortNumber};
+use softband_types::{EthernetRate, Guid, LinkLayer, LinkRate, Lmc, Mtu, OperationalVls, PKey, PortNumber};
 
 /// A whole fabric. Hosts, switches and cables are in the order of the fabric file, which numbers
 /// them from 0. [`FabricBuilder`](crate::FabricBuilder) makes a fabric in code.
@@ -62,6 +62,9 @@ impl Default for EthernetSpec {
     }
 }
 
+/// Number of unicast LIDs of a fabric (IBTA 4.1.3). Ethernet ports have internal LIDs beside them.
+pub const LIDS: usize = 0xBFFF;
+
 /// Configuration of the subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubnetSpec {
@@ -70,8 +73,8 @@ pub struct SubnetSpec {
     /// OpenSM's `max_op_vls`: a code. The link uses the minimum of this code and both ports' VLCap.
     /// The default is 5: no limit.
     pub max_op_vls: OperationalVls,
-    /// Base-two logarithm of the number of LIDs of an HCA's port (LMC), from 0 to 7. The default is 0.
-    pub lmc: u8,
+    /// LMC of the ports of HCAs. The default is 0: a single LID.
+    pub lmc: Lmc,
     /// Upper limit of the MTU of every link. The parts' own limits also apply. The default is 4,096
     /// bytes: no limit.
     pub mtu_max: Mtu,
@@ -92,7 +95,7 @@ impl Default for SubnetSpec {
         Self {
             manager: SubnetManager::default(),
             max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
-            lmc: 0,
+            lmc: Lmc::ZERO,
             mtu_max: Mtu::B4096,
             routing: Routing::default(),
             lifetimes: PacketLifetimes::default(),
@@ -180,7 +183,8 @@ pub struct HostSpec {
 /// HCA of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HcaSpec {
-    /// Device name that programs see, for example `mthca0`. It is unique in the host.
+    /// Device name that programs see, for example `mthca0`. It is unique in the host. A NIC has
+    /// the name of its interface.
     pub device: String,
     /// Parameters of the HCA.
     pub part: HcaPart,
@@ -197,6 +201,8 @@ pub struct HcaSpec {
     pub link_layer: LinkLayer,
     /// P_Key table of its ports: the partitions that they belong to. It must not be empty.
     pub pkeys: Vec<PKey>,
+    /// Parameters of a NIC, which is no RDMA device. `None`: an HCA.
+    pub nic: Option<NicPart>,
 }
 
 /// Switch of a fabric.
@@ -274,6 +280,22 @@ impl FabricSpec {
     pub fn has_ethernet(&self) -> bool {
         let hcas = self.hosts.iter().flat_map(|host| &host.hcas).any(|hca| hca.link_layer == LinkLayer::Ethernet);
         hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
+    }
+
+    /// Returns the number of HCAs' ports with a cable.
+    pub fn cabled_hca_ports(&self) -> usize {
+        self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. })).count()
+    }
+
+    /// Returns the number of LIDs up to the last that the built-in manager assigns. Above [`LIDS`] the
+    /// fabric cannot exist.
+    pub fn lids_wanted(&self) -> usize {
+        let lmc = self.subnet.lmc;
+        let is_several = |end: &PortRef| self.link_layer(*end) == LinkLayer::Infiniband;
+        let ends = self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. }));
+        let (several, single): (Vec<PortRef>, Vec<PortRef>) = ends.partition(is_several);
+        // LID 0 is reserved, so that the LIDs of the first port begin at `lmc.lids()`.
+        (several.len() + 1) * usize::from(lmc.lids()) - 1 + single.len() + self.switches.len()
     }
 
     /// Returns the name of a port in the notation of fabric files: `a/mthca0/1`, `sw/1`.

@@ -62,10 +62,11 @@ mod routes;
 
 pub use analysis::connected_components::hosts_apart;
 pub use analysis::credit_loops::{CreditLoop, LoopRemedy, credit_loops, loop_remedy};
+pub use analysis::ethernet_loop::ethernet_loop;
 pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use builder::{BuildError, FabricBuilder, Node};
 pub use fabric::{
-    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, PortClasses, PortRef, QualityOfService,
+    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortClasses, PortRef, QualityOfService,
     SubnetManager, SubnetSpec, SwitchSpec,
 };
 pub use interfaces::{

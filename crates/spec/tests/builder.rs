@@ -161,3 +161,23 @@ fn the_first_defect_is_named() {
     fabric.subnet(SubnetSpec { routing: Routing::FatTree, ..SubnetSpec::default() });
     assert!(defect(fabric).starts_with("routing `fat-tree` cannot work here: switch `"));
 }
+
+#[test]
+fn a_fabric_takes_no_more_lids_than_there_are() {
+    let pairs = |pairs: usize| {
+        let mut fabric = FabricBuilder::new("pairs of hosts");
+        for pair in 0..pairs {
+            let [a, b] = ["a", "b"].map(|side| {
+                let host = fabric.host(format!("{side}{pair}"), HostPart::ideal());
+                fabric.hca(host, HcaPart::ideal())
+            });
+            fabric.cable(a, b, CablePart::ideal(1_000));
+        }
+        fabric.subnet(SubnetSpec { lmc: softband_types::Lmc::new(7).unwrap(), ..SubnetSpec::default() });
+        fabric.build()
+    };
+    // The first LIDs are 128 to 255, and so the 383rd port has the last 128 LIDs up to 49,151.
+    assert!(pairs(191).is_ok());
+    let error = pairs(192).unwrap_err();
+    assert_eq!(error.to_string(), "the fabric needs 49279 LIDs, and there are 49151: use fewer ports, or a smaller `lmc`");
+}

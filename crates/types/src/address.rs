@@ -22,31 +22,62 @@ impl Lid {
     }
 }
 
-/// The LIDs of a port: a base, and `1 << lmc` LIDs from it on (IBTA 4.1.3). The default is
+/// LID mask control (LMC): a port has 2^LMC LIDs (IBTA 4.1.3). From 0 to 7; the default is 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Lmc(u8);
+
+impl Lmc {
+    /// LMC of a port with a single LID.
+    pub const ZERO: Self = Self(0);
+
+    /// Returns the LMC with a value; `None` above 7, because PortInfo has three bits for it (IBTA
+    /// 14.2.5.6).
+    pub const fn new(value: u8) -> Option<Self> {
+        if value <= 7 { Some(Self(value)) } else { None }
+    }
+
+    /// Returns the value, from 0 to 7.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the number of LIDs of a port, from 1 to 128.
+    pub const fn lids(self) -> u16 {
+        1 << self.0
+    }
+}
+
+impl fmt::Display for Lmc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The LIDs of a port: a base, and `lmc.lids()` LIDs from it on (IBTA 4.1.3). The default is
 /// [`Lid::NONE`] alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortLids {
     /// First LID. Its `lmc` low bits are 0.
     pub base: Lid,
-    /// LMC of the port, from 0 to 7.
-    pub lmc: u8,
+    /// LMC of the port.
+    pub lmc: Lmc,
 }
 
 impl PortLids {
     /// Returns the first LIDs that lie beyond `last`; `None` if no number is left.
-    pub fn after(last: Lid, lmc: u8) -> Option<Self> {
-        let base = last.0.checked_add(1)?.checked_next_multiple_of(1 << lmc)?;
+    pub fn after(last: Lid, lmc: Lmc) -> Option<Self> {
+        let base = last.0.checked_add(1)?.checked_next_multiple_of(lmc.lids())?;
         Some(Self { base: Lid(base), lmc })
     }
 
     const fn mask(self) -> u16 {
-        (1 << self.lmc) - 1
+        self.lmc.lids() - 1
     }
 
     /// Checks whether a LID is one of the port's.
     #[inline]
     pub const fn contains(self, lid: Lid) -> bool {
-        lid.0 == self.base.0 || self.lmc > 0 && self.base.0 != 0 && lid.0 & !self.mask() == self.base.0 & !self.mask()
+        lid.0 == self.base.0 || self.lmc.0 > 0 && self.base.0 != 0 && lid.0 & !self.mask() == self.base.0 & !self.mask()
     }
 
     /// Returns the LID for path bits. Bits beyond the LMC have no effect (IBTA 4.1.3).

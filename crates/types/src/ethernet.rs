@@ -1,12 +1,14 @@
-//! Rates of Ethernet ports, for Ethernet as the link layer of RDMA (RoCE).
+//! Rates of Ethernet ports, of RDMA (RoCE) and of NICs.
 
 use crate::{LinkRate, LinkSpeed, LinkWidth};
 use std::fmt;
 
 /// Rate of an Ethernet port, slowest first. A link trains to the fastest rate of both ends. It
-/// prints as `10GbE`, `25GbE` and so on.
+/// prints as `1GbE`, `10GbE` and so on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EthernetRate {
+    /// 1 Gb/s of data.
+    G1,
     /// 10 Gb/s of data.
     G10,
     /// 25 Gb/s of data.
@@ -27,9 +29,11 @@ pub enum EthernetRate {
 
 impl EthernetRate {
     /// All rates, slowest first.
-    pub const ALL: [Self; 8] = [Self::G10, Self::G25, Self::G40, Self::G50, Self::G100, Self::G200, Self::G400, Self::G800];
+    pub const ALL: [Self; 9] = [Self::G1, Self::G10, Self::G25, Self::G40, Self::G50, Self::G100, Self::G200, Self::G400, Self::G800];
 
-    /// Returns the lanes of the rate. Each lane signals and carries as much as an InfiniBand lane:
+    /// Returns the lanes of the rate. Each lane signals and carries as much as an InfiniBand lane, except
+    /// at 1 Gb/s:
+    /// - 1.25 Gb/s with 8b/10b (IEEE 802.3 clause 36; 1000BASE-T carries the same data on four pairs);
     /// - 10.3125 Gb/s with 64b/66b (IEEE 802.3 clause 49; 40 Gb/s: clause 82);
     /// - 25.78125 Gb/s with 64b/66b (clauses 107 and 82);
     /// - 53.125 Gb/s with 256b/257b and RS(544,514) (clause 119, 200 Gb/s);
@@ -38,6 +42,7 @@ impl EthernetRate {
     /// 50 Gb/s uses two lanes of 25 Gb/s, as the 25 Gigabit Ethernet Consortium defined it.
     pub const fn link_rate(self) -> LinkRate {
         let (width, speed) = match self {
+            Self::G1 => (LinkWidth::X1, LinkSpeed::Gigabit),
             Self::G10 => (LinkWidth::X1, LinkSpeed::Fdr10),
             Self::G25 => (LinkWidth::X1, LinkSpeed::Edr),
             Self::G40 => (LinkWidth::X4, LinkSpeed::Fdr10),
@@ -65,6 +70,7 @@ impl EthernetRate {
 impl fmt::Display for EthernetRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::G1 => "1GbE",
             Self::G10 => "10GbE",
             Self::G25 => "25GbE",
             Self::G40 => "40GbE",
@@ -85,7 +91,7 @@ mod tests {
     fn every_rate_carries_what_its_name_says() {
         // Nanoseconds for a megabyte.
         let times = EthernetRate::ALL.map(|rate| rate.link_rate().picos_of_bytes(1_000_000) / 1_000);
-        assert_eq!(times, [800_000, 320_000, 200_000, 160_000, 80_000, 40_000, 20_000, 10_000]);
+        assert_eq!(times, [8_000_000, 800_000, 320_000, 200_000, 160_000, 80_000, 40_000, 20_000, 10_000]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! | topic | types |
 //! |---|---|
-//! | addresses | [`Lid`], [`PortLids`], [`Guid`], [`Gid`], [`PortNumber`], [`Qpn`] |
+//! | addresses | [`Lid`], [`Lmc`], [`PortLids`], [`Guid`], [`Gid`], [`PortNumber`], [`Qpn`] |
 //! | keys | [`PKey`], [`QKey`], [`LKey`], [`RKey`] |
 //! | links | [`LinkWidth`], [`LinkSpeed`], [`LinkRate`], [`EthernetRate`], [`Mtu`], [`CreditBlocks`] |
 //! | lanes | [`ServiceLevel`], [`VirtualLane`], [`OperationalVls`] |
@@ -43,7 +43,7 @@ mod link;
 mod link_layer;
 mod queue_pair;
 
-pub use address::{Gid, Guid, Lid, PKey, PortLids, QKey};
+pub use address::{Gid, Guid, Lid, Lmc, PKey, PortLids, QKey};
 pub use counting::counted;
 pub use ethernet::EthernetRate;
 pub use ids::{

@@ -63,6 +63,9 @@ impl fmt::Display for LinkWidth {
 /// generation of both ends and the cable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LinkSpeed {
+    /// 1.25 Gb/s on a lane: Gigabit Ethernet (IEEE 802.3 clause 36). InfiniBand has no such lane, so
+    /// that [`Self::ALL`] leaves it out.
+    Gigabit,
     /// Single data rate: 2.5 Gb/s on a lane.
     Sdr,
     /// Double data rate: 5 Gb/s on a lane.
@@ -84,13 +87,14 @@ pub enum LinkSpeed {
 }
 
 impl LinkSpeed {
-    /// All generations, slowest first.
+    /// All generations of InfiniBand, slowest first.
     pub const ALL: [Self; 9] = [Self::Sdr, Self::Ddr, Self::Qdr, Self::Fdr10, Self::Fdr, Self::Edr, Self::Hdr, Self::Ndr, Self::Xdr];
 
     /// Returns the bits per second on a lane, before the line code. From HDR on, PAM4 carries two
     /// bits per symbol.
     pub const fn lane_signalling_rate(self) -> u64 {
         match self {
+            Self::Gigabit => 1_250_000_000,
             Self::Sdr => 2_500_000_000,
             Self::Ddr => 5_000_000_000,
             Self::Qdr => 10_000_000_000,
@@ -105,22 +109,23 @@ impl LinkSpeed {
 
     /// Returns the line code: the bits of data, and the bits on the lane that carry them.
     ///
-    /// - Up to QDR: 8b/10b.
+    /// - Gigabit Ethernet, and up to QDR: 8b/10b.
     /// - Up to EDR: 64b/66b. The forward error correction of EDR takes its check bits out of the
     ///   synchronisation headers, so it does not change the rate.
     /// - From HDR on: RS(544,514) over 256b/257b; 544/514 of 257/256 are 17/16.
     const fn line_code(self) -> LineCode {
         match self {
-            Self::Sdr | Self::Ddr | Self::Qdr => LineCode { data: 8, coded: 10 },
+            Self::Gigabit | Self::Sdr | Self::Ddr | Self::Qdr => LineCode { data: 8, coded: 10 },
             Self::Fdr10 | Self::Fdr | Self::Edr => LineCode { data: 64, coded: 66 },
             Self::Hdr | Self::Ndr | Self::Xdr => LineCode { data: 16, coded: 17 },
         }
     }
 
     /// Returns LinkSpeedActive and its extensions as a set of bits: 1 for SDR, up to 256 for XDR
-    /// (`active_speed` of `ibv_port_attr`).
+    /// (`active_speed` of `ibv_port_attr`). Gigabit Ethernet has none: 0.
     pub const fn code(self) -> u16 {
         match self {
+            Self::Gigabit => 0,
             Self::Sdr => 1,
             Self::Ddr => 2,
             Self::Qdr => 4,
@@ -157,6 +162,7 @@ struct LineCode {
 impl fmt::Display for LinkSpeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Gigabit => "gigabit",
             Self::Sdr => "SDR",
             Self::Ddr => "DDR",
             Self::Qdr => "QDR",

@@ -181,7 +181,7 @@ fn whole(seconds: f64, seconds_per_byte: f64) -> u32 {
 fn estimates(port: PortView) -> (f64, f64) {
     let is_roce = port.link_layer == LinkLayer::Ethernet;
     let (seconds, signals, code) = match port.speed {
-        LinkSpeed::Sdr | LinkSpeed::Xdr => (5_000e-9, 2.5e9, 0.8),
+        LinkSpeed::Gigabit | LinkSpeed::Sdr | LinkSpeed::Xdr => (5_000e-9, 2.5e9, 0.8),
         LinkSpeed::Ddr => (2_500e-9, 5e9, 0.8),
         LinkSpeed::Qdr if is_roce => (1_300e-9, 10.3125e9, 64.0 / 66.0),
         LinkSpeed::Qdr => (1_300e-9, 10e9, 0.8),

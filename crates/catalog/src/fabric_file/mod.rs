@@ -9,6 +9,7 @@ mod generate;
 mod guids;
 mod interfaces;
 mod kernels;
+mod nics;
 mod nodes;
 mod qos;
 pub(crate) mod resolved;
@@ -182,7 +183,8 @@ fn read_document(file: &str, entries: &[Entry], context: &mut Context<'_>) -> Op
     kernels::use_kernels(&spec, context);
     spec.faults = faults::read_faults(faults_entry, &spec, &mut context.findings);
     subnet::check_routing(subnet_entry, &spec, &mut context.findings);
-    subnet::check_lmc(subnet_entry, &spec, &mut context.findings);
+    subnet::check_lids(subnet_entry, &spec, &mut context.findings);
+    nics::check(cables_entry, &spec, &mut context.findings);
     qos::check_qos(subnet_entry, &mut spec, &mut context.findings);
     ethernet::warn((ethernet_entry, cables_entry), &spec, &mut context.findings);
     congestion::warn_of_bystanders(subnet_entry, &spec, &mut context.findings);

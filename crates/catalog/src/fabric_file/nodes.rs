@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, SwitchPart};
+use softband_model::parts::{BusPart, HcaPart, HostPart, KernelPart, NicPart, SwitchPart};
 use softband_spec::{CableSpec, HcaSpec, HostSpec, InterfaceSpec, PortRef, SwitchSpec};
 use softband_types::{Guid, LinkLayer, PKey};
 
@@ -12,6 +12,7 @@ use super::buses;
 use super::ethernet;
 use super::guids::GuidText;
 use super::kernels;
+use super::nics;
 use super::slots;
 use super::stated::{self, Stated};
 use crate::catalog::Catalog;
@@ -46,9 +47,11 @@ pub(super) struct HcaDraft {
     pub(super) slot_trained: Option<Stated<String>>,
     /// The slot after training.
     pub(super) bus: Option<BusPart>,
-    tune_pci: bool,
+    pub(super) tune_pci: bool,
     pub(super) link_layer: LinkLayer,
-    pkeys: Vec<PKey>,
+    pub(super) pkeys: Vec<PKey>,
+    /// A NIC, with the name of its interface as its device.
+    pub(super) nic: Option<NicPart>,
     pub(super) node_guid: GuidText,
 }
 
@@ -86,6 +89,7 @@ impl HcaDraft {
             node_guid,
             link_layer: self.link_layer,
             pkeys: self.pkeys,
+            nic: self.nic,
         })
     }
 }
@@ -107,7 +111,7 @@ pub(super) fn switches(entry: Option<&Entry>, context: &mut Context<'_>) -> Vec<
     tables(entry, context).iter().filter_map(|entry| switch(entry, context)).collect()
 }
 
-fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry] {
+pub(super) fn tables<'a>(entry: Option<&'a Entry>, context: &mut Context<'_>) -> &'a [Entry] {
     let Some(entry) = entry else { return &[] };
     if let Value::Table(entries) = &entry.node.value {
         return entries;
@@ -127,10 +131,12 @@ fn host((entry, index): (&Entry, usize), kernel: Option<&KernelPart>, context: &
     let hcas = fields.optional("hcas");
     // `interfaces.rs` reads them when the cables are known.
     fields.optional("interfaces");
+    let nics = fields.optional("nics");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));
     let buses = buses.map_or(Vec::new(), |buses| buses::buses(&entry.key, buses, context));
     let mut hcas = hcas.map_or(Vec::new(), |hcas| hca_list(&entry.key, hcas, context));
+    hcas.extend(nics.map_or(Vec::new(), |nics| nics::nic_list(&entry.key, nics, context)));
     if let Some(part) = &part {
         hcas.iter_mut().for_each(|hca| slots::train(&entry.key, part, &buses, hca, context));
     }
@@ -193,7 +199,7 @@ fn hca(host: &str, node: &Node, index: usize, context: &mut Context<'_>) -> Opti
         let help = "remove one of them: `slot` is a part for this HCA alone, `bus` one that the host's table names for several";
         context.findings.error(format!("`{host}/{device}` is in two places"), labels, Some(help.into()));
     }
-    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, node_guid })
+    Some(HcaDraft { device, span, part, part_span, slot, shared_bus, slot_trained, bus: None, tune_pci, link_layer, pkeys, nic: None, node_guid })
 }
 
 /// Returns the link layer of the HCA. Reports an error if its part does not support the layer, or

@@ -9,7 +9,7 @@ use softband_model::transport::{Flow, InjectionSettings};
 use softband_spec::{
     CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, PortClasses, QualityOfService, SubnetManager, SubnetSpec,
 };
-use softband_types::{CreditBlocks, LinkLayer};
+use softband_types::{CreditBlocks, LinkLayer, Lmc};
 
 use super::interfaces::write_interfaces;
 use super::train::metres;
@@ -40,10 +40,16 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
             writeln!(out, "\n[hosts.{}.buses.{}]\npart = {}", quoted(&host.name), quoted(name), quoted(part))?;
         }
         for hca in &host.hcas {
-            writeln!(out, "\n[[hosts.{}.hcas]]\ndevice = {}", quoted(&host.name), quoted(&hca.device))?;
+            match hca.nic {
+                Some(_) => writeln!(out, "\n[hosts.{}.nics.{}]", quoted(&host.name), quoted(&hca.device))?,
+                None => writeln!(out, "\n[[hosts.{}.hcas]]\ndevice = {}", quoted(&host.name), quoted(&hca.device))?,
+            }
             writeln!(out, "part = {}\nnode_guid = \"{}\"", quoted(&hca.part.name), hca.node_guid)?;
             let (key, place) = hca.shared_bus.as_ref().map_or(("slot", &hca.bus.name), |name| ("bus", name));
             writeln!(out, "{key} = {}\nslot_trained = {}", quoted(place), quoted(&hca.bus.slot.interface().to_string()))?;
+            if hca.nic.is_some() {
+                continue;
+            }
             writeln!(out, "options = {{ tune_pci = {} }}", u8::from(hca.tune_pci))?;
             if hca.link_layer == LinkLayer::Ethernet {
                 writeln!(out, "link_layer = \"{}\"", hca.link_layer.name())?;
@@ -68,7 +74,7 @@ fn write_subnet(out: &mut String, subnet: &SubnetSpec) -> std::fmt::Result {
     if subnet.manager != SubnetManager::default() {
         writeln!(out, "manager = \"{}\"", subnet.manager.name())?;
     }
-    if subnet.lmc != 0 {
+    if subnet.lmc != Lmc::ZERO {
         writeln!(out, "lmc = {}", subnet.lmc)?;
     }
     if subnet.routing != Routing::default() {

@@ -4,18 +4,13 @@ use std::ops::Range;
 
 use softband_model::management::Routing;
 use softband_model::switch::LifetimeCode;
-use softband_spec::{FabricSpec, PortRef, SubnetManager, SubnetSpec};
-use softband_types::{Mtu, OperationalVls};
+use softband_spec::{FabricSpec, LIDS, SubnetManager, SubnetSpec};
+use softband_types::{Lmc, Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
 use super::qos::read_qos;
 use crate::diagnostic::{Findings, suggest};
 use crate::document::{Entry, Fields};
-
-/// Number of unicast LIDs (IBTA 4.1.3).
-const LIDS: usize = 0xBFFF;
-/// Largest LMC of a port: the field has three bits (IBTA 14.2.5.6).
-const LMC_MAX: u8 = 7;
 
 pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> SubnetSpec {
     let mut subnet = SubnetSpec::default();
@@ -40,7 +35,7 @@ pub(super) fn read_subnet(entry: Option<&Entry>, findings: &mut Findings) -> Sub
         }
     }
     if let Some((lmc, span)) = fields.optional_integer("lmc", findings) {
-        match u8::try_from(lmc).ok().filter(|lmc| *lmc <= LMC_MAX) {
+        match u8::try_from(lmc).ok().and_then(Lmc::new) {
             Some(lmc) => subnet.lmc = lmc,
             None => {
                 let help = "write 0 (a LID for each port of an HCA) to 7 (128 LIDs)";
@@ -86,17 +81,21 @@ fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Rout
     })
 }
 
-/// Checks that a subnet has enough LIDs for all ports with the file's `lmc`.
-pub(super) fn check_lmc(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
-    let ends = spec.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. })).count();
-    // The numbers of the first port begin at `1 << lmc`.
-    let wanted = ((ends + 1) << spec.subnet.lmc) + spec.switches.len();
-    if spec.subnet.lmc > 0 && wanted > LIDS {
-        let place = entry.map_or(0..0, |entry| entry.key_span.clone());
-        let message = format!("{ends} ports with {} LIDs each do not fit in a subnet", 1 << spec.subnet.lmc);
-        let help = format!("a subnet has {LIDS} LIDs: write a smaller `lmc`");
-        findings.error(message, vec![(place, format!("`lmc = {}`", spec.subnet.lmc))], Some(help));
+/// Checks that the fabric has enough LIDs for all ports with the file's `lmc`.
+pub(super) fn check_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
+    let (wanted, lmc) = (spec.lids_wanted(), spec.subnet.lmc);
+    if wanted <= LIDS {
+        return;
     }
+    let place = entry.map_or(0..0, |entry| entry.key_span.clone());
+    let (message, help) = match lmc {
+        Lmc::ZERO => (format!("the fabric needs {wanted} LIDs"), format!("a fabric has {LIDS} LIDs: describe fewer ports and switches")),
+        _ => {
+            let message = format!("{} ports with {} LIDs each do not fit in a subnet", spec.cabled_hca_ports(), lmc.lids());
+            (message, format!("a subnet has {LIDS} LIDs: write a smaller `lmc`"))
+        }
+    };
+    findings.error(message, vec![(place, format!("`lmc = {lmc}`"))], Some(help));
 }
 
 /// Checks that the routing engine supports the fabric.

@@ -3,6 +3,7 @@
 mod bus;
 mod convert;
 mod kernel;
+mod nic;
 mod raw;
 mod reader;
 
@@ -10,6 +11,7 @@ pub(crate) use bus::least_read_request;
 pub(crate) use bus::{bus, variants};
 pub(crate) use convert::{cable, hca, host, length_limits, switch};
 pub(crate) use kernel::kernel;
+pub(crate) use nic::nic;
 pub(crate) use raw::{RawPart, inherit, parts_of_table, read};
 pub(crate) use reader::PartReader;
 
@@ -29,11 +31,13 @@ pub enum PartKind {
     Kernel,
     /// Length limits of cables.
     Limit,
+    /// NIC: an Ethernet card without RDMA.
+    Nic,
     Switch,
 }
 
 impl PartKind {
-    pub const ALL: [Self; 7] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Kernel, Self::Limit, Self::Switch];
+    pub const ALL: [Self; 8] = [Self::Bus, Self::Cable, Self::Hca, Self::Host, Self::Kernel, Self::Limit, Self::Nic, Self::Switch];
 
     /// Returns the name of the folder.
     pub fn folder(self) -> &'static str {
@@ -44,6 +48,7 @@ impl PartKind {
             Self::Host => "host",
             Self::Kernel => "kernel",
             Self::Limit => "limit",
+            Self::Nic => "nic",
             Self::Switch => "switch",
         }
     }

@@ -168,7 +168,8 @@ fn write_host(root: &Path, world: &World, host: usize, interfaces: &[Interface])
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
     net_files::write(root, interfaces, &spec.interfaces)?;
-    for (number, hca) in spec.hcas.iter().enumerate() {
+    // A NIC is no device of verbs.
+    for (number, hca) in spec.hcas.iter().enumerate().filter(|(_, hca)| hca.nic.is_none()) {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);
         let (device, uverbs) = (&hca.device, format!("uverbs{number}"));
@@ -296,6 +297,7 @@ pub(crate) fn bytes_per_second(layer: LinkLayer, rate: LinkRate) -> u64 {
 fn tenths_of_gigabit(layer: LinkLayer, rate: LinkRate) -> (u64, &'static str) {
     let (tenths, name) = match rate.speed {
         LinkSpeed::Fdr10 if layer == LinkLayer::Ethernet => (100, " QDR"),
+        LinkSpeed::Gigabit => (10, ""),
         LinkSpeed::Sdr => (25, ""),
         LinkSpeed::Ddr => (50, " DDR"),
         LinkSpeed::Qdr => (100, " QDR"),

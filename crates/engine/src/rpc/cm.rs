@@ -216,6 +216,7 @@ fn code_of(mtu: Mtu) -> u8 {
 /// Returns the nominal rate of a link in tenths of a gigabit a second.
 fn tenths(rate: LinkRate) -> u64 {
     let lane = match rate.speed {
+        LinkSpeed::Gigabit => 10,
         LinkSpeed::Sdr => 25,
         LinkSpeed::Ddr => 50,
         LinkSpeed::Qdr | LinkSpeed::Fdr10 => 100,

@@ -12,7 +12,8 @@ impl Verbs<'_> {
     pub(crate) fn device_list(&mut self, caller: Caller, (): &()) -> Result<WithTail<DeviceList, Device>, i32> {
         let host = self.processes[caller.process].host();
         let hcas = &self.world.spec().hosts[host].hcas;
-        let tail: Vec<Device> = hcas.iter().enumerate().map(|(index, spec)| device(self.world.hca_id(host, index), spec)).collect();
+        let verbs = hcas.iter().enumerate().filter(|(_, spec)| spec.nic.is_none());
+        let tail: Vec<Device> = verbs.map(|(index, spec)| device(self.world.hca_id(host, index), spec)).collect();
         Ok(WithTail { head: DeviceList { count: tail.len() as u32, reserved: 0 }, tail })
     }
 
@@ -27,7 +28,7 @@ impl Verbs<'_> {
         Ok(PortReply {
             state: convert::state_code(port.state).into(),
             lid: u32::from(abi_lid(port.link_layer, port.lid).0),
-            lmc: u32::from(port.lmc),
+            lmc: u32::from(port.lmc.value()),
             sm_lid: u32::from(abi_lid(port.link_layer, port.sm_lid).0),
             mtu_max_code: convert::mtu_code(port.mtu_max),
             mtu_active_code: convert::mtu_code(port.mtu_active),

@@ -40,6 +40,8 @@ impl Hcas {
             transfers: Transfers::default(),
             ack_wait_max: None,
             key_violations: Slab::default(),
+            posted_frames: Slab::default(),
+            rings: BTreeMap::new(),
             injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
         }
     }
@@ -64,6 +66,7 @@ fn nodes(spec: &FabricSpec, numbering: &Numbering, buses: &mut Vec<SharedBus>) -
                 qp_count: 0,
                 engines: vec![ProcessingEngine::default(); hca.part.processing_engines.clamp(1, u32::from(u16::MAX)) as usize],
                 ready: VecDeque::new(),
+                rings: hca.nic.as_ref().map(|nic| (nic.transmit_ring_frames, nic.receive_ring_frames)),
             });
         }
     }

@@ -1,5 +1,6 @@
 //! Packets that leave an HCA, or stay in it.
 
+use super::frames::FRAME;
 use super::{Hcas, Hop};
 use crate::link::{Departing, Transit};
 use softband_model::verbs::api::HostMemory;
@@ -37,11 +38,15 @@ impl Hcas {
     /// staging buffer.
     pub(crate) fn on_departed(&mut self, hop: &mut Hop<'_>, port: u32, departing: Departing, memory: &mut dyn HostMemory, now: SimTime) {
         let Departing { lane, bytes, completes } = departing;
-        if let Some((qp, epoch)) = completes
-            && let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch)
-        {
-            slot.qp.requester.on_sent();
-            self.retire(hop.timeline, qp, now);
+        match completes {
+            Some(FRAME) => self.report_sent(hop, port, now),
+            Some((qp, epoch)) => {
+                if let Some(slot) = self.slot_mut(qp).filter(|slot| slot.qp.epoch == epoch) {
+                    slot.qp.requester.on_sent();
+                    self.retire(hop.timeline, qp, now);
+                }
+            }
+            None => {}
         }
         self.release_place(hop, port, (lane, bytes), memory, now);
     }

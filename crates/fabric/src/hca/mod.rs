@@ -8,6 +8,7 @@ mod congestion;
 mod construct;
 mod counters;
 mod departures;
+mod frames;
 mod groups;
 mod ports;
 mod queue_pairs;
@@ -38,7 +39,7 @@ use softband_model::verbs::api::Completion;
 use softband_model::verbs::{ChunkPool, Verbs};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{CqHandle, HcaId, PKey, PortNumber, ProcessId};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use transfers::Transfers;
 
@@ -67,6 +68,9 @@ pub(crate) struct Hcas {
     injection: Option<InjectionSettings>,
     /// Packets with a wrong key, with their ports, until their events.
     key_violations: Slab<(u32, KeyViolation)>,
+    posted_frames: Slab<frames::PostedFrame>,
+    /// Rings of ports that have sent or received frames.
+    rings: BTreeMap<u32, frames::Rings>,
 }
 
 /// An HCA as a node of the fabric.
@@ -88,6 +92,8 @@ struct Hca {
     qp_count: u32,
     engines: Vec<ProcessingEngine>,
     ready: VecDeque<Work>,
+    /// Sizes of the rings of a NIC's port, to and from the link.
+    rings: Option<(u32, u32)>,
 }
 
 /// An engine that starts messages. All messages of a queue pair use the same engine.

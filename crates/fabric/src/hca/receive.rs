@@ -76,6 +76,9 @@ impl Hcas {
     /// Hands a packet to its queue pair. Returns the time at which its buffer is free.
     fn receive(&mut self, hop: &mut Hop<'_>, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
+        if matches!(transit.packet.kind, PacketKind::Frame) {
+            return self.receive_frame(hop, &transit, now);
+        }
         if transit.dlid.is_multicast() {
             return self.receive_for_group(hop, &transit, arrival, now);
         }

@@ -2,12 +2,12 @@
 
 use super::Links;
 use super::construct::set_congestion_threshold;
-use super::counters::Retrained;
 use super::port::{Cabling, Onward};
+use super::tx_pending::Ready;
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::{Arbiter, ArbitrationTables, Framing, Returns};
 use softband_model::management::LinkSettings;
-use softband_model::switch::LifetimeCode;
+use softband_model::switch::{LifetimeCode, ready_at};
 use softband_sim::SimDuration;
 use softband_spec::{EndSettings, FabricSpec, end_settings};
 use softband_types::{LinkRate, VirtualLane};
@@ -92,12 +92,31 @@ impl Links {
             Owner::Hca { .. } => SimDuration::ZERO,
             Owner::Switch { switch, .. } => self.switches[switch as usize].switch.forward_latency(rate.speed),
         };
-        let former = self.retrained.get(&id).copied().unwrap_or_else(|| Retrained::first(cabling.rate));
-        self.retrained.insert(id, former.after(cabling.rate, port.sent.bytes, &port.tally));
+        let former = self.span_since_training(id, cabling.rate, &port.tally);
+        self.retrained.insert(id, former);
         let port = &mut self.ports[id as usize];
         port.cabling = Some(Cabling { rate, delay, ..cabling });
         (port.cable_delay, port.onward.through, port.kind_of_link) = (delay, through, kind);
         port.onward.kind = if port.is_blocked { Onward::NO_LINK } else { kind };
+        self.time_pending_again(id);
+    }
+
+    /// Gives packets that a switch accepted for an output shortly before its link trained the times
+    /// of the new rate: they leave after the training, so none of their bits has the old rate.
+    fn time_pending_again(&mut self, id: u32) {
+        let port = &mut self.ports[id as usize];
+        if matches!(port.owner, Owner::Hca { .. }) {
+            return; // A port of an HCA computes the time when a packet starts.
+        }
+        let pending: Vec<Ready> = std::iter::from_fn(|| port.tx_pending.pop_first()).collect();
+        for ready in pending {
+            let transit = self.packets.get_mut(ready.packet);
+            let time_out = port.serialisation(transit.bytes);
+            transit.time_out = time_out.as_picos() as u32;
+            let at = ready_at(transit.head, port.onward.through, transit.tail - transit.head, time_out);
+            // The order of packets from an input stays: each was ready after the link came up.
+            port.tx_pending.insert(Ready { at: at.max(ready.at), ..ready });
+        }
     }
 
     /// Returns the number of the link kind with this rate and framing: that of a port, or a new one.

@@ -54,6 +54,9 @@ pub struct PortCounters {
     pub port_xmit_wait: u64,
     /// Stall time of each data lane, in picoseconds: packets waited, and the lane had no credits.
     pub credit_stall_picos: Vec<u64>,
+    /// Stall time of each data lane in symbol times (PortVLXmitWaitCounters), at the rates that the
+    /// link had meanwhile.
+    pub port_vl_xmit_wait: Vec<u64>,
     /// Counters of an Ethernet port, or `None` on InfiniBand.
     pub ethernet: Option<EthernetCounters>,
     /// Fault counters; `None` in a fabric without faults.
@@ -72,15 +75,17 @@ pub struct EthernetCounters {
 }
 
 /// Counters that depend on the rate of a port's link, up to the last time it trained to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Retrained {
     /// The rate of the link at the start of the fabric.
     pub(super) full: LinkRate,
     sent_bytes: u64,
     wait: SimDuration,
+    lane_wait: Vec<SimDuration>,
     congested: SimDuration,
     busy_picos: u64,
     wait_symbols: u64,
+    lane_wait_symbols: Vec<u64>,
     congested_symbols: u64,
 }
 
@@ -88,19 +93,35 @@ impl Retrained {
     /// Returns the counters of a port whose link still has its first rate.
     pub(super) fn first(full: LinkRate) -> Self {
         let none = SimDuration::ZERO;
-        Self { full, sent_bytes: 0, wait: none, congested: none, busy_picos: 0, wait_symbols: 0, congested_symbols: 0 }
+        Self {
+            full,
+            sent_bytes: 0,
+            wait: none,
+            lane_wait: Vec::new(),
+            congested: none,
+            busy_picos: 0,
+            wait_symbols: 0,
+            lane_wait_symbols: Vec::new(),
+            congested_symbols: 0,
+        }
     }
 
     /// Returns the counters after a span at a rate. `sent_bytes` and `tally` count from the start.
-    pub(super) fn after(self, rate: LinkRate, sent_bytes: u64, tally: &Tally) -> Self {
+    pub(super) fn after(&self, rate: LinkRate, sent_bytes: u64, tally: &Tally) -> Self {
         let symbols = |now: SimDuration, before: SimDuration| (now - before).as_picos() / symbol_time(rate).as_picos();
+        let of_lane = |(lane, now): (usize, &SimDuration)| {
+            let (before, counted) = (self.lane_wait.get(lane).copied(), self.lane_wait_symbols.get(lane).copied());
+            counted.unwrap_or(0) + symbols(*now, before.unwrap_or(SimDuration::ZERO))
+        };
         Self {
             full: self.full,
             sent_bytes,
             wait: tally.wait,
+            lane_wait: tally.lane_wait.clone(),
             congested: tally.xmit_time_congested,
             busy_picos: self.busy_picos + busy_picos(rate, sent_bytes - self.sent_bytes),
             wait_symbols: self.wait_symbols + symbols(tally.wait, self.wait),
+            lane_wait_symbols: tally.lane_wait.iter().enumerate().map(of_lane).collect(),
             congested_symbols: self.congested_symbols + symbols(tally.xmit_time_congested, self.congested),
         }
     }
@@ -125,8 +146,7 @@ impl Links {
         let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
         let received = received + self.elsewhere.sent_by(cabling.peer);
         let lanes = usize::from(cabling.vls.data_lanes());
-        let former = self.retrained.get(&id).copied().unwrap_or_else(|| Retrained::first(cabling.rate));
-        let over_time = former.after(cabling.rate, port.sent.bytes, &tally);
+        let over_time = self.span_since_training(id, cabling.rate, &tally);
         Some(PortCounters {
             node: self.name_of_node(port.node).to_owned(),
             port: port.number,
@@ -147,12 +167,22 @@ impl Links {
             port_pkt_rcv_becn: tally.rcv_becn,
             port_xmit_wait: over_time.wait_symbols,
             credit_stall_picos: (0..lanes).map(|lane| tally.lane_wait.get(lane).map_or(0, |wait| wait.as_picos())).collect(),
+            port_vl_xmit_wait: (0..lanes).map(|lane| over_time.lane_wait_symbols.get(lane).copied().unwrap_or(0)).collect(),
             faults: faults.counters(id),
             ethernet: port
                 .ethernet
                 .as_ref()
                 .map(|ethernet| EthernetCounters { rcv_pauses: port.flow_control.pauses_received(heard_until), ..ethernet.counters }),
         })
+    }
+
+    /// Returns the counters that depend on the rate of a port's link, up to the moment of `tally`.
+    pub(super) fn span_since_training(&self, id: u32, rate: LinkRate, tally: &Tally) -> Retrained {
+        let sent_bytes = self.ports[id as usize].sent.bytes;
+        match self.retrained.get(&id) {
+            Some(former) => former.after(rate, sent_bytes, tally),
+            None => Retrained::first(rate).after(rate, sent_bytes, tally),
+        }
     }
 
     /// Returns the traffic that a port's peer sent, minus the losses on the cable.
@@ -171,4 +201,23 @@ fn busy_picos(rate: LinkRate, bytes: u64) -> u64 {
 /// count.
 fn data_words(framing: Framing, passed: Traffic) -> u64 {
     passed.bytes.saturating_sub(framing.uncounted_bytes(passed.packets)) / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_types::{LinkSpeed, LinkWidth};
+
+    #[test]
+    fn ticks_of_waits_keep_the_rates_that_the_link_had() {
+        let [fast, slow] = [LinkSpeed::Qdr, LinkSpeed::Sdr].map(|speed| LinkRate { width: LinkWidth::X4, speed });
+        let waited = |lanes: &[u64]| {
+            let lane_wait: Vec<SimDuration> = lanes.iter().map(|nanos| SimDuration::from_nanos(*nanos)).collect();
+            Tally { wait: lane_wait[0], lane_wait, ..Tally::default() }
+        };
+        // A tick is 1 ns at QDR, and 4 ns at SDR.
+        let at_first = Retrained::first(fast).after(fast, 0, &waited(&[8_000]));
+        let now = at_first.after(slow, 0, &waited(&[12_000, 4_000]));
+        assert_eq!((now.wait_symbols, now.lane_wait_symbols), (9_000, vec![9_000, 1_000]));
+    }
 }

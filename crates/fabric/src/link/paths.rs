@@ -4,27 +4,47 @@ use super::Links;
 use crate::faults::Faults;
 use crate::numbering::Owner;
 use softband_sim::SimTime;
-use softband_types::{Lid, Mtu};
+use softband_types::{Lid, LinkRate, Mtu};
 
 impl Links {
     /// Returns the path MTU from port `from` to port `to`, whose LID is `dlid`: the smallest MTU of
     /// the path's links. `None` without a route.
-    pub(crate) fn path_mtu(&self, from: u32, (to, dlid): (u32, Lid)) -> Option<Mtu> {
-        let mut at = from;
-        let mut least = self.ports[at as usize].cabling?.mtu;
+    pub(crate) fn path_mtu(&self, from: u32, to: (u32, Lid)) -> Option<Mtu> {
+        self.path_limits(from, to).map(|(mtu, _)| mtu)
+    }
+
+    /// Returns the smallest MTU and the lowest rate of the links from port `from` to port `to`, whose
+    /// LID is `dlid`. A port of a switch stands for the switch. `None` without a route.
+    pub(crate) fn path_limits(&self, from: u32, (to, dlid): (u32, Lid)) -> Option<(Mtu, LinkRate)> {
+        let (start, end) = (self.ports[from as usize].owner, self.ports[to as usize].owner);
+        let mut at = match start {
+            Owner::Hca { .. } => from,
+            Owner::Switch { switch, .. } => self.output_towards(switch, dlid)?,
+        };
+        let mut cabling = self.ports[at as usize].cabling?;
+        let mut least = (cabling.mtu, cabling.rate);
         // A message to its own port crosses no link.
         if from == to {
             return Some(least);
         }
         // No route passes a switch twice.
         for _ in 0..=self.switches.len() {
-            let cabling = self.ports[at as usize].cabling?;
-            least = least.min(cabling.mtu);
-            let Owner::Switch { switch, .. } = self.ports[cabling.peer as usize].owner else { return (cabling.peer == to).then_some(least) };
-            let node = &self.switches[switch as usize];
-            at = node.first_port + node.switch.route(dlid)? as u32;
+            least = (least.0.min(cabling.mtu), slower(least.1, cabling.rate));
+            let switch = match (self.ports[cabling.peer as usize].owner, end) {
+                (Owner::Hca { .. }, _) => return (cabling.peer == to).then_some(least),
+                (Owner::Switch { switch, .. }, Owner::Switch { switch: last, .. }) if switch == last => return Some(least),
+                (Owner::Switch { switch, .. }, _) => switch,
+            };
+            at = self.output_towards(switch, dlid)?;
+            cabling = self.ports[at as usize].cabling?;
         }
         None
+    }
+
+    /// Returns the output port of a switch for a LID.
+    fn output_towards(&self, switch: u32, dlid: Lid) -> Option<u32> {
+        let node = &self.switches[switch as usize];
+        node.switch.route(dlid).map(|output| node.first_port + output as u32)
     }
 
     /// Checks for a planned or active fault on the route from a port to `dlid`, now or later. False
@@ -38,8 +58,7 @@ impl Links {
                 return true;
             }
             let Owner::Switch { switch, .. } = self.ports[self.ports[port as usize].far_end as usize].owner else { return false };
-            let node = &self.switches[switch as usize];
-            at = node.switch.route(dlid).map(|output| node.first_port + output as u32);
+            at = self.output_towards(switch, dlid);
         }
         false
     }
@@ -53,4 +72,10 @@ impl Links {
         let mut ports = (0..self.ports.len() as u32).filter(|port| *port == own || is_between_switches(*port));
         faults.has_plan() && ports.any(|port| faults.is_affected_from(port, now))
     }
+}
+
+/// Returns the slower of two rates. Equal times choose the first.
+fn slower(one: LinkRate, other: LinkRate) -> LinkRate {
+    const BYTES: u32 = 1_000_000;
+    if other.picos_of_bytes(BYTES) > one.picos_of_bytes(BYTES) { other } else { one }
 }

@@ -43,7 +43,7 @@ impl Transit {
             bytes,
             time_out: 0,
             blocks: CreditBlocks::for_packet(bytes).0 as u16,
-            payload_bytes: packet.payload_bytes() as u16,
+            payload_bytes: packet.limited_bytes() as u16,
             dlid: packet.dlid,
             service_level: packet.service_level,
             packet,

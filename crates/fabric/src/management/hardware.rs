@@ -6,7 +6,7 @@ use crate::link::Links;
 use crate::numbering::{Numbering, Owner};
 use crate::pdes::timeline::Timeline;
 use crate::subnet::Subnet;
-use softband_model::link::{ArbitrationTables, Sl2Vl, symbol_time};
+use softband_model::link::{ArbitrationTables, Sl2Vl};
 use softband_model::management::LinkSettings;
 use softband_model::management::agent::{Details, Hardware, LinkView, Tally};
 use softband_model::switch::LifetimeCode;
@@ -190,11 +190,11 @@ impl Hardware for NodeHardware<'_> {
     fn details(&self, port: u8) -> Details {
         let id = self.id(port);
         let counters = self.links.counters_of(id, self.timeline, self.faults).filter(|_| port > 0);
-        let Some((counters, cabling)) = counters.zip(self.links.cabling(id)) else { return Details::default() };
+        let Some(counters) = counters else { return Details::default() };
         let (faults, unforwarded) = (counters.faults.unwrap_or_default(), self.links.unforwarded(id));
         let discards = [unforwarded.too_large, unforwarded.outlived, unforwarded.outlived_at_head];
         let inactive = counters.port_xmit_discards - discards.iter().sum::<u64>();
-        let ticks = |lane: usize| counters.credit_stall_picos.get(lane).map_or(0, |wait| wait / symbol_time(cabling.rate).as_picos());
+        let ticks = |lane: usize| counters.port_vl_xmit_wait.get(lane).copied().unwrap_or(0);
         Details {
             rcv_errors: [faults.port_rcv_errors, 0, 0, unforwarded.relay - unforwarded.looping, 0, unforwarded.looping],
             xmit_discards: [inactive, discards[0], discards[1], discards[2]],

@@ -8,7 +8,7 @@ use super::{KnownPort, Subnet};
 use crate::numbering::Owner;
 use softband_model::packet::{LinkAddresses, Packet};
 use softband_model::verbs::api::{AddressVector, GlobalRoute, VerbsError};
-use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, PortLids, VirtualLane};
+use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, Lmc, PortLids, VirtualLane};
 use std::collections::BTreeMap;
 
 /// The network of all Ethernet ports of a fabric, 10.77.0.0/16. The port's LID fills the rest of an
@@ -21,11 +21,14 @@ const HOP_LIMIT: u8 = 64;
 /// First LID of the multicast groups on Ethernet.
 const GROUP_LID_FIRST: u16 = 0xE000;
 const GROUP_LIDS: u16 = 0x1FFF;
+/// LID of frames to all ports of an Ethernet network, in front of those of groups. Switches of
+/// InfiniBand have tables of their own.
+pub(crate) const FLOOD: Lid = Lid(GROUP_LID_FIRST - 1);
 
 /// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
 /// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port. `lmc` is
 /// that of HCAs' ports on InfiniBand.
-pub(super) fn assign_lids(ports: &[KnownPort], lmc: u8) -> Vec<PortLids> {
+pub(super) fn assign_lids(ports: &[KnownPort], lmc: Lmc) -> Vec<PortLids> {
     let mut lids = vec![PortLids::default(); ports.len()];
     let mut last = Lid::NONE;
     for layer in LinkLayer::ALL {
@@ -34,7 +37,7 @@ pub(super) fn assign_lids(ports: &[KnownPort], lmc: u8) -> Vec<PortLids> {
         let kinds: [fn(&KnownPort) -> bool; 2] = [of_hca, of_switch];
         for (number, has_lid) in kinds.into_iter().enumerate() {
             let is_of_hcas = number == 0;
-            let lmc = if is_of_hcas && layer == LinkLayer::Infiniband { lmc } else { 0 };
+            let lmc = if is_of_hcas && layer == LinkLayer::Infiniband { lmc } else { Lmc::ZERO };
             let wanted = |(port, _): &(&KnownPort, _)| has_lid(port) && port.framing.link_layer() == layer;
             for (_, lid) in ports.iter().zip(&mut lids).filter(wanted) {
                 *lid = PortLids::after(last, lmc).expect("a checked fabric has fewer ports");
@@ -127,8 +130,15 @@ impl Subnet {
         LinkAddresses { lane, source: self.source_gid(packet), macs: [self.mac(packet.slid), destination] }
     }
 
+    /// Returns the LID of the host's port with a MAC address in a port's network.
+    pub(crate) fn lid_with_mac(&self, from: u32, mac: [u8; 6]) -> Option<Lid> {
+        let lid = Lid(u16::from_be_bytes([mac[4], mac[5]]));
+        let port = self.port_with_lid(lid).filter(|port| self.mac(lid) == mac && self.network(*port) == self.network(from))?;
+        matches!(self.ports[port as usize].owner, Owner::Hca { .. }).then_some(lid)
+    }
+
     /// Returns the MAC address that a LID stands for: the vendor's three bytes and the LID.
-    fn mac(&self, lid: Lid) -> [u8; 6] {
+    pub(crate) fn mac(&self, lid: Lid) -> [u8; 6] {
         let guid = self.port_with_lid(lid).map_or(Guid(0), |port| self.ports[port as usize].node_guid);
         let ([a, b, c, ..], [high, low]) = (guid.0.to_be_bytes(), lid.0.to_be_bytes());
         [a, b, c, 0, high, low]
@@ -242,7 +252,7 @@ mod tests {
         };
         // Port 2 of the first HCA has the GUID of port 1 of the second.
         let ports = [port(0, 1, 0x10, true), port(0, 2, 0x10, false), port(1, 1, 0x11, true)];
-        assert_eq!(ports_by_guid(&ports, &assign_lids(&ports, 0)), BTreeMap::from([(Guid(0x11), 0), (Guid(0x12), 2)]));
+        assert_eq!(ports_by_guid(&ports, &assign_lids(&ports, Lmc::ZERO)), BTreeMap::from([(Guid(0x11), 0), (Guid(0x12), 2)]));
         assert_eq!(ports_by_guid(&ports, &[PortLids::default(); 3])[&Guid(0x12)], 1);
     }
 

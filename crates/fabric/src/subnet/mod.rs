@@ -7,6 +7,8 @@ mod gids;
 mod routes;
 mod sweep;
 
+pub(crate) use gids::FLOOD;
+
 use crate::numbering::Owner;
 use softband_model::link::{Framing, Sl2Vl};
 use softband_model::management::Routes;

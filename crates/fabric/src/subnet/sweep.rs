@@ -60,7 +60,7 @@ impl Subnet {
             }
         });
         let port_of_guid = ports_by_guid(&ports, &lids);
-        Self { lids, ports, manager_lid: Lid(1 << spec.subnet.lmc), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
+        Self { lids, ports, manager_lid: Lid(spec.subnet.lmc.lids()), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
     }
 }
 

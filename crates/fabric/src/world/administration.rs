@@ -8,7 +8,7 @@ use softband_model::management::administration::{Administration, Inventory, Node
 use softband_model::verbs::api::AddressVector;
 use softband_sim::SimTime;
 use softband_spec::SubnetManager;
-use softband_types::{Gid, HcaId, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PortLids, PortNumber};
+use softband_types::{Gid, HcaId, Lid, LinkRate, Mtu, PortLids, PortNumber};
 use softband_wire::mad::{AttributeId, GmpNotice, Layout, Notice, SMP_DATA_BYTES, Smp, TrapNumber};
 use std::collections::BTreeSet;
 
@@ -122,6 +122,14 @@ impl World {
     }
 }
 
+impl World {
+    /// Returns the limits of a path from a switch to itself, which crosses no link: those of the
+    /// fabric's links.
+    fn own_limits(&self, source: u32, destination: u32) -> Option<(Mtu, LinkRate)> {
+        (source == destination && self.is_switch(source)).then(|| self.least())?
+    }
+}
+
 impl Paths for World {
     fn ends(&self) -> Vec<PathEnd> {
         let lids = (0..self.numbering.owners().len() as u32).map(|port| self.subnet.lid(port));
@@ -144,17 +152,7 @@ impl Paths for World {
 
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path> {
         let (source, destination) = (self.port_of(from)?, self.port_of(to)?);
-        // A switch itself is no end of a data path: the links limit its packets.
-        let is_of_switch = [source, destination].into_iter().any(|port| self.is_switch(port));
-        let mtu = match self.links.path_mtu(source, (destination, to.lid)).filter(|_| !is_of_switch) {
-            Some(mtu) => mtu,
-            None if is_of_switch => self.links.mtu_least()?,
-            None if source == destination => self.links.cabling(source)?.mtu,
-            None => return None,
-        };
-        let ends = [source, destination].into_iter().filter(|port| !self.is_switch(*port));
-        let slowest = ends.filter_map(|port| self.links.cabling(port)).map(|cabling| cabling.rate).max_by_key(|rate| rate.picos_of_bytes(1_000_000));
-        let rate = slowest.unwrap_or(LinkRate { width: LinkWidth::X4, speed: LinkSpeed::Sdr });
+        let (mtu, rate) = self.links.path_limits(source, (destination, to.lid)).or_else(|| self.own_limits(source, destination))?;
         let vector = AddressVector { dlid: to.lid, ..AddressVector::default() };
         Some(Path { mtu, rate, service_level: self.subnet.level_of_path(from.lid, &vector) })
     }

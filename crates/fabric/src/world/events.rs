@@ -103,6 +103,7 @@ impl World {
             Event::TrapsDue { node } => self.on_traps_due(node, notices, now),
             Event::QueueWatch { port } => hop.on_queue_watch(port, now),
             Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
+            Event::FramePosted { frame } => hcas.on_frame_posted(hop, frame, now),
             Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),
             Event::SwitchDiscard { packet } => hop.on_switch_discard(packet, now),
             Event::LostOnCable { packet } => hop.on_lost(packet, Loss::LinkDown, now),

@@ -6,6 +6,7 @@
 mod administration;
 mod events;
 mod faults;
+mod frames;
 mod management;
 mod observers;
 mod partitions;
@@ -18,6 +19,7 @@ mod training;
 mod traps;
 mod verbs;
 
+pub use frames::FrameError;
 pub use statistics::{NodeOfPort, PortStatistics};
 
 use crate::faults::Faults;
@@ -44,6 +46,8 @@ pub struct World {
     agents: Agents,
     faults: Faults,
     timeline: Timeline,
+    /// Switches know the ports to which they send frames for all.
+    floods: bool,
 }
 
 impl World {
@@ -70,6 +74,7 @@ impl World {
             agents,
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
+            floods: false,
             spec: described.clone(),
             numbering,
         };

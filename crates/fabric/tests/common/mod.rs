@@ -184,6 +184,7 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
             node_guid,
             link_layer: LinkLayer::Infiniband,
             pkeys: vec![PKey::DEFAULT_FULL],
+            nic: None,
         }],
         kernel: KernelPart::linux_6_1(),
         interfaces: vec![InterfaceSpec::management(index as usize)],
@@ -198,7 +199,7 @@ pub fn subnet(code: u8) -> SubnetSpec {
     SubnetSpec {
         manager: softband_spec::SubnetManager::Builtin,
         max_op_vls: vls(code),
-        lmc: 0,
+        lmc: Lmc::ZERO,
         mtu_max: Mtu::B4096,
         routing: Routing::default(),
         lifetimes: PacketLifetimes::default(),

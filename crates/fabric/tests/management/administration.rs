@@ -226,7 +226,7 @@ fn a_large_fabric_has_paths_from_each_port_and_tables_up_to_a_limit() {
     let (status, first) = all(&mut desk);
     assert_eq!((status, first.slid, first.dlid), (Status::SUCCESS, Lid(1), Lid(1)));
     // With two LIDs for each host, more than 2,097,152 paths would come.
-    spec.subnet.lmc = 1;
+    spec.subnet.lmc = Lmc::new(1).unwrap();
     assert_eq!(all(&mut Desk::new(&spec)).0, Status::SA_NO_RESOURCES);
 }
 
@@ -248,4 +248,23 @@ fn any_request_gets_an_answer() {
         desk.administer(method, attribute, mask, &McMemberRecord::parse(&data).unwrap());
     }
     desk.world.audit().unwrap();
+}
+
+#[test]
+fn a_path_has_the_rate_of_its_slowest_link() {
+    let mut spec = crate::common::through_switch(LinkSpeed::Ddr, &[1, 1], 4, crate::common::host_part(600, 300));
+    let second = softband_spec::SwitchSpec { name: "second".into(), node_guid: Guid(6), ..spec.switches[0].clone() };
+    spec.switches.push(second);
+    let port = |switch, port| softband_spec::PortRef::Switch { switch, port: PortNumber(port) };
+    spec.cables[1].ends[1] = port(1, 1);
+    let between = softband_spec::CableSpec { ends: [port(0, 5), port(1, 5)], rate: crate::common::rate(LinkSpeed::Sdr), ..spec.cables[0].clone() };
+    spec.cables.push(between);
+    let mut desk = Desk::new(&spec);
+    let both = ComponentMask::PATH_SLID | ComponentMask::PATH_DLID;
+    let mut rate_between =
+        |from, to| desk.query(AttributeId::PATH_RECORD, both, &PathRecord { slid: Lid(from), dlid: Lid(to), ..PathRecord::default() }).rate;
+    // Hosts have LIDs 1 and 2, switches 3 and 4. Switches send records of their own links.
+    // 10 and 20 Gb/s (IBTA 15.2.5.16).
+    let [slow, fast] = [3, 6].map(RateCode);
+    assert_eq!([(1, 2), (1, 1), (1, 3), (1, 4), (3, 1), (3, 4)].map(|(from, to)| rate_between(from, to)), [slow, fast, fast, slow, fast, slow]);
 }

@@ -29,8 +29,8 @@ fn both_ways_to_configure_a_fabric_give_the_same_lids_and_routes() {
             let spec = with_lmc(lmc, routing, form);
             assert_equal(&format!("{routing} with LMC {lmc}"), &spec);
             let world = World::new(&spec, 1);
-            assert_eq!(lids(&world, 0), PortLids { base: Lid(1 << lmc), lmc });
-            assert_eq!(lids(&world, 2), PortLids { base: Lid(3 << lmc), lmc });
+            assert_eq!(lids(&world, 0), PortLids { base: Lid(1 << lmc), lmc: Lmc::new(lmc).unwrap() });
+            assert_eq!(lids(&world, 2), PortLids { base: Lid(3 << lmc), lmc: Lmc::new(lmc).unwrap() });
         }
     }
 }
@@ -76,7 +76,7 @@ fn the_lids_of_a_port_have_routes_of_their_own() {
 #[test]
 fn path_bits_of_a_sender_are_in_its_source_lid() {
     let mut spec = through_switch(LinkSpeed::Sdr, &[1, 1], 4, host_part(600, 300));
-    spec.subnet.lmc = 2;
+    spec.subnet.lmc = Lmc::new(2).unwrap();
     let mut lab = Lab::new(&spec);
     let (a, b) = (lab.create(0, QpType::Ud), lab.create(1, QpType::Ud));
     for (who, qpn) in [(0, a), (1, b)] {
@@ -100,7 +100,7 @@ fn path_bits_of_a_sender_are_in_its_source_lid() {
 #[test]
 fn subnet_administration_returns_all_paths() {
     let mut spec = through_switch(LinkSpeed::Sdr, &[1, 1, 1], 4, host_part(600, 300));
-    spec.subnet.lmc = 1;
+    spec.subnet.lmc = Lmc::new(1).unwrap();
     let mut desk = Desk::new(&spec);
     let wanted = PathRecord { sgid: desk.gid(1), dgid: desk.gid(2), ..PathRecord::default() };
     let ends = ComponentMask::PATH_SGID | ComponentMask::PATH_DGID;
@@ -137,7 +137,7 @@ fn a_manager_gives_a_port_several_lids() {
     };
     assert_eq!(several(&mut desk, 18, 2), Status::INVALID_FIELD, "the low bits of a base are 0");
     assert_eq!(several(&mut desk, 16, 2), Status::SUCCESS);
-    assert_eq!(lids(&desk.world, 1), PortLids { base: Lid(16), lmc: 2 });
+    assert_eq!(lids(&desk.world, 1), PortLids { base: Lid(16), lmc: Lmc::new(2).unwrap() });
     set_port(&mut desk, &[1], 0, |info| info.lmc = 0);
     let mut switch: PortInfo = desk.get(&[1], AttributeId::PORT_INFO, 0);
     (switch.lmc, switch.port_state) = (1, PortState::NO_CHANGE);
@@ -152,5 +152,5 @@ fn a_manager_gives_a_port_several_lids() {
     }
     assert!(desk.performance(Lid(20), Method::GET, AttributeId::PORT_COUNTERS, &[0, 1]).is_none());
     assert_eq!(several(&mut desk, 2, 0), Status::SUCCESS);
-    assert_eq!(lids(&desk.world, 1), PortLids { base: Lid(2), lmc: 0 });
+    assert_eq!(lids(&desk.world, 1), PortLids { base: Lid(2), lmc: Lmc::ZERO });
 }

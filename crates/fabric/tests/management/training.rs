@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::desk::*;
+use softband_model::verbs::api::{AddressVector, DatagramDestination, SendOperation};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::FabricSpec;
 use softband_spec::faults::{FaultKind, FaultSpec};
@@ -183,4 +184,50 @@ fn values_that_a_port_does_not_support_are_refused() {
     assert_eq!(ask_for(&mut desk, ext).0, Status::SUCCESS);
     reset(&mut desk);
     assert_eq!(active(&mut desk), Some((LinkWidthCode::X4, LinkSpeedCode::QDR)));
+}
+
+/// Returns the time from a datagram's post to its arrival, with another post shortly before the link
+/// to the second host is up.
+fn time_of_datagram(mut lab: Lab, at: SimTime) -> SimDuration {
+    let (a, b) = (lab.create(0, QpType::Ud), lab.create(1, QpType::Ud));
+    lab.bring_up(0, a, QpType::Ud, (1, b), |_| ());
+    lab.bring_up(1, b, QpType::Ud, (0, a), |_| ());
+    lab.receive(1, b, 1, 0, 2_048);
+    while lab.world.next_event_time().is_some_and(|next| next < at) {
+        lab.step();
+    }
+    let vector = AddressVector { dlid: lab.programs[1].lid, port: PORT_1, ..AddressVector::default() };
+    let mut request = lab.request(0, 1, SendOperation::Send { immediate: None }, 0, 2_000);
+    let program = lab.programs[0];
+    let ah = lab.world.create_ah(program.process, program.pd, vector).unwrap();
+    request.datagram = Some(DatagramDestination { ah, remote_qpn: b, remote_qkey: QKey(0x1111) });
+    lab.world.post_send(at, program.process, program.hca, a, request);
+    lab.run();
+    lab.timed_completions(1).last().expect("the datagram arrives").0 - at
+}
+
+#[test]
+fn a_packet_that_waits_for_the_training_leaves_at_the_new_rate() {
+    // The switch takes longer for a packet than the packet has to wait for the link.
+    let slow_switch = |to_second| {
+        let mut spec = fabric(to_second);
+        spec.switches[0].part.forward_latency = vec![(LinkSpeed::Sdr, nanos(50_000)), (LinkSpeed::Qdr, nanos(50_000))];
+        spec
+    };
+    let trained = LinkRate { width: LinkWidth::X1, speed: LinkSpeed::Sdr };
+    let mut desk = Desk::new(&slow_switch(rate(LinkSpeed::Qdr)));
+    enable(&mut desk, LinkWidthCode::X1, LinkSpeedCode::SDR);
+    let begin = desk.world.now();
+    let (status, _) = ask_for(&mut desk, |info| (info.port_state, info.port_physical_state) = (PortState::DOWN, PhysicalState::POLLING));
+    assert_eq!(status, Status::SUCCESS);
+    let mut probe = Lab::over(desk.world);
+    // The link comes up between the end of the request and 1.2 ms after its begin.
+    let is_up = |lab: &Lab| lab.world.port(lab.world.hca_id(1, 0), PORT_1).is_some_and(|port| port.state.is_some());
+    while is_up(&probe) && probe.world.now() < begin + nanos(200_000) && probe.step() {}
+    let other = SimTime::ZERO + nanos(1_000_000);
+    let of_built = time_of_datagram(Lab::new(&slow_switch(trained)), other);
+    let down_since = probe.world.now();
+    assert!(!is_up(&probe), "the link is down");
+    let of_waiting = time_of_datagram(probe, down_since + nanos(1_000_000 - 20_000));
+    assert_eq!(of_waiting, of_built);
 }

@@ -55,6 +55,23 @@ impl Framing {
         ethernet::MAC_BYTES + tag + payload_bytes + ethernet::FCS_BYTES
     }
 
+    /// Returns the bytes of a raw frame whose MAC header and data have `bytes`: with its tag, its padding
+    /// and its check sequence.
+    pub fn raw_bytes(self, bytes: u32) -> u32 {
+        self.frame_bytes(bytes.saturating_sub(ethernet::MAC_BYTES)).max(ethernet::FRAME_BYTES_MIN)
+    }
+
+    /// Returns a raw frame as it is on a link, without its check sequence. A tag has priority 0.
+    pub(crate) fn raw_image(self, frame: &[u8]) -> Vec<u8> {
+        const ADDRESSES: usize = 12;
+        let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES));
+        let tag: &[u8] = if matches!(self, Self::Ethernet { tagged: true }) { &[0x81, 0, 0, 0] } else { &[] };
+        let mut bytes = [addresses, tag, rest].concat();
+        let shortest = (ethernet::FRAME_BYTES_MIN - ethernet::FCS_BYTES) as usize;
+        bytes.resize(bytes.len().max(shortest), 0);
+        bytes
+    }
+
     /// Returns the bytes of a whole packet, from LRH to VCRC or of a frame. `destination` is the
     /// GID of its global route, and `transport_bytes` reach from the BTH to the invariant CRC.
     #[inline]

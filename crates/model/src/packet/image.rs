@@ -21,6 +21,9 @@ impl Packet {
     /// Returns the bytes of the packet from its LRH to its variant CRC. A frame of Ethernet ends
     /// before its check sequence. If the model only counts payload, its bytes are zeros.
     pub fn image(&self, framing: Framing, addresses: &LinkAddresses) -> Vec<u8> {
+        if matches!(self.kind, PacketKind::Frame) {
+            return framing.raw_image(self.payload.as_ref().map_or(&[], |payload| payload.bytes()));
+        }
         framing.image(self, addresses, &self.transport_image())
     }
 
@@ -95,7 +98,8 @@ impl Packet {
             PacketKind::Datagram { immediate: Some(_), .. } => Opcode::SEND_ONLY_IMMEDIATE,
             PacketKind::AtomicAck { .. } => Opcode::ATOMIC_ACKNOWLEDGE,
             PacketKind::Ack | PacketKind::Nak(_) | PacketKind::RnrNak { .. } => Opcode::ACKNOWLEDGE,
-            PacketKind::CongestionNotification => return Opcode::CONGESTION_NOTIFICATION,
+            // A frame has no transport header, so that nobody asks for its code.
+            PacketKind::CongestionNotification | PacketKind::Frame => return Opcode::CONGESTION_NOTIFICATION,
         };
         service.of(operation)
     }
@@ -144,7 +148,7 @@ impl Packet {
             PacketKind::Ack => bytes.extend_from_slice(&self.aeth(Aeth::ACK)),
             PacketKind::Nak(code) => bytes.extend_from_slice(&self.aeth(Aeth::NAK | nak_code(code))),
             PacketKind::RnrNak { timer_code } => bytes.extend_from_slice(&self.aeth(Aeth::RNR_NAK | timer_code & 0x1F)),
-            PacketKind::CongestionNotification => {}
+            PacketKind::CongestionNotification | PacketKind::Frame => {}
         }
     }
 

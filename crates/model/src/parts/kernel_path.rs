@@ -1,4 +1,4 @@
-//! Costs of a kernel's path between a program's socket and a network card.
+//! Costs of a kernel's path between a program's socket and a NIC.
 
 use softband_sim::SimDuration;
 

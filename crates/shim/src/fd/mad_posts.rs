@@ -1,8 +1,10 @@
 //! The MADs that need no reply of the engine, at wall pace: the kernel would take them, as this side
 //! knows. They leave through the ring of posts.
 
-use softband_client::post;
+use softband_client::{post, process_id};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MAD_BYTES: usize = 256;
@@ -28,10 +30,49 @@ struct File {
     left: Vec<Vec<u8>>,
 }
 
-static FILES: Mutex<BTreeMap<u32, File>> = Mutex::new(BTreeMap::new());
+/// The files of a process, and the lock of transfers in parts.
+struct Own {
+    process: u32,
+    files: Mutex<BTreeMap<u32, File>>,
+    transfers: Mutex<()>,
+}
+
+/// Null before the first use. After a fork it still holds what belongs to the parent.
+static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
+
+/// Returns what belongs to this process. A child of a fork begins anew, because another thread of the
+/// parent may have held a lock.
+fn own() -> &'static Own {
+    own_of(process_id())
+}
+
+fn own_of(process: u32) -> &'static Own {
+    let mut present = OWN.load(Ordering::Acquire);
+    loop {
+        // SAFETY: `OWN` holds only pointers of `into_raw`, and nobody frees what it has held.
+        if let Some(own) = unsafe { present.as_ref() }.filter(|own| own.process == process) {
+            return own;
+        }
+        let new = Box::into_raw(Box::new(Own { process, files: Mutex::default(), transfers: Mutex::default() }));
+        match OWN.compare_exchange(present, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => present = new,
+            Err(other) => {
+                // SAFETY: it comes from `into_raw`, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                present = other;
+            }
+        }
+    }
+}
 
 fn files() -> MutexGuard<'static, BTreeMap<u32, File>> {
-    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+    own().files.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the parts of records of several threads apart at wall pace, where the engine takes the calls
+/// of a process as those of one thread.
+pub(super) fn transfer() -> MutexGuard<'static, ()> {
+    own().transfers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notes that the object is a newly opened file.
@@ -91,12 +132,9 @@ fn change(object: u32, change: impl FnOnce(&mut File)) {
 
 /// Posts a MAD that the kernel would take. Returns false if the engine has to judge it.
 pub(super) fn try_post(object: u32, record: &[u8]) -> bool {
-    let mut files = files();
-    if !files.get_mut(&object).is_some_and(|file| file.takes(record)) {
-        return false;
-    }
-    // Under the lock, so that MADs of a file leave in the order of their transactions.
-    post::post_mad(object, record).is_ok()
+    let is_taken = files().get_mut(&object).is_some_and(|file| file.takes(record));
+    // Without the lock, as the ring may be full: readers of the files would wait too.
+    is_taken && post::post_mad(object, record).is_ok()
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
@@ -131,6 +169,9 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Keeps tests apart that use the process's own files.
+    static SERIAL: Mutex<()> = Mutex::new(());
 
     fn file() -> File {
         File { has_pkey_index: true, has_registered: true, agents: 0b10, ..File::default() }
@@ -169,11 +210,24 @@ mod tests {
 
     #[test]
     fn a_record_without_room_stays_for_the_next_reader_of_its_file() {
+        let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
         let [object, other] = [u32::MAX, u32::MAX - 1];
         [object, other].into_iter().for_each(note_open);
         leave(object, &[7; 88]);
         assert_eq!([other, object, object].map(take_left), [None, Some(vec![7; 88]), None]);
         [object, other].into_iter().for_each(note_close);
+    }
+
+    #[test]
+    fn a_child_does_not_wait_for_a_lock_of_its_parent() {
+        let _alone = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+        let parent = own();
+        let held = (files(), transfer());
+        let child = own_of(parent.process.wrapping_add(1));
+        assert!(!std::ptr::eq(child, parent));
+        assert!(child.files.try_lock().is_ok_and(|files| files.is_empty()) && child.transfers.try_lock().is_ok());
+        drop(held);
+        assert!(std::ptr::eq(own_of(child.process), child), "a process keeps its own");
     }
 
     #[test]

@@ -20,7 +20,6 @@ use softband_ipc::calls::readiness::READABLE;
 use softband_ipc::calls::{MadAgent, MadAgentName, MadOpen, MadReceive, MadSend, Object, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_ipc::post::SHORT_MAD_BYTES;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const MANAGEMENT: &[u8] = b"/dev/infiniband/umad";
 const SUBNET_MANAGER: &[u8] = b"/dev/infiniband/issm";
@@ -184,19 +183,12 @@ pub fn write(fd: c_int, entry: Entry, parts: &[Readable]) -> ssize_t {
     )
 }
 
-/// Keeps the parts of records of several threads apart at wall pace, where the engine takes the calls
-/// of a process as those of one thread.
-fn transfer() -> Option<MutexGuard<'static, ()>> {
-    static TRANSFERS: Mutex<()> = Mutex::new(());
-    walled().then(|| TRANSFERS.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
 fn send(object: u32, bytes: &[u8]) -> Result<usize, Errno> {
     pay_for_call();
     if walled() && mad_posts::try_post(object, bytes) {
         return Ok(bytes.len());
     }
-    let _one_at_a_time = transfer();
+    let _one_at_a_time = walled().then(mad_posts::transfer);
     let mut offset = 0;
     loop {
         let part = &bytes[offset..bytes.len().min(offset + CHUNK_BYTES)];
@@ -291,7 +283,7 @@ pub(super) fn await_byte(fd: c_int) -> Result<(), Errno> {
 
 /// Takes the next MAD from the engine, in parts if it is long.
 fn take(object: u32, room: Writable) -> Result<usize, Errno> {
-    let _one_at_a_time = transfer();
+    let _one_at_a_time = walled().then(mad_posts::transfer);
     let parts = [room];
     let mut cursor = Cursor::new(&parts);
     let (mut offset, mut error) = (0, 0);

@@ -226,6 +226,8 @@ impl Driver<'_> {
             | Notice::SrqEvent { .. }
             | Notice::PortEvent { .. }
             | Notice::LinkSwitched
+            | Notice::FrameSent { .. }
+            | Notice::FrameArrived { .. }
             | Notice::ManagementArrived { .. } => Ok(()),
         }
     }

@@ -21,13 +21,14 @@ pub struct PathMtuLimit {
 }
 
 /// Returns the path MTU between two ports of HCAs, as a path record states it: the smallest MTU of
-/// the path's links. Returns `None` without a route.
+/// the path's links. Returns `None` without a route. With several LIDs it is that of the first.
 pub fn path_mtu(spec: &FabricSpec, from: PortRef, to: PortRef) -> Option<Mtu> {
-    Paths::of(spec)?.mtu(from, to)
+    Paths::of(spec)?.mtu(from, to, 0)
 }
 
 /// Returns the first pair with a limit: programs that use their port's MTU lose packets between
-/// these hosts. Large fabrics check only a sample of the pairs.
+/// these hosts. Each LID of a port has a path of its own. Large fabrics check only a sample of the
+/// pairs.
 pub fn path_mtu_limit(spec: &FabricSpec) -> Option<PathMtuLimit> {
     let mut mtus = spec.cables.iter().map(|cable| settings_of(spec, cable).mtu);
     let first = mtus.next()?;
@@ -42,7 +43,7 @@ pub fn path_mtu_limit(spec: &FabricSpec) -> Option<PathMtuLimit> {
     let pairs = ports.iter().enumerate().flat_map(|(at, from)| ports[at + 1..].iter().map(move |to| (from, to)));
     pairs.step_by(stride).find_map(|((from_host, from, from_mtu), (to_host, to, to_mtu))| {
         let of_ports = *from_mtu.min(to_mtu);
-        let of_path = paths.mtu(*from, *to).filter(|mtu| *mtu < of_ports)?;
+        let of_path = (0..paths.lids).filter_map(|path| paths.mtu(*from, *to, path)).min().filter(|mtu| *mtu < of_ports)?;
         Some(PathMtuLimit { hosts: (*from_host, *to_host), of_ports, of_path })
     })
 }
@@ -54,23 +55,27 @@ struct Paths<'a> {
     mtus: Vec<Mtu>,
     /// The cable on each port, HCAs' ports first, in the order of the fabric.
     cable_of: BTreeMap<PortRef, usize>,
-    /// By switch port of an end port's cable: the output index of every switch towards it.
-    forwarding: BTreeMap<(usize, usize), Vec<Option<u8>>>,
+    /// By switch port of an end port's cable: for each of its LIDs, the output index of every switch.
+    forwarding: BTreeMap<(usize, usize), Vec<Vec<Option<u8>>>>,
+    /// Number of LIDs of an end port.
+    lids: usize,
 }
 
 impl<'a> Paths<'a> {
     /// Returns `None` if the routing engine does not suit the fabric.
     fn of(spec: &'a FabricSpec) -> Option<Self> {
         let neighbours = neighbours(spec);
-        let routes = Routes::new(spec.subnet.routing, &neighbours).ok()?;
+        let routes = Routes::new(spec.subnet.routing, &neighbours).ok()?.with_lmc(spec.subnet.lmc);
+        let lids = routes.paths();
         let mut forwarding = BTreeMap::new();
         routes.for_each_end(&neighbours, |home, port, output| {
-            let outputs = (0..spec.switches.len()).map(|switch| if switch == home { Some(port as u8) } else { output(switch, 0) });
-            forwarding.insert((home, port), outputs.collect());
+            let towards = |switch: usize, path| if switch == home { Some(port as u8) } else { output(switch, path) };
+            let of_lid = |path| (0..spec.switches.len()).map(|switch| towards(switch, path)).collect();
+            forwarding.insert((home, port), (0..lids).map(of_lid).collect());
         });
         let mtus = spec.cables.iter().map(|cable| settings_of(spec, cable).mtu).collect();
         let cable_of = spec.cables.iter().enumerate().flat_map(|(index, cable)| cable.ends.map(|end| (end, index))).collect();
-        Some(Self { spec, mtus, cable_of, forwarding })
+        Some(Self { spec, mtus, cable_of, forwarding, lids })
     }
 
     /// Returns the port at the other end of the cable on `port`, and the MTU of the link.
@@ -80,7 +85,8 @@ impl<'a> Paths<'a> {
         Some((if one == port { other } else { one }, self.mtus[cable]))
     }
 
-    fn mtu(&self, from: PortRef, to: PortRef) -> Option<Mtu> {
+    /// Returns the path MTU to the LID of `to` with this number, from 0.
+    fn mtu(&self, from: PortRef, to: PortRef, path: usize) -> Option<Mtu> {
         let (mut at, mut least) = self.across(from)?;
         // A message to its own port crosses no link.
         if from == to {
@@ -93,7 +99,7 @@ impl<'a> Paths<'a> {
         // No route passes a switch twice.
         for _ in 0..=self.spec.switches.len() {
             let PortRef::Switch { switch, .. } = at else { return (at == to).then_some(least) };
-            let output = outputs?[switch]?;
+            let output = outputs?.get(path)?[switch]?;
             let (next, mtu) = self.across(PortRef::Switch { switch, port: PortNumber(output + 1) })?;
             (at, least) = (next, least.min(mtu));
         }

@@ -149,11 +149,12 @@ impl PacketClass {
 
     /// Checks whether a packet of this kind belongs to the class.
     pub fn has(self, kind: &PacketKind) -> bool {
-        self == Self::Any || self == Self::of(kind)
+        self == Self::Any || Self::of(kind) == Some(self)
     }
 
-    fn of(kind: &PacketKind) -> Self {
-        match kind {
+    /// Returns the class of a packet; `None` for a raw frame, which only `Any` has.
+    fn of(kind: &PacketKind) -> Option<Self> {
+        let class = match kind {
             PacketKind::Send { .. } => Self::Send,
             PacketKind::Write { .. } => Self::Write,
             PacketKind::ReadRequest { .. } => Self::ReadRequest,
@@ -164,7 +165,9 @@ impl PacketClass {
             PacketKind::Ack => Self::Ack,
             PacketKind::Nak(_) | PacketKind::RnrNak { .. } => Self::Nak,
             PacketKind::CongestionNotification => Self::CongestionNotification,
-        }
+            PacketKind::Frame => return None,
+        };
+        Some(class)
     }
 }
 

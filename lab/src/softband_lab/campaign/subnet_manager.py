@@ -22,8 +22,16 @@ _SAME = ("max_op_vls", "packet_life_time", "head_of_queue_lifetime", "leaf_head_
 _ENGINES = {"minimum-hop": "minhop", "up-down": "updn", "fat-tree": "ftree", "dimension-order": "dor"}
 # Softband gives each host a folder of its own in this variable. It ends with the run.
 _CONFIGURATION = '"$OSM_CACHE_DIR/opensm.conf"'
+# Simulated time in which OpenSM must have configured all ports. 10,000 nodes take it a few seconds.
+_WAIT_SECONDS = 60
 # A port that OpenSM has not reached yet refuses programs.
-_WAIT = "while grep -q -e INIT -e ARMED /sys/class/infiniband/*/ports/*/state; do sleep 0.1; done; "
+_WAIT = (
+    "ticks=0; while grep -q -e INIT -e ARMED /sys/class/infiniband/*/ports/*/state; do "
+    f'if [ "$ticks" -ge {_WAIT_SECONDS * 10} ]; then '
+    f'echo "softband: OpenSM has not made the ports of this host Active in {_WAIT_SECONDS} s:'
+    ' see its output" >&2; exit 1; fi; '
+    "ticks=$((ticks + 1)); sleep 0.1; done; "
+)
 
 
 class SubnetManager(StrEnum):

@@ -1,5 +1,6 @@
 //! Checks the numbers of `[generate]`: from a kind and its measures to a shape.
 
+use softband_spec::LIDS;
 use softband_types::counted;
 use std::ops::Range;
 
@@ -10,8 +11,6 @@ use crate::units::Number;
 
 /// Kinds of generated fabrics.
 pub(super) const KINDS: [&str; 6] = ["back-to-back", "star", "fat-tree", "torus", "hypercube", "dragonfly"];
-/// Number of unicast LIDs (IBTA 4.1.3).
-const LIDS: usize = 0xBFFF;
 const TORUS_DIMENSIONS: Range<usize> = 2..4;
 
 /// Source of the measures.

@@ -1,6 +1,6 @@
 //! Paths of a subnet, and their records.
 
-use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Mtu, PKey, PortLids, ServiceLevel};
+use softband_types::{Gid, Lid, LinkRate, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PortLids, ServiceLevel};
 use softband_wire::mad::{ComponentMask, MultiPathRecord, PathRecord, RateCode, Selector, Status};
 
 /// Life of a packet in the subnet: 4.096 us * 2^18, OpenSM's default.
@@ -31,7 +31,7 @@ pub struct PathEnd {
 pub struct Path {
     /// Least MTU of the path's links.
     pub mtu: Mtu,
-    /// Rate of the slower of both ends' links.
+    /// Rate of the slowest of the path's links.
     pub rate: LinkRate,
     /// Service level that packets must have.
     pub service_level: ServiceLevel,
@@ -47,7 +47,7 @@ pub trait Paths {
     fn with_lid(&self, lid: Lid) -> Option<PathEnd>;
     /// Returns all LIDs of an end's port.
     fn lids_of(&self, end: PathEnd) -> PortLids {
-        PortLids { base: end.lid, lmc: 0 }
+        PortLids { base: end.lid, lmc: Lmc::ZERO }
     }
     /// Returns the path between two ends; `None` without a route.
     fn path(&self, from: PathEnd, to: PathEnd) -> Option<Path>;
@@ -191,7 +191,8 @@ fn record(from: PathEnd, to: PathEnd, path: Path) -> PathRecord {
 pub(super) fn rate_code(rate: LinkRate) -> RateCode {
     // Codes by speed, for 1, 2, 4, 8 and 12 lanes.
     let codes: [u8; 5] = match rate.speed {
-        LinkSpeed::Sdr => [2, 5, 3, 6, 4],
+        // No code is less than 2.5 Gb/s.
+        LinkSpeed::Gigabit | LinkSpeed::Sdr => [2, 5, 3, 6, 4],
         LinkSpeed::Ddr => [5, 3, 6, 7, 8],
         LinkSpeed::Qdr | LinkSpeed::Fdr10 => [3, 6, 7, 9, 10],
         LinkSpeed::Fdr => [11, 19, 12, 13, 14],

@@ -5,7 +5,7 @@ use super::subnet::Request;
 use super::training::{Trainable, speed_codes, width_code};
 use super::{Agent, Hardware, LinkView, PortEvent, Refusal};
 use crate::switch::LifetimeCode;
-use softband_types::{CreditBlocks, Lid, PortLids, PortNumber};
+use softband_types::{CreditBlocks, Lid, Lmc, PortLids, PortNumber};
 use softband_wire::mad::{
     CapabilityMask, Layout, LinkSpeedCode, LinkSpeedExtCode, LinkWidthCode, MKeyProtection, PhysicalState, PortInfo, PortState, Status,
 };
@@ -48,7 +48,7 @@ impl Agent {
             m_key: if shows_key { key.m_key } else { 0 },
             gid_prefix: if has_lid { registers.gid_prefix } else { 0 },
             lid: if has_lid { hardware.lid(port) } else { Lid::NONE },
-            lmc: if has_lid { hardware.lids(port).lmc } else { 0 },
+            lmc: if has_lid { hardware.lids(port).lmc.value() } else { 0 },
             master_sm_lid: if has_lid { registers.master_sm_lid } else { Lid::NONE },
             master_sm_sl: registers.master_sm_sl,
             local_port_num: PortNumber(request.port),
@@ -113,7 +113,7 @@ impl Agent {
         let port = request.named_port(self, request.modifier & !SUPPORTS_EXTENDED_SPEEDS)?;
         let info = PortInfo::parse(&request.data).map_err(|_| Status::INVALID_FIELD)?;
         let has_lid = port == 0 || !self.facts.is_switch();
-        let lids = PortLids { base: info.lid, lmc: info.lmc };
+        let lids = PortLids { base: info.lid, lmc: Lmc::new(info.lmc).ok_or(Status::INVALID_FIELD)? };
         if has_lid && (!self.may_have(port, lids) || info.master_sm_lid.0 > UNICAST_LAST) {
             return Err(Status::INVALID_FIELD.into());
         }
@@ -165,7 +165,7 @@ impl Agent {
     /// enhanced (IBTA 14.2.5.6, LMC).
     fn may_have(&self, port: u8, lids: PortLids) -> bool {
         let may_have_several = port > 0 && !self.facts.is_switch();
-        lids.base.is_unicast() && lids.last().is_unicast() && lids.path_bits(lids.base) == 0 && (lids.lmc == 0 || may_have_several)
+        lids.base.is_unicast() && lids.last().is_unicast() && lids.path_bits(lids.base) == 0 && (lids.lmc == Lmc::ZERO || may_have_several)
     }
 
     /// Disables or enables a port by its physical state (IBTA 14.2.5.6). A link that is up begins

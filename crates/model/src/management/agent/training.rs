@@ -108,7 +108,7 @@ pub(super) fn width_code(width: LinkWidth) -> LinkWidthCode {
 /// Returns the codes of a speed. Extended speeds report QDR in the older field.
 pub(super) fn speed_codes(speed: LinkSpeed) -> (LinkSpeedCode, LinkSpeedExtCode) {
     match speed {
-        LinkSpeed::Sdr => (LinkSpeedCode::SDR, LinkSpeedExtCode(0)),
+        LinkSpeed::Gigabit | LinkSpeed::Sdr => (LinkSpeedCode::SDR, LinkSpeedExtCode(0)),
         LinkSpeed::Ddr => (LinkSpeedCode::DDR, LinkSpeedExtCode(0)),
         // FDR10 is a speed of a maker, which reports it by an attribute of its own.
         LinkSpeed::Qdr | LinkSpeed::Fdr10 => (LinkSpeedCode::QDR, LinkSpeedExtCode(0)),

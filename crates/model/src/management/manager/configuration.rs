@@ -4,7 +4,7 @@ use crate::link::{ArbitrationTables, Sl2Vl};
 use crate::management::Routing;
 use crate::switch::PacketLifetimes;
 use softband_sim::SimDuration;
-use softband_types::{Guid, Mtu, OperationalVls, PKey};
+use softband_types::{Guid, Lmc, Mtu, OperationalVls, PKey};
 use std::collections::BTreeMap;
 
 /// Mapping of a port's service levels to lanes, and its arbitration tables.
@@ -24,8 +24,8 @@ pub struct Configuration {
     pub order: Vec<Guid>,
     /// A link uses the minimum of this code and both ports' VLCap.
     pub max_op_vls: OperationalVls,
-    /// LMC of the ports of HCAs, from 0 to 7. The default is 0.
-    pub lmc: u8,
+    /// LMC of the ports of HCAs. The default is 0.
+    pub lmc: Lmc,
     /// Upper limit of the MTU of every link.
     pub mtu_max: Mtu,
     /// Engine that computes the routes.
@@ -64,7 +64,7 @@ impl Default for Configuration {
         Self {
             order: Vec::new(),
             max_op_vls: OperationalVls::from_code(5).expect("code 5 is VL0-14"),
-            lmc: 0,
+            lmc: Lmc::ZERO,
             mtu_max: Mtu::B4096,
             routing: Routing::default(),
             hca: None,

@@ -4,7 +4,7 @@ use super::problem::{Place, Problem};
 use super::topology::{End, Topology};
 use super::{Configuration, note};
 use crate::management::{LinkSettings, Neighbour, PortCapabilities, Routes, Routing, link_settings, ways_to_switch};
-use softband_types::{CreditBlocks, Guid, Lid, Mtu, OperationalVls, PortLids, PortNumber};
+use softband_types::{CreditBlocks, Guid, Lid, Lmc, Mtu, OperationalVls, PortLids, PortNumber};
 use softband_wire::mad::PortInfo;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ pub(super) struct Plan {
     pub(super) switches: Vec<usize>,
     /// LIDs of ports of HCAs, and of ports 0 of switches.
     pub(super) lids: BTreeMap<End, Lid>,
-    lmc: u8,
+    lmc: Lmc,
     pub(super) manager_lid: Lid,
     pub(super) routes: Routes,
     /// Forwarding tables of the switches.
@@ -162,13 +162,13 @@ fn in_order(topology: &Topology, order: &[Guid]) -> (Vec<End>, Vec<usize>) {
 }
 
 /// Returns the LMC of a port. A switch has a single LID.
-fn lmc_of(port: u8, lmc: u8) -> u8 {
-    if port == 0 { 0 } else { lmc }
+fn lmc_of(port: u8, lmc: Lmc) -> Lmc {
+    if port == 0 { Lmc::ZERO } else { lmc }
 }
 
 fn assign_lids(
     topology: &Topology,
-    (ends, lmc): (impl Iterator<Item = End>, u8),
+    (ends, lmc): (impl Iterator<Item = End>, Lmc),
     known: &mut Lids,
     problems: &mut Vec<Problem>,
 ) -> BTreeMap<End, Lid> {

@@ -60,7 +60,7 @@ impl Writes<'_> {
             link_width_enabled: LinkWidthCode(0),
             link_speed_enabled: LinkSpeedCode(0),
             link_speed_ext_enabled: LinkSpeedExtCode(0),
-            lmc: if is_switch { 0 } else { self.configuration.lmc },
+            lmc: if is_switch { 0 } else { self.configuration.lmc.value() },
             ..present
         };
         if let Some(lid) = self.plan.lids.get(&end) {

@@ -8,7 +8,7 @@ mod tree;
 use super::{Neighbour, hops_to};
 use crate::link::{Sl2Vl, lane_of};
 use dragonfly::Dragonfly;
-use softband_types::{OperationalVls, ServiceLevel, VirtualLane};
+use softband_types::{Lmc, OperationalVls, ServiceLevel, VirtualLane};
 use torus::Torus;
 
 /// Routing engine: rule by which the subnet manager chooses routes. The default is `MinimumHop`.
@@ -168,10 +168,10 @@ impl Routes {
         Self { sl2vl, ..self }
     }
 
-    /// Gives end ports up to `1 << lmc` LIDs, each with a route of its own where the engine has
+    /// Gives end ports up to `lmc.lids()` LIDs, each with a route of its own where the engine has
     /// several.
-    pub fn with_lmc(self, lmc: u8) -> Self {
-        Self { paths: 1 << lmc, ..self }
+    pub fn with_lmc(self, lmc: Lmc) -> Self {
+        Self { paths: usize::from(lmc.lids()), ..self }
     }
 
     /// Returns the largest number of LIDs of an end port.

@@ -2,8 +2,8 @@
 
 use crate::management::agent::LinkState;
 use softband_types::{
-    Access, CqHandle, Gid, HcaId, Lid, LinkLayer, LinkRate, Mtu, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType,
-    Qpn, ServiceLevel, SrqHandle, XrcdHandle,
+    Access, CqHandle, Gid, HcaId, Lid, LinkLayer, LinkRate, Lmc, Mtu, OperationalVls, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState,
+    QpType, Qpn, ServiceLevel, SrqHandle, XrcdHandle,
 };
 
 /// Sizes of a QP's queues. The model uses them as given; the limits are those of the HCA's part.
@@ -260,8 +260,8 @@ pub struct PortSnapshot {
     pub is_disabled: bool,
     /// LID that the subnet manager assigned.
     pub lid: Lid,
-    /// LMC that the subnet manager assigned: the port has `1 << lmc` LIDs from `lid` on.
-    pub lmc: u8,
+    /// LMC that the subnet manager assigned: the number of the port's LIDs from `lid` on.
+    pub lmc: Lmc,
     /// LID of the subnet manager, or [`Lid::NONE`] without a link.
     pub sm_lid: Lid,
     /// Largest MTU of the port.
