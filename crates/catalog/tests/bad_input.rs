@@ -130,7 +130,7 @@ fn rates_that_nobody_knows_or_no_port_does_are_refused() {
     assert_eq!(
         error("EEDR"),
         "test.toml:17:8: error: unknown link rate `EEDR`\n  help: write \"SDR\", \"DDR\", \"QDR\", \"FDR10\", \"FDR\", \"EDR\", \"HDR\", \
-         \"NDR\" or \"XDR\", whose width follows from the parts; for Ethernet \"10GbE\", \"25GbE\", \"40GbE\", \"50GbE\", \"100GbE\", \"200GbE\", \"400GbE\" or \"800GbE\""
+         \"NDR\" or \"XDR\", whose width follows from the parts; for Ethernet \"1GbE\", \"10GbE\", \"25GbE\", \"40GbE\", \"50GbE\", \"100GbE\", \"200GbE\", \"400GbE\" or \"800GbE\""
     );
     assert_eq!(
         error("QDR"),
@@ -472,7 +472,8 @@ fn a_number_where_a_text_is_wanted_is_answered_with_such_a_text() {
 
 #[test]
 fn more_lids_than_a_subnet_has_are_refused() {
-    let text = "[generate]\nkind = \"star\"\nhosts = 384\n[subnet]\nlmc = 7\n";
+    let text = "[generate]\nkind = \"fat-tree\"\nlevels = 2\nports = 36\nhosts = 384\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
+                switch = \"infiniscale-iv\"\n[subnet]\nlmc = 7\n";
     let error = error_of(text);
     assert!(error.contains("384 ports with 128 LIDs each do not fit in a subnet\n  help: a subnet has 49151 LIDs: write a smaller `lmc`"), "{error}");
 }

@@ -55,7 +55,8 @@ fn the_description_and_the_forwarding_tables_give_the_same_path_mtus() {
 
 #[test]
 fn a_narrow_path_of_any_lid_of_a_port_counts() {
-    let text = "[generate]\nkind = \"fat-tree\"\nhosts = 4\nports = 4\nlevels = 2\n[subnet]\nrouting = \"fat-tree\"\n";
+    let text = "[generate]\nkind = \"fat-tree\"\nhosts = 4\nports = 4\nlevels = 2\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
+                switch = \"infiniscale-iv\"\n[subnet]\nrouting = \"fat-tree\"\n";
     let folder = std::env::temp_dir().join(format!("softband-path-mtu-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("tree.toml");
