@@ -47,7 +47,8 @@ pub(super) fn encode_tcp(segment: &Segment, addresses: (IpAddr, IpAddr), into: &
     put_half(into, segment.destination_port);
     put_word(into, segment.seq.0);
     put_word(into, segment.ack.0);
-    into.extend_from_slice(&[((TCP_HEADER_BYTES + options) / 4 << 4) as u8, bits(segment.flags)]);
+    // The upper four bits count words of 32 bits.
+    into.extend_from_slice(&[((TCP_HEADER_BYTES + options) * 4) as u8, bits(segment.flags)]);
     put_half(into, segment.window);
     put_half(into, 0);
     put_half(into, segment.urgent);
