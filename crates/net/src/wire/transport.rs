@@ -59,7 +59,10 @@ pub(super) fn encode_tcp(segment: &Segment, addresses: (IpAddr, IpAddr), into: &
     Ok(())
 }
 
-const FLAG_BITS: [(fn(&mut Flags) -> &mut bool, u8); 6] = [
+/// Flag of a segment with its bit.
+type FlagBit = (fn(&mut Flags) -> &mut bool, u8);
+
+const FLAG_BITS: [FlagBit; 6] = [
     (|flags| &mut flags.fin, 1),
     (|flags| &mut flags.syn, 2),
     (|flags| &mut flags.rst, 4),
