@@ -47,7 +47,8 @@ pub(super) fn encode_tcp(segment: &Segment, addresses: (IpAddr, IpAddr), into: &
     put_half(into, segment.destination_port);
     put_word(into, segment.seq.0);
     put_word(into, segment.ack.0);
-    into.extend_from_slice(&[((TCP_HEADER_BYTES + options) / 4 << 4) as u8, bits(segment.flags)]);
+    // The upper four bits count words of 32 bits.
+    into.extend_from_slice(&[((TCP_HEADER_BYTES + options) * 4) as u8, bits(segment.flags)]);
     put_half(into, segment.window);
     put_half(into, 0);
     put_half(into, segment.urgent);
@@ -58,7 +59,10 @@ pub(super) fn encode_tcp(segment: &Segment, addresses: (IpAddr, IpAddr), into: &
     Ok(())
 }
 
-const FLAG_BITS: [(fn(&mut Flags) -> &mut bool, u8); 6] = [
+/// Flag of a segment with its bit.
+type FlagBit = (fn(&mut Flags) -> &mut bool, u8);
+
+const FLAG_BITS: [FlagBit; 6] = [
     (|flags| &mut flags.fin, 1),
     (|flags| &mut flags.syn, 2),
     (|flags| &mut flags.rst, 4),
