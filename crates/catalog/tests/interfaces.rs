@@ -57,7 +57,7 @@ fn a_host_has_the_management_network_and_a_kernel_of_today() {
 
 #[test]
 fn the_kernel_of_code_is_that_of_the_catalogue() {
-    assert_eq!(KernelPart::linux_6_1(), *catalog().kernel("linux-6.1").unwrap());
+    assert_eq!(KernelPart { name: "linux-6.1".into(), ..KernelPart::linux_6_1() }, *catalog().kernel("linux-6.1").unwrap());
 }
 
 #[test]

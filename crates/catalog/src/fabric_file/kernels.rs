@@ -8,13 +8,15 @@ use crate::catalog::Catalog;
 use crate::document::{Entry, Fields, Value};
 use crate::parts::PartKind;
 
+/// Kernel part of hosts that name none.
+const USUAL: &str = "linux-6.1";
 /// A valid value, for messages.
 const EXAMPLE: &str = "\"linux-6.1\", a kernel part";
 
 /// Returns the kernel of hosts that name none. Returns `None` after an error.
 pub(super) fn usual(fabric: Option<&Entry>, context: &mut Context<'_>) -> Option<KernelPart> {
-    let usual = KernelPart::linux_6_1();
-    let usual = context.catalog.kernel(&usual.name).cloned().unwrap_or(usual);
+    let built_in = || KernelPart { name: USUAL.to_owned(), ..KernelPart::linux_6_1() };
+    let usual = context.catalog.kernel(USUAL).cloned().unwrap_or_else(built_in);
     let Some(entry) = fabric.filter(|entry| entry.has("kernel")) else { return Some(usual) };
     // An error about the table itself is reported already.
     let Value::Table(entries) = &entry.node.value else { return None };

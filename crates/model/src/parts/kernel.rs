@@ -142,12 +142,12 @@ pub struct KernelPart {
 }
 
 impl KernelPart {
-    /// Returns the part `linux-6.1` of the catalogue, the kernel of hosts that name none.
+    /// Returns the constants of Linux 6.1, the kernel of hosts that name none.
     pub fn linux_6_1() -> Self {
         let millis = |count: u64| SimDuration::from_micros(1_000 * count);
         let seconds = |count: u64| millis(1_000 * count);
         Self {
-            name: "linux-6.1".into(),
+            name: "Linux 6.1".into(),
             initial_window: 10,
             initial_window_bytes: None,
             initial_receive_window: None,
