@@ -152,6 +152,7 @@ fn kernels_whose_timers_or_buffers_cannot_be_are_refused() {
     let (kernel, base) = (PartKind::Kernel, catalog_text(PartKind::Kernel, "linux-2.6.9.toml"));
     let refused = |name: &str, value: &str, wanted: &str| assert_refused(kernel, &base, (name, value), wanted);
     refused("rto_min", "0", "a timer must take some time");
+    refused("rto_max", "32767001", "no timer takes that long");
     refused("rto_max", "100", "the largest value is less than the least");
     refused("initial_window", "0", "0 is not possible\n  help: write 1 to 1000");
     refused("receive_buffer", "1000", "no socket has such a buffer");
@@ -161,6 +162,14 @@ fn kernels_whose_timers_or_buffers_cannot_be_are_refused() {
     refused("window_share", "101", "1010000 is not possible");
     refused("congestion_control", "\"vegas\"", "unknown value `vegas`");
     assert!(load(kernel, &base, &[]).is_ok());
+}
+
+#[test]
+fn hosts_whose_packets_take_seconds_are_refused() {
+    let (host, base) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host"));
+    for name in ["packet_send", "packet_receive", "packet_interrupt", "socket_call"] {
+        assert_refused(host, &base, (name, "1000000001"), "no kernel takes longer than a second");
+    }
 }
 
 #[test]

@@ -77,12 +77,15 @@ pub(crate) struct Interface {
     /// Groups with the number of sockets that joined them.
     pub(crate) groups: BTreeMap<IpAddr, u32>,
     queue: VecDeque<Waiting>,
-    ring: VecDeque<Option<Owner>>,
+    /// Frames in the ring by number.
+    ring: BTreeMap<u64, Option<Owner>>,
+    /// Frames that ever reached the ring.
+    ringed: u64,
 }
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        Self { config, counters: InterfaceCounters::default(), groups: BTreeMap::new(), queue: VecDeque::new(), ring: VecDeque::new() }
+        Self { config, counters: InterfaceCounters::default(), groups: BTreeMap::new(), queue: VecDeque::new(), ring: BTreeMap::new(), ringed: 0 }
     }
 
     pub(crate) fn has(&self, address: IpAddr) -> bool {
@@ -127,13 +130,17 @@ impl Interface {
         let waiting = self.queue.pop_front()?;
         self.counters.sent_packets += u64::from(waiting.frame.packets());
         self.counters.sent_bytes += waiting.frame.wire_bytes();
-        self.ring.push_back(waiting.owner);
+        self.ring.insert(self.ringed, waiting.owner);
+        self.ringed += 1;
         Some(waiting)
     }
 
-    /// Takes the oldest frame out of the ring.
-    pub(crate) fn complete(&mut self) -> Option<Owner> {
-        self.ring.pop_front().flatten()
+    /// Takes a frame out of the ring: the oldest without a number.
+    pub(crate) fn complete(&mut self, frame: Option<u64>) -> Option<Owner> {
+        match frame {
+            Some(frame) => self.ring.remove(&frame).flatten(),
+            None => self.ring.pop_first().and_then(|(_, owner)| owner),
+        }
     }
 
     pub(crate) fn note_received(&mut self, frame: &Frame) {

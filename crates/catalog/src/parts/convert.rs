@@ -248,6 +248,19 @@ fn kernel_path(read: &mut PartReader<'_>) -> KernelPath {
         moderation_packets: read.count("moderation_packets"),
         moderation_time: read.duration("moderation_time"),
     };
+    let times = [
+        ("socket_call", path.call),
+        ("packet_send", path.send_packet),
+        ("packet_receive", path.receive_packet),
+        ("packet_interrupt", path.interrupt),
+        ("moderation_time", path.moderation_time),
+    ];
+    for (name, time) in times {
+        // The times of many packets add up, and simulated time ends after 213 days.
+        if time > SimDuration::from_micros(1_000_000) {
+            read.refuse(name, "no kernel takes longer than a second".into(), Some("write at most 1 s".into()));
+        }
+    }
     if path.call == SimDuration::ZERO {
         read.refuse("socket_call", "a call must take some time".into(), Some("write at least 1 ps".into()));
     }

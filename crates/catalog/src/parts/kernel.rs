@@ -138,6 +138,14 @@ fn check_times(read: &mut PartReader<'_>, part: &KernelPart) {
             read.refuse(name, "a timer must take some time".into(), Some("write at least 1 ms".into()));
         }
     }
+    let most = SimDuration::from_micros(32_767_000_000);
+    let others = [("rto_max", part.rto_max), ("delayed_ack_max", part.delayed_ack_max), ("neighbour_reachable", part.neighbour_reachable)];
+    for (name, time) in times.into_iter().chain(others) {
+        // The longest timer that Linux takes (`MAX_TCP_KEEPIDLE`).
+        if time > most {
+            read.refuse(name, "no timer takes that long".into(), Some("write at most 32767 s".into()));
+        }
+    }
     for (name, least, time) in
         [("rto_max", part.rto_initial.max(part.rto_min), part.rto_max), ("delayed_ack_max", part.delayed_ack_min, part.delayed_ack_max)]
     {

@@ -2,6 +2,7 @@
 
 use crate::diagnosis::waits::moment;
 use crate::engine::Engine;
+use crate::engine::notices::is_for_kernel;
 use crate::host::files::Files;
 use crate::options::{Failure, Pace};
 use crate::process::launch::Program;
@@ -132,7 +133,10 @@ impl Engine {
             None => self.world.step(&mut self.memory, notices),
             Some(kernels) => self.world.step(&mut kernels.memory_beside(&mut self.memory), notices),
         }
-        self.scheduler.stir();
+        // Kernels probe connections for ever, and programs may wait for none of the results.
+        if self.kernels.is_none() || notices.iter().any(|notice| !is_for_kernel(notice)) {
+            self.scheduler.stir();
+        }
         self.report.count_fabric_event();
         // An atomic operation writes without a data packet, so no notice reports its write.
         if let Some(process) = self.memory.take_last_written()

@@ -86,7 +86,7 @@ impl Engine {
 }
 
 /// Returns whether a notice concerns an object of a kernel.
-fn is_for_kernel(notice: &Notice) -> bool {
+pub(super) fn is_for_kernel(notice: &Notice) -> bool {
     let (Notice::Completed { process, .. }
     | Notice::CqEvent { process, .. }
     | Notice::CqError { process, .. }

@@ -124,8 +124,8 @@ impl Scheduler {
         self.agenda.stir();
     }
 
-    /// Returns whether programs have only polled for so long that they will never succeed. The
-    /// engine is about to handle `event`. `is_fabric_idle` states that the World has no event.
+    /// Returns whether programs have only polled for so long, and kernels only probed, that the
+    /// programs will never succeed. The engine is about to handle `event`. `is_fabric_idle` states that the World has no event.
     pub(crate) fn only_polls_happen(&mut self, event: Event, is_fabric_idle: impl Fn() -> bool) -> bool {
         self.agenda.only_polls_happen(event, self.now, is_fabric_idle)
     }

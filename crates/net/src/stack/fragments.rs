@@ -117,7 +117,7 @@ impl Stack {
     /// Sends a UDP datagram, in fragments if its packet exceeds the MTU. A full queue loses it without
     /// a word: Linux reports that only to a program with `IP_RECVERR`.
     pub(super) fn send_in_fragments(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Owner) {
-        let mtu = self.interfaces[interface.0 as usize].config.mtu_bytes;
+        let mtu = self.path_mtus.of(packet.destination, self.interfaces[interface.0 as usize].config.mtu_bytes, self.now);
         let Body::Udp(datagram) = &packet.body else { return self.lose(Some(owner)) };
         if packet.wire_bytes() <= u64::from(mtu) {
             return self.send_or_lose(interface, next, packet, owner);

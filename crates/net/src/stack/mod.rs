@@ -6,6 +6,7 @@ mod disconnect;
 mod fragments;
 mod groups;
 mod neighbours;
+mod path_mtu;
 mod ports;
 mod questions;
 mod stream;
@@ -22,6 +23,7 @@ use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use fragments::{FragmentKey, Fragments};
+use path_mtu::PathMtus;
 use ports::Ports;
 pub use questions::OptionValues;
 use softband_model::parts::KernelPart;
@@ -144,6 +146,7 @@ pub struct Stack {
     set: Option<SimTime>,
     loopback: VecDeque<Packet>,
     fragments: Fragments,
+    path_mtus: PathMtus,
     /// Closed sockets whose connections still end.
     orphans: u32,
     /// Bytes that all connections keep.
@@ -171,6 +174,7 @@ impl Stack {
             set: None,
             loopback: VecDeque::new(),
             fragments: Fragments::new(seed as u32),
+            path_mtus: PathMtus::default(),
             orphans: 0,
             tcp_memory: 0,
             effects: VecDeque::new(),
@@ -257,8 +261,18 @@ impl Stack {
 
     /// Notes that an interface has sent the oldest frame of its ring.
     pub fn tx_done(&mut self, now: SimTime, interface: InterfaceId) {
+        self.frame_done(now, interface, None);
+    }
+
+    /// Notes that an interface has sent a frame of its ring. `frame` counts its
+    /// [`Effect::Transmit`] from 0. Rings of several connections do not keep the order.
+    pub fn tx_done_of(&mut self, now: SimTime, interface: InterfaceId, frame: u64) {
+        self.frame_done(now, interface, Some(frame));
+    }
+
+    fn frame_done(&mut self, now: SimTime, interface: InterfaceId, frame: Option<u64>) {
         self.now = now;
-        let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(Interface::complete) else { return };
+        let Some(owner) = self.interfaces.get_mut(interface.0 as usize).map(|at| at.complete(frame)) else { return };
         self.fill_ring(interface);
         if let Some(owner) = owner {
             let left = self.with_connection(now, owner.socket, |connection, cx| connection.bytes_left_host(owner.bytes, cx));

@@ -256,7 +256,8 @@ impl Memberships {
     /// Ends a join of a port that is a member: the wish must agree with the group (`cmp_rec` of the
     /// kernel).
     fn settle(&mut self, index: u32, number: u32, wish: Wish, record: McMemberRecord) {
-        let agrees = wish.record.q_key == record.q_key && wish.record.p_key.partition() == record.p_key.partition();
+        let names_key = wish.mask.0 & ComponentMask::MC_MEMBER_Q_KEY.0 != 0;
+        let agrees = (!names_key || wish.record.q_key == record.q_key) && wish.record.p_key.partition() == record.p_key.partition();
         if !agrees {
             self.of_wish.remove(&number);
             self.all.get_mut(&index).map(|membership| membership.wishes.remove(&number));

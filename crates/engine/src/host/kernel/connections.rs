@@ -9,18 +9,30 @@ use softband_sim::SimTime;
 use softband_types::Qpn;
 
 impl Kernels {
-    /// Connects an interface to a neighbour.
+    /// Connects an interface to a neighbour. What fails leaves no queue pair behind.
     pub(super) fn connect(&mut self, world: &mut World, now: SimTime, (host, interface): (usize, InterfaceId), to: LinkAddress) {
-        let request = self.hosts[host].ipoib(interface).and_then(|(_, link)| link.begin_connection(world, now));
-        let peer = request.and_then(|request| {
-            let (host, interface) = self.interface_with(world, to)?;
-            let (_, link) = self.hosts[host].ipoib(interface)?;
-            link.accept_connection(world, now, &request)
-        });
+        let ready = self.make_connection(world, now, (host, interface), to);
         let (hosts, common) = (&mut self.hosts, &mut self.common);
         if let Some((_, link)) = hosts[host].ipoib(interface) {
-            link.connected(world, common, now, to, (request, peer));
+            link.connected(world, common, now, to, ready);
         }
+    }
+
+    /// Makes both ends of a connection. Returns the queue pair of the sending end.
+    fn make_connection(&mut self, world: &mut World, now: SimTime, (host, interface): (usize, InterfaceId), to: LinkAddress) -> Option<Qpn> {
+        let (peer_host, peer_interface) = self.interface_with(world, to)?;
+        let (_, link) = self.hosts[host].ipoib(interface)?;
+        let request = link.begin_connection(world, now)?;
+        let (_, peer) = self.hosts[peer_host].ipoib(peer_interface)?;
+        let accepted = peer.accept_connection(world, now, &request);
+        let (_, link) = self.hosts[host].ipoib(interface)?;
+        if accepted.and_then(|qpn| link.complete_connection(world, now, &request, (to, qpn))).is_some() {
+            return Some(request.qpn);
+        }
+        link.destroy(world, now, request.qpn);
+        let (_, peer) = self.hosts[peer_host].ipoib(peer_interface)?;
+        peer.disconnected(world, now, request.from, request.qpn);
+        None
     }
 
     /// Destroys both ends of a connection.

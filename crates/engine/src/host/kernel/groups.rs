@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Joins that fail in a row before the interface waits for an event of its port. Linux goes on for
 /// ever; a run would never end.
-const JOINS_MAX: u32 = 16;
+const JOINS_MAX: u32 = 32;
 /// Wait after a join that failed (`ipoib_mcast_join_complete` of the kernel).
 const RETRY: SimDuration = SimDuration::from_micros(1_000_000);
 
@@ -30,11 +30,14 @@ impl Common {
             last_wish: 0,
             failed_joins: BTreeMap::new(),
             expires: None,
+            expiry: None,
         }
     }
 
-    /// Begins to join a group, unless the interface is about to.
-    pub(super) fn join(&mut self, of: (usize, InterfaceId), port: LocalPort, wish: Wish, now: SimTime) {
+    /// Begins to join a group, unless the interface is about to. The wish gets whether it may create
+    /// the group: it may after a plain join has failed.
+    pub(super) fn join(&mut self, of: (usize, InterfaceId), port: LocalPort, wish: impl Fn(bool) -> Wish, now: SimTime) {
+        let wish = wish(self.failed_joins.get(&of).is_some_and(|failed| failed % 2 == 1));
         if self.wishes.values().any(|other| *other == of) {
             return;
         }
@@ -43,15 +46,18 @@ impl Common {
         self.memberships.join(self.last_wish, port, wish, now);
     }
 
-    /// Plans another attempt to join after one that failed.
-    fn join_again(&mut self, of: (usize, InterfaceId), error: i32, now: SimTime) {
+    /// Plans another attempt to join after one that failed. Returns whether there is none.
+    fn join_again(&mut self, of: (usize, InterfaceId), error: i32, now: SimTime) -> bool {
         let failed = self.failed_joins.entry(of).or_default();
-        *failed += 1;
-        if *failed < JOINS_MAX {
-            // A membership that a manager has ended is asked for at once.
-            let wait = if error == libc::ENETRESET { SimDuration::ZERO } else { RETRY };
-            self.agenda.push(now + wait, Due::Join { host: of.0, interface: of.1 });
+        *failed += u32::from(error != libc::ENETRESET);
+        if *failed >= JOINS_MAX {
+            return true;
         }
+        // A membership that a manager has ended is asked for at once, and so is a new group.
+        let is_urgent = error == libc::ENETRESET || error == libc::EINVAL && *failed % 2 == 1;
+        let wait = if is_urgent { SimDuration::ZERO } else { RETRY };
+        self.agenda.push(now + wait, Due::Join { host: of.0, interface: of.1 });
+        false
     }
 
     pub(super) fn expire(&mut self, now: SimTime) {
@@ -63,14 +69,19 @@ impl Common {
 impl Kernels {
     /// Lets interfaces join their groups before the run, if the subnet is configured before it.
     pub(super) fn join_before_run(&mut self, world: &mut World) {
-        for ((hca, port), packet) in self.common.memberships.take_outgoing() {
-            let answers = world.ask_administration((*packet).clone());
-            if answers.is_empty() {
-                world.send_management(hca, port, packet, SimTime::ZERO);
+        // First to join groups, then to create those that do not exist.
+        for _ in 0..2 {
+            for ((hca, port), packet) in self.common.memberships.take_outgoing() {
+                let answers = world.ask_administration((*packet).clone());
+                if answers.is_empty() {
+                    world.send_management(hca, port, packet, SimTime::ZERO);
+                }
+                for answer in answers {
+                    self.common.memberships.arrive((hca, port), &answer, SimTime::ZERO);
+                }
             }
-            for answer in answers {
-                self.common.memberships.arrive((hca, port), &answer, SimTime::ZERO);
-            }
+            self.note_joins(world, SimTime::ZERO);
+            self.execute(world, SimTime::ZERO);
         }
         self.settle_groups(world, SimTime::ZERO);
     }
@@ -82,29 +93,38 @@ impl Kernels {
             for ((hca, port), packet) in self.common.memberships.take_outgoing() {
                 world.send_management(hca, port, packet, now.max(world.now()));
             }
-            let outcomes = self.common.memberships.take_outcomes();
-            if outcomes.is_empty() {
+            if !self.note_joins(world, now) {
                 break;
-            }
-            for (number, outcome) in outcomes {
-                let Some((host, interface)) = self.common.wishes.get(&number).copied() else { continue };
-                match outcome {
-                    Ok(record) => {
-                        self.common.failed_joins.remove(&(host, interface));
-                        self.hosts[host].joined(world, &mut self.common, now, interface, &record);
-                    }
-                    Err(error) => {
-                        self.common.wishes.remove(&number);
-                        self.common.join_again((host, interface), error, now);
-                    }
-                }
             }
         }
         if let Some(at) = self.common.memberships.next_deadline()
             && self.common.expires.is_none_or(|set| at < set)
         {
             self.common.expires = Some(at);
-            self.common.agenda.push(at, Due::GroupsExpire);
+            self.common.agenda.replace(&mut self.common.expiry, at, Due::GroupsExpire);
         }
+    }
+    /// Tells interfaces of the ends of their joins. Returns whether there was any.
+    fn note_joins(&mut self, world: &mut World, now: SimTime) -> bool {
+        let outcomes = self.common.memberships.take_outcomes();
+        let has_any = !outcomes.is_empty();
+        for (number, outcome) in outcomes {
+            let Some((host, interface)) = self.common.wishes.get(&number).copied() else { continue };
+            match outcome {
+                Ok(record) => {
+                    self.common.failed_joins.remove(&(host, interface));
+                    self.hosts[host].joined(world, &mut self.common, now, interface, &record);
+                }
+                Err(error) => {
+                    self.common.wishes.remove(&number);
+                    if self.common.join_again((host, interface), error, now)
+                        && let Some((_, link)) = self.hosts[host].ipoib(interface)
+                    {
+                        link.give_up(&mut self.common, now);
+                    }
+                }
+            }
+        }
+        has_any
     }
 }

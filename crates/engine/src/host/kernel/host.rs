@@ -1,10 +1,10 @@
 //! The kernel of a host: its stack, the links of its interfaces, and the cores that serve them.
 
 use super::Common;
-use super::agenda::Due;
+use super::agenda::{Alarm, Due};
 use super::core::{Core, price};
 use super::ipoib::{IpoibLink, Moderation, Place, SEND_RING_PACKETS};
-use super::management::ManagementLink;
+use super::management::{ManagementLink, Silence};
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
 use softband_model::verbs::api::Completion;
@@ -13,6 +13,7 @@ use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_spec::{FabricSpec, InterfaceKind};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
 use softband_wire::mad::McMemberRecord;
+use std::net::IpAddr;
 
 /// Frames in the ring of an interface on the management network.
 const MANAGEMENT_RING_PACKETS: u32 = 256;
@@ -23,6 +24,8 @@ pub(super) struct HostKernel {
     path: KernelPath,
     /// Links by interface. `lo` has none.
     links: Vec<Link>,
+    /// Event of the stack's timers.
+    alarm: Option<Alarm>,
     is_alive: bool,
 }
 
@@ -42,8 +45,9 @@ impl HostKernel {
         let host = &spec.hosts[number];
         let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
         let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
-        let mut kernel = Self { number, stack, path: host.part.kernel_path, links, is_alive: true };
-        let silence = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
+        let mut kernel = Self { number, stack, path: host.part.kernel_path, links, alarm: None, is_alive: true };
+        let time = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
+        let silence = Silence { time, packets: host.kernel.neighbour_queue_packets };
         for interface in &host.interfaces {
             let refused = |reason: &dyn std::fmt::Display| format!("hosts.{}.interfaces.{}: {reason}", host.name, interface.name);
             let addresses = interface.addresses.iter().map(|own| softband_net::InterfaceAddress { address: own.address, prefix: own.prefix });
@@ -65,7 +69,7 @@ impl HostKernel {
                     let hca = world.hca_id(number, hca);
                     let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey, mode };
                     let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
-                    let mut link = IpoibLink::new(place, interface.mtu_bytes, moderation, world, common).map_err(|error| refused(&error))?;
+                    let mut link = IpoibLink::new(place, moderation, world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
                     (config.has_segmentation, config.ring_packets) = (false, SEND_RING_PACKETS);
                     link.join(world, common, SimTime::ZERO);
@@ -117,6 +121,17 @@ impl HostKernel {
         }
     }
 
+    pub(super) fn frame_done(&mut self, world: &mut World, common: &mut Common, now: SimTime, (interface, frame): (InterfaceId, u64)) {
+        if self.is_alive {
+            self.stack.tx_done_of(now, interface, frame);
+            self.settle(world, common, now, None);
+        }
+    }
+
+    pub(super) fn too_long(&mut self, now: SimTime, interface: InterfaceId, destination: IpAddr, mtu_bytes: u32) {
+        self.stack.too_long(now, interface, destination, mtu_bytes);
+    }
+
     pub(super) fn arrived(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, frame: Frame) {
         if self.is_alive {
             self.stack.packet_in(now, interface, frame);
@@ -134,7 +149,7 @@ impl HostKernel {
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
                     self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
                 }
-                Effect::SetTimer(at) => common.agenda.push(at, Due::Timer { host: self.number }),
+                Effect::SetTimer(at) => common.agenda.replace(&mut self.alarm, at, Due::Timer { host: self.number }),
                 // Links carry groups of IP over their broadcast group.
                 Effect::Join { .. } | Effect::Leave { .. } => {}
                 Effect::Ready { socket, events } => common.news.push((thread.unwrap_or(now), self.number, socket, events)),

@@ -16,7 +16,7 @@ mod management;
 mod store;
 
 use crate::host::cm::memberships::Memberships;
-use agenda::{Agenda, Due};
+use agenda::{Agenda, Alarm, Due};
 use host::HostKernel;
 use management::Network;
 use softband_fabric::World;
@@ -37,8 +37,8 @@ pub(crate) struct Kernels {
     common: Common,
     /// Objects of programs by host and socket.
     objects: BTreeMap<(usize, SocketId), u32>,
-    /// The next event for which the caller has an event of its own.
-    scheduled: Option<SimTime>,
+    /// Times for which the caller has events of its own, the earliest last.
+    scheduled: Vec<SimTime>,
 }
 
 /// State that the kernels share.
@@ -57,6 +57,7 @@ struct Common {
     failed_joins: BTreeMap<(usize, InterfaceId), u32>,
     /// Deadline of the memberships for which the agenda has an event.
     expires: Option<SimTime>,
+    expiry: Option<Alarm>,
 }
 
 impl Kernels {
@@ -75,15 +76,16 @@ impl Kernels {
         for number in 0..spec.hosts.len() {
             hosts.push(HostKernel::new(&spec, number, seed, world, &mut common)?);
         }
-        let mut kernels = Self { hosts, common, objects: BTreeMap::new(), scheduled: None };
+        let mut kernels = Self { hosts, common, objects: BTreeMap::new(), scheduled: Vec::new() };
         kernels.join_before_run(world);
         Ok(Some(kernels))
     }
 
     /// Carries out a program's call at `now`. Returns its result, and the time that it costs the
-    /// calling thread.
+    /// calling thread. The World may have gone on since `now`, and takes no request in its past.
     pub(crate) fn call<C: Call>(&mut self, world: &mut World, now: SimTime, host: usize, call: C) -> (Result<C::Reply, NetError>, SimDuration) {
         let Some(kernel) = self.hosts.get_mut(host) else { return (Err(NetError::BadSocket), SimDuration::ZERO) };
+        let now = now.max(world.now());
         kernel.call(world, &mut self.common, now, call)
     }
 
@@ -125,21 +127,29 @@ impl Kernels {
     /// Returns the time of the next event if the caller has none of its own for it yet.
     pub(crate) fn take_due(&mut self) -> Option<SimTime> {
         let next = self.next_time()?;
-        if self.scheduled.is_some_and(|at| at <= next) {
+        if self.scheduled.last().is_some_and(|at| *at <= next) {
             return None;
         }
-        self.scheduled = Some(next);
+        self.scheduled.push(next);
         Some(next)
     }
 
     /// Executes the events up to `now`.
     pub(crate) fn run(&mut self, world: &mut World, now: SimTime) {
-        self.scheduled = self.scheduled.filter(|at| *at > now);
-        while let Some(due) = self.common.agenda.pop_until(now) {
+        while self.scheduled.pop_if(|at| *at <= now).is_some() {}
+        let now = now.max(world.now());
+        self.execute(world, now);
+        self.settle_groups(world, now);
+    }
+
+    fn execute(&mut self, world: &mut World, now: SimTime) {
+        while let Some((at, due)) = self.common.agenda.pop_until(now) {
             match due {
                 Due::Timer { host } => self.hosts[host].timer(world, &mut self.common, now),
                 Due::Sent { host, interface } => self.hosts[host].sent(world, &mut self.common, now, interface),
-                Due::Interrupt { host, interface } => self.hosts[host].interrupt(&mut self.common, now, interface),
+                Due::FrameSent { host, interface, frame } => self.hosts[host].frame_done(world, &mut self.common, now, (interface, frame)),
+                Due::TooLong { host, interface, destination, mtu_bytes } => self.hosts[host].too_long(now, interface, destination, mtu_bytes),
+                Due::Interrupt { host, interface } => self.hosts[host].interrupt(&mut self.common, at, interface),
                 Due::Taken { host, interface } => self.hosts[host].taken(world, &mut self.common, now, interface),
                 Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
                 Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
@@ -148,7 +158,6 @@ impl Kernels {
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
             }
         }
-        self.settle_groups(world, now);
     }
 
     /// Returns the memory of kernels and programs together, for the World.
@@ -183,6 +192,7 @@ impl Kernels {
     pub(crate) fn host_died(&mut self, host: usize) {
         if let Some(kernel) = self.hosts.get_mut(host) {
             kernel.die();
+            self.common.network.lose(host);
         }
     }
 }

@@ -19,6 +19,8 @@ const PORT: u16 = 5_001;
 /// Most bytes of a call of the tests' programs.
 const CALL_BYTES: u32 = 65_536;
 
+mod neighbours;
+
 struct NoPrograms;
 
 impl HostMemory for NoPrograms {
@@ -70,8 +72,17 @@ impl Lab {
         reply
     }
 
+    /// Executes the events until a time, which then is the present.
+    fn run_to(&mut self, end: SimTime) {
+        while [self.world.next_event_time(), self.kernels.next_time()].into_iter().flatten().any(|at| at <= end) {
+            self.step();
+        }
+        self.now = self.now.max(end);
+    }
+
     /// Executes the next event. Returns false without one.
     fn step(&mut self) -> bool {
+        let _ = self.kernels.take_due();
         let (fabric, own) = (self.world.next_event_time(), self.kernels.next_time());
         match (fabric, own) {
             (Some(at), own) if own.is_none_or(|own| at <= own) => {

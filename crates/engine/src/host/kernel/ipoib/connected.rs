@@ -5,14 +5,14 @@
 //! ends the connection. The next packet begins another one.
 
 use super::address::parse;
-use super::{Common, IpoibLink, RECEIVE_RING_PACKETS, SEND_RING_PACKETS};
+use super::{Common, IpoibLink, SEND_RING_PACKETS};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
 use softband_model::verbs::api::{AddressVector, QpCapabilities, QpInit, QpModification, ReceiveRequest, ScatterGatherEntry, SrqInit, VerbsError};
 use softband_net::LinkAddress;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{Access, CqHandle, Lid, Psn, QpType, Qpn, SrqHandle};
+use softband_types::{Access, CqHandle, Lid, Psn, QpState, QpType, Qpn, SrqHandle};
 use std::collections::BTreeMap;
 
 /// Mark of receive requests of the shared queue among the numbers of work requests.
@@ -21,6 +21,8 @@ pub(super) const SHARED: u64 = 1 << 33;
 const ACK_TIMEOUT: u8 = 20;
 /// Time after which the requests of a failed queue pair have been flushed.
 const DRAIN: SimDuration = SimDuration::from_micros(100_000);
+/// Bytes of a shared receive buffer, for the longest packet of any neighbour (`IPOIB_CM_BUF_SIZE`).
+const BUFFER_BYTES: u32 = 65_520 + super::frames::HEADER_BYTES as u32;
 /// Most connections of an interface in each direction.
 const CONNECTIONS_MAX: usize = 1_024;
 
@@ -38,7 +40,8 @@ pub(super) enum Connection {
 pub(super) struct Connections {
     srq: SrqHandle,
     cq: CqHandle,
-    buffer_bytes: u32,
+    /// Receive requests of datagrams, and also those of the shared queue.
+    receives: u32,
     to: BTreeMap<LinkAddress, Connection>,
     /// Receiving ends by the queue pair and the link address of the sender.
     from: BTreeMap<(LinkAddress, Qpn), Qpn>,
@@ -48,17 +51,16 @@ pub(super) struct Connections {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::host::kernel) struct Request {
     pub(in crate::host::kernel) from: LinkAddress,
-    qpn: Qpn,
+    pub(in crate::host::kernel) qpn: Qpn,
     lid: Lid,
 }
 
 impl Connections {
-    pub(super) fn new(link: &IpoibLink, cq: CqHandle, mtu_bytes: u32, world: &mut World) -> Result<Self, VerbsError> {
+    pub(super) fn new(link: &IpoibLink, cq: CqHandle, receives: u32, world: &mut World) -> Result<Self, VerbsError> {
         let super::Place { owner, hca, .. } = link.place;
-        let init = SrqInit { pd: link.pd, max_wr: RECEIVE_RING_PACKETS, max_sge: 1, xrc: None };
+        let init = SrqInit { pd: link.pd, max_wr: receives, max_sge: 1, xrc: None };
         let srq = world.create_srq(owner, hca, init)?;
-        let buffer_bytes = mtu_bytes + super::frames::HEADER_BYTES as u32;
-        Ok(Self { srq, cq, buffer_bytes, to: BTreeMap::new(), from: BTreeMap::new() })
+        Ok(Self { srq, cq, receives, to: BTreeMap::new(), from: BTreeMap::new() })
     }
 
     /// Returns the connection to a neighbour.
@@ -71,10 +73,18 @@ impl IpoibLink {
     /// Posts a buffer for packets of connections. Their numbers follow those of datagrams.
     pub(super) fn post_shared_receive(&mut self, world: &mut World, now: SimTime, number: u32) {
         let Some(connections) = &self.connections else { return };
-        let slot = Slot::to_receive(self.area, RECEIVE_RING_PACKETS + number);
-        let entry = ScatterGatherEntry { address: slot.address(), len_bytes: connections.buffer_bytes, lkey: self.lkey };
+        let slot = Slot::to_receive(self.area, connections.receives + number);
+        let entry = ScatterGatherEntry { address: slot.address(), len_bytes: BUFFER_BYTES, lkey: self.lkey };
         let request = ReceiveRequest::new(SHARED | super::RECEIVE | u64::from(number), vec![entry]);
         world.post_srq_receive(now, self.place.owner, connections.srq, request);
+    }
+
+    /// Takes the bytes of a packet of a connection, and posts its buffer again.
+    pub(super) fn take_shared(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> Vec<u8> {
+        let receives = self.connections.as_ref().map_or(0, |connections| connections.receives);
+        let bytes = common.store.take(Slot::to_receive(self.area, receives + number));
+        self.post_shared_receive(world, now, number);
+        bytes
     }
 
     /// Asks for a connection to a neighbour.
@@ -100,7 +110,10 @@ impl IpoibLink {
         let super::Place { owner, hca, port, .. } = self.place;
         let qpn = world.create_qp(owner, hca, init).ok()?.qpn;
         let to_init = QpModification { pkey_index: Some(self.pkey_index), ..QpModification::to_init(port, Access::default()) };
-        world.modify_qp(now, owner, hca, qpn, &to_init).ok()?;
+        if world.modify_qp(now, owner, hca, qpn, &to_init).is_err() {
+            self.destroy(world, now, qpn);
+            return None;
+        }
         Some(qpn)
     }
 
@@ -111,7 +124,10 @@ impl IpoibLink {
         let capabilities = QpCapabilities { max_send_wr: 1, max_recv_wr: 0, ..QpCapabilities::default() };
         let init = QpInit { capabilities, srq: Some(srq), ..QpInit::new(QpType::Rc, self.pd, cq) };
         let qpn = self.create(world, now, init)?;
-        self.connect_ends(world, now, qpn, (request.from, request.lid, request.qpn))?;
+        if self.connect_ends(world, now, qpn, (request.from, request.lid, request.qpn)).is_none() {
+            self.destroy(world, now, qpn);
+            return None;
+        }
         if let Some(connections) = &mut self.connections {
             connections.from.insert((request.from, request.qpn), qpn);
         }
@@ -133,20 +149,29 @@ impl IpoibLink {
         Some(())
     }
 
-    /// Notes the receiving end of a connection, or that there is none. Sends the packets that waited.
+    /// Tells the sending end of a connection its receiving end.
+    pub(in crate::host::kernel) fn complete_connection(
+        &self,
+        world: &mut World,
+        now: SimTime,
+        request: &Request,
+        (to, peer): (LinkAddress, Qpn),
+    ) -> Option<()> {
+        let (_, gid) = parse(&to)?;
+        let (hca, port) = world.port_with_gid(gid)?;
+        let lid = world.port(hca, port)?.lid;
+        self.connect_ends(world, now, request.qpn, (to, lid, peer))
+    }
+
+    /// Notes the sending end of a connection, or that there is none. Sends the packets that waited.
     pub(in crate::host::kernel) fn connected(
         &mut self,
         world: &mut World,
         common: &mut Common,
         now: SimTime,
         to: LinkAddress,
-        (request, peer): (Option<Request>, Option<Qpn>),
+        ready: Option<Qpn>,
     ) {
-        let lid = parse(&to).and_then(|(_, gid)| world.port_with_gid(gid)).and_then(|(hca, port)| world.port(hca, port)).map(|port| port.lid);
-        let ready = match (request, peer, lid) {
-            (Some(request), Some(peer), Some(lid)) => self.connect_ends(world, now, request.qpn, (to, lid, peer)).map(|()| request.qpn),
-            _ => None,
-        };
         if let Some(connections) = &mut self.connections {
             match ready {
                 Some(qpn) => connections.to.insert(to, Connection::Ready(qpn)),
@@ -154,7 +179,7 @@ impl IpoibLink {
             };
         }
         if ready.is_none() {
-            self.drop_first(common, now, to);
+            self.drop_to(common, now, to);
         }
         self.send_waiting(world, common, now);
     }
@@ -169,8 +194,22 @@ impl IpoibLink {
         }
     }
 
+    /// Ends all connections: neighbours know the old LID of the port.
+    pub(super) fn fail_connections(&mut self, world: &mut World, common: &mut Common, now: SimTime) {
+        let Some(connections) = &self.connections else { return };
+        let ends = connections.to.values().filter_map(|connection| match connection {
+            Connection::Ready(qpn) => Some(*qpn),
+            Connection::Requested => None,
+        });
+        for qpn in ends.collect::<Vec<_>>() {
+            let to_error = QpModification { state: Some(QpState::Error), ..QpModification::default() };
+            let _ = world.modify_qp(now, self.place.owner, self.place.hca, qpn, &to_error);
+            self.connection_failed(common, now, qpn);
+        }
+    }
+
     /// Destroys the sending end of a connection. Its requests have been flushed.
-    pub(in crate::host::kernel) fn destroy(&mut self, world: &mut World, now: SimTime, qpn: Qpn) {
+    pub(in crate::host::kernel) fn destroy(&self, world: &mut World, now: SimTime, qpn: Qpn) {
         let _ = world.destroy_qp(now, self.place.owner, self.place.hca, qpn);
     }
 

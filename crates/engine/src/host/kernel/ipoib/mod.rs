@@ -22,7 +22,7 @@ use softband_model::verbs::api::{MrInit, QpCapabilities, QpInit, QpModification,
 use softband_net::{InterfaceId, LinkAddress};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::IpoibMode;
-use softband_types::{Access, AhHandle, HcaId, LKey, PKey, PdHandle, PortNumber, ProcessId, Psn, QpState, QpType, Qpn};
+use softband_types::{Access, AhHandle, HcaId, LKey, Lid, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn};
 use std::collections::BTreeMap;
 
 /// Packets in the send ring (`IPOIB_TX_RING_SIZE` of Linux before 4.20).
@@ -59,6 +59,14 @@ pub(super) struct Moderation {
     pub(super) time: SimDuration,
 }
 
+/// Port of a neighbour, and the handle of its address.
+#[derive(Clone, Copy, Debug)]
+struct Neighbour {
+    handle: AhHandle,
+    peer: (HcaId, PortNumber),
+    lid: Lid,
+}
+
 /// Interface of IPoIB.
 #[derive(Debug)]
 pub(super) struct IpoibLink {
@@ -73,18 +81,24 @@ pub(super) struct IpoibLink {
     receiver: Receiver,
     /// Address handle of the broadcast group, while the port is a member.
     group: Option<AhHandle>,
-    /// Address handles of neighbours.
-    handles: BTreeMap<LinkAddress, (AhHandle, Qpn)>,
+    /// Q_Key of the group.
+    qkey: QKey,
+    /// Neighbours that got datagrams.
+    handles: BTreeMap<LinkAddress, Neighbour>,
+    /// Address handles that only frames before a number may still name.
+    retired: Vec<(u64, AhHandle)>,
+    /// Whether subnet administration has refused membership too often: packets are lost.
+    has_given_up: bool,
     /// Connections, in connected mode.
     connections: Option<Connections>,
 }
 
 impl IpoibLink {
-    /// Creates the queue pair of an interface whose packets have at most `mtu_bytes`.
+    /// Creates the queue pair of an interface.
     ///
     /// # Errors
     /// If the HCA has no room for its objects.
-    pub(super) fn new(place: Place, mtu_bytes: u32, moderation: Moderation, world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
+    pub(super) fn new(place: Place, moderation: Moderation, world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
         let Place { owner, hca, port, pkey, .. } = place;
         let pd = world.alloc_pd(owner, hca)?;
         let access = Access { local_write: true, ..Access::default() };
@@ -121,13 +135,16 @@ impl IpoibLink {
             sender: Sender::new(sends),
             receiver: Receiver::new(GRH_BYTES, moderation),
             group: None,
+            qkey: BROADCAST_QKEY,
             handles: BTreeMap::new(),
+            retired: Vec::new(),
+            has_given_up: false,
             connections: None,
         };
         link.receiver = Receiver::new(link.datagram_bytes(world) + GRH_BYTES, moderation);
         if is_connected {
-            link.connections = Some(Connections::new(&link, cq, mtu_bytes, world)?);
-            for number in 0..RECEIVE_RING_PACKETS {
+            link.connections = Some(Connections::new(&link, cq, receives, world)?);
+            for number in 0..receives {
                 link.post_shared_receive(world, SimTime::ZERO, number);
             }
         }
@@ -146,6 +163,19 @@ impl IpoibLink {
     /// Returns the port of the interface.
     pub(super) fn port(&self) -> (HcaId, PortNumber) {
         (self.place.hca, self.place.port)
+    }
+
+    /// Destroys an address handle as soon as no frame in the ring names it.
+    fn retire(&mut self, handle: AhHandle) {
+        self.retired.push((self.sender.next(), handle));
+    }
+
+    fn destroy_retired(&mut self, world: &mut World) {
+        let (owner, sender) = (self.place.owner, &self.sender);
+        for (_, handle) in self.retired.extract_if(.., |(frame, _)| sender.has_sent_before(*frame)) {
+            // A handle of this owner exists until it is destroyed here.
+            let _ = world.destroy_ah(owner, handle);
+        }
     }
 
     fn is_active(&self, world: &World) -> bool {

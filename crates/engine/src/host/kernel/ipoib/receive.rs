@@ -4,7 +4,7 @@
 //! works, the card does not interrupt.
 
 use super::connected::SHARED;
-use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, RECEIVE_RING_PACKETS, frames};
+use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, frames};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
@@ -50,10 +50,11 @@ impl IpoibLink {
     pub(in crate::host::kernel) fn completed(&mut self, world: &mut World, common: &mut Common, now: SimTime, completion: &Completion) -> bool {
         let (number, is_success) = (completion.wr_id as u32, completion.status == WcStatus::Success);
         if completion.wr_id & RECEIVE == 0 {
-            self.sent(world, common, now, (number, completion.qpn), is_success);
+            self.sent(world, common, now, (number, completion.qpn), completion.status);
             return false;
         }
         if !is_success {
+            self.post_again(world, common, now, completion);
             return false;
         }
         self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
@@ -68,6 +69,18 @@ impl IpoibLink {
                 false
             }
             State::Armed(_) => false,
+        }
+    }
+
+    /// Posts the buffer of a receive request that failed, unless its whole queue did. The shared queue
+    /// outlives the failure of a connection.
+    fn post_again(&mut self, world: &mut World, common: &mut Common, now: SimTime, completion: &Completion) {
+        let number = completion.wr_id as u32;
+        if completion.wr_id & SHARED != 0 {
+            self.take_shared(world, common, now, number);
+        } else if completion.status != WcStatus::FlushError {
+            common.store.take(Slot::to_receive(self.area, number));
+            self.post_receive(world, now, number);
         }
     }
 
@@ -91,8 +104,7 @@ impl IpoibLink {
             self.post_receive(world, now, number);
             return frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?);
         }
-        let bytes = common.store.take(Slot::to_receive(self.area, RECEIVE_RING_PACKETS + number));
-        self.post_shared_receive(world, now, number);
+        let bytes = self.take_shared(world, common, now, number);
         frames::decode(bytes.get(..len as usize)?)
     }
 

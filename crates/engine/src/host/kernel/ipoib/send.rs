@@ -1,16 +1,16 @@
 //! The send ring of an interface.
 
-use super::address::{BROADCAST_QKEY, is_connected, parse};
+use super::address::{is_connected, parse};
 use super::connected::Connection;
-use super::{Common, IpoibLink, frames};
+use super::{Common, IpoibLink, Neighbour, frames};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
 use softband_model::verbs::api::{AddressVector, DatagramDestination, QpModification, ScatterGatherEntry, SendOperation, SendRequest};
 use softband_net::{Frame, LinkAddress, LinkDestination};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, QpState, Qpn};
-use std::collections::VecDeque;
+use softband_types::{AhHandle, QpState, Qpn, WcStatus};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Queue pair of a multicast group (IBTA 9.6.1.2).
 const GROUP_QPN: Qpn = Qpn(0xFF_FFFF);
@@ -38,11 +38,12 @@ pub(super) struct Sender {
     free: Vec<u32>,
     /// Frame of each slot, by its number.
     frame_of: Vec<u64>,
-    /// Packets of the frames in the ring that are not sent yet. The oldest frame has number `first`.
-    frames: VecDeque<u32>,
-    first: u64,
-    /// Frames that wait for membership, or for room.
-    waiting: VecDeque<(LinkDestination, Frame)>,
+    /// Frames in the ring by number, with their packets that are not sent yet.
+    frames: BTreeMap<u64, u32>,
+    /// Number of the next frame, in the order of the stack.
+    next: u64,
+    /// Frames that wait for membership, for a connection, or for room.
+    waiting: VecDeque<(u64, LinkDestination, Frame)>,
     /// Time of the last post. Threads and cores post in the order of the stack's effects.
     posted_at: SimTime,
 }
@@ -50,93 +51,128 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn new(slots: u32) -> Self {
         let (free, frame_of) = ((0..slots).rev().collect(), vec![0; slots as usize]);
-        Self { free, frame_of, frames: VecDeque::new(), first: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO }
+        Self { free, frame_of, frames: BTreeMap::new(), next: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO }
     }
 
-    /// Takes slots for the packets of a new frame, or `None` if the ring lacks room.
-    fn take_slots(&mut self, packets: usize) -> Option<Vec<u32>> {
+    fn number_frame(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Takes slots for the packets of a frame, or `None` if the ring lacks room.
+    fn take_slots(&mut self, frame: u64, packets: usize) -> Option<Vec<u32>> {
         let slots = self.free.split_off(self.free.len().checked_sub(packets)?);
-        let frame = self.first + self.frames.len() as u64;
-        self.frames.push_back(packets as u32);
+        self.frames.insert(frame, packets as u32);
         for slot in &slots {
             self.frame_of[*slot as usize] = frame;
         }
         Some(slots)
     }
 
-    /// Gives a slot back. Returns the number of frames that leave the ring: they leave in order.
-    fn give_back(&mut self, slot: u32) -> u32 {
-        let Some(frame) = self.frame_of.get(slot as usize) else { return 0 };
-        let index = frame.wrapping_sub(self.first) as usize;
-        if let Some(left) = self.frames.get_mut(index) {
-            *left = left.saturating_sub(1);
-            self.free.push(slot);
+    /// Gives a slot back. Returns the frame that leaves the ring with it, if any. A connection with
+    /// a dead neighbour holds its frames for long, and other frames pass them.
+    fn give_back(&mut self, slot: u32) -> Option<u64> {
+        let frame = self.frame_of.get(slot as usize).copied()?;
+        let left = self.frames.get_mut(&frame)?;
+        self.free.push(slot);
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return None;
         }
-        let mut done = 0;
-        while self.frames.front() == Some(&0) {
-            self.frames.pop_front();
-            self.first += 1;
-            done += 1;
-        }
-        done
+        self.frames.remove(&frame);
+        Some(frame)
     }
 
-    fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+    /// Returns the number that all later frames reach or exceed.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns whether the ring has no frame with a lower number.
+    pub(super) fn has_sent_before(&self, frame: u64) -> bool {
+        self.frames.first_key_value().is_none_or(|(first, _)| *first >= frame)
     }
 }
 
 impl IpoibLink {
     /// Sends a frame at `at`, or later.
     pub(in crate::host::kernel) fn transmit(&mut self, world: &mut World, common: &mut Common, at: SimTime, (to, frame): (LinkDestination, Frame)) {
-        if !self.is_active(world) {
+        let number = self.sender.number_frame();
+        if !self.is_active(world) || self.has_given_up {
             // Without carrier, Linux drops packets (`noop_qdisc`).
-            return self.note_sent(common, at);
+            return self.note_sent(common, at, number);
         }
-        self.sender.waiting.push_back((to, frame));
+        self.sender.waiting.push_back((number, to, frame));
         self.send_waiting(world, common, at);
     }
 
-    /// Sends the frames that wait, as far as the ring has room.
+    /// Sends the frames that wait, as far as the ring has room. Those that wait for a connection let
+    /// others pass.
     pub(super) fn send_waiting(&mut self, world: &mut World, common: &mut Common, at: SimTime) {
+        let mut index = 0;
         while self.group.is_some() {
-            let Some((to, frame)) = self.sender.waiting.front() else { return };
+            let Some((_, to, frame)) = self.sender.waiting.get(index) else { return };
             if frame.packets() as usize > self.sender.free.len() {
                 return;
             }
             let way = match self.way(world, *to) {
-                Way::Asked(address) => return self.request_connection(common, at, address),
-                Way::Soon => return,
                 Way::Open(way) => Some(way),
                 Way::None => None,
+                asked => {
+                    if let Way::Asked(address) = asked {
+                        self.request_connection(common, at, address);
+                    }
+                    index += 1;
+                    continue;
+                }
             };
-            let Some((_, frame)) = self.sender.waiting.pop_front() else { return };
-            let packets = frames::encode(frame);
-            let most = if matches!(way, Some(Destination::Connection(_))) { usize::MAX } else { self.datagram_bytes(world) as usize };
-            match way.filter(|_| !packets.is_empty() && packets.iter().all(|packet| packet.len() <= most)) {
-                Some(way) => self.post(world, common, at, way, packets),
-                None => self.note_sent(common, at),
+            let Some((number, _, frame)) = self.sender.waiting.remove(index) else { return };
+            match way {
+                Some(way) => self.send_by(world, common, at, way, (number, frame)),
+                None => self.note_sent(common, at, number),
             }
         }
     }
 
-    /// Drops the oldest frame that waits, if it waits for a connection to this neighbour.
-    pub(super) fn drop_first(&mut self, common: &mut Common, now: SimTime, to: LinkAddress) {
-        if self.sender.waiting.front().is_some_and(|(other, _)| *other == LinkDestination::Link(to)) {
-            self.sender.waiting.pop_front();
-            self.note_sent(common, now);
+    /// Sends a frame whose way is known. Datagrams beyond the MTU of the port are lost.
+    fn send_by(&mut self, world: &mut World, common: &mut Common, at: SimTime, way: Destination, (number, frame): (u64, Frame)) {
+        let destination = if let Frame::Packet(packet) = &frame { Some(packet.destination) } else { None };
+        let packets = frames::encode(frame);
+        let most = if let Destination::Connection(_) = way { usize::MAX } else { self.datagram_bytes(world) as usize };
+        if packets.iter().any(|packet| packet.len() > most) {
+            if let Some(destination) = destination {
+                let super::Place { host, interface, .. } = self.place;
+                let mtu_bytes = most.saturating_sub(frames::HEADER_BYTES) as u32;
+                common.agenda.push(at, Due::TooLong { host, interface, destination, mtu_bytes });
+            }
+            self.note_sent(common, at, number);
+        } else if packets.is_empty() {
+            self.note_sent(common, at, number);
+        } else {
+            self.post(world, common, at, way, (number, packets));
         }
+    }
+
+    /// Drops the frames that wait for a connection to this neighbour.
+    pub(super) fn drop_to(&mut self, common: &mut Common, now: SimTime, to: LinkAddress) {
+        self.drop_waiting_if(common, now, |other| other == LinkDestination::Link(to));
     }
 
     /// Drops the frames that wait: the link went down.
     pub(super) fn drop_waiting(&mut self, common: &mut Common, now: SimTime) {
-        for _ in std::mem::take(&mut self.sender.waiting) {
-            self.note_sent(common, now);
+        self.drop_waiting_if(common, now, |_| true);
+    }
+
+    fn drop_waiting_if(&mut self, common: &mut Common, now: SimTime, is_lost: impl Fn(LinkDestination) -> bool) {
+        let (lost, kept): (VecDeque<_>, _) = std::mem::take(&mut self.sender.waiting).into_iter().partition(|(_, to, _)| is_lost(*to));
+        self.sender.waiting = kept;
+        for (number, ..) in lost {
+            self.note_sent(common, now, number);
         }
     }
 
-    fn note_sent(&self, common: &mut Common, at: SimTime) {
-        common.agenda.push(at, Due::Sent { host: self.place.host, interface: self.place.interface });
+    fn note_sent(&self, common: &mut Common, at: SimTime, frame: u64) {
+        common.agenda.push(at, Due::FrameSent { host: self.place.host, interface: self.place.interface, frame });
     }
 
     fn way(&mut self, world: &mut World, to: LinkDestination) -> Way {
@@ -155,29 +191,36 @@ impl IpoibLink {
             LinkDestination::Broadcast | LinkDestination::Group(_) => self.group.map(|group| (group, GROUP_QPN)),
             LinkDestination::Host(_) => None,
         };
-        let datagram = |(ah, remote_qpn)| Destination::Datagram(DatagramDestination { ah, remote_qpn, remote_qkey: BROADCAST_QKEY });
+        let remote_qkey = self.qkey;
+        let datagram = |(ah, remote_qpn)| Destination::Datagram(DatagramDestination { ah, remote_qpn, remote_qkey });
         found.map_or(Way::None, |found| Way::Open(datagram(found)))
     }
 
     /// Returns the address handle of a neighbour by its path; `None` without a path.
     fn handle_of(&mut self, world: &mut World, address: LinkAddress) -> Option<(AhHandle, Qpn)> {
-        if let Some(known) = self.handles.get(&address) {
-            return Some(*known);
-        }
-        let (qpn, gid) = parse(&address)?;
         let super::Place { owner, hca, port, .. } = self.place;
-        let (peer, peer_port) = world.port_with_gid(gid)?;
-        let dlid = world.port(peer, peer_port)?.lid;
+        let known = self.handles.get(&address).copied();
+        let (qpn, gid) = parse(&address)?;
+        let peer = known.map(|known| known.peer).or_else(|| world.port_with_gid(gid))?;
+        let dlid = world.port(peer.0, peer.1)?.lid;
+        if let Some(Neighbour { handle, .. }) = known {
+            if known.is_some_and(|known| known.lid == dlid) {
+                return Some((handle, qpn));
+            }
+            // A subnet manager has given the neighbour another LID.
+            self.handles.remove(&address);
+            self.retire(handle);
+        }
         let vector = world.resolve(hca, &AddressVector { dlid, port, ..AddressVector::default() }).ok()?;
         let handle = world.create_ah(owner, self.pd, vector).ok()?;
-        self.handles.insert(address, (handle, qpn));
+        self.handles.insert(address, Neighbour { handle, peer, lid: dlid });
         Some((handle, qpn))
     }
 
-    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, packets: Vec<Vec<u8>>) {
+    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Vec<u8>>)) {
         let super::Place { owner, hca, .. } = self.place;
         self.sender.posted_at = self.sender.posted_at.max(at);
-        let Some(slots) = self.sender.take_slots(packets.len()) else { return self.note_sent(common, at) };
+        let Some(slots) = self.sender.take_slots(frame, packets.len()) else { return self.note_sent(common, at, frame) };
         for (number, packet) in slots.into_iter().zip(packets) {
             let slot = Slot::to_send(self.area, number);
             let entry = ScatterGatherEntry { address: slot.address(), len_bytes: packet.len() as u32, lkey: self.lkey };
@@ -193,14 +236,15 @@ impl IpoibLink {
     }
 
     /// Notes the completion of a packet.
-    pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, (number, qpn): (u32, Qpn), is_success: bool) {
+    pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, (number, qpn): (u32, Qpn), status: WcStatus) {
         common.store.take(Slot::to_send(self.area, number));
-        for _ in 0..self.sender.give_back(number) {
-            self.note_sent(common, now);
+        if let Some(frame) = self.sender.give_back(number) {
+            self.note_sent(common, now, frame);
+            self.destroy_retired(world);
         }
-        if !is_success && qpn != self.qpn {
+        if status != WcStatus::Success && qpn != self.qpn {
             self.connection_failed(common, now, qpn);
-        } else if !is_success && self.sender.is_empty() {
+        } else if ![WcStatus::Success, WcStatus::FlushError].contains(&status) {
             // A failed send stops the queue until the kernel starts it again (`ipoib_qp_state_validate`).
             let restart = QpModification { state: Some(QpState::Rts), current_state: Some(QpState::Sqe), ..QpModification::default() };
             let _ = world.modify_qp(now, self.place.owner, self.place.hca, self.qpn, &restart);
@@ -214,14 +258,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_leave_the_ring_in_order() {
+    fn frames_pass_those_whose_packets_are_still_under_way() {
         let mut sender = Sender::new(3);
-        let (a, b) = (sender.take_slots(2).expect("room"), sender.take_slots(1).expect("room"));
-        assert_eq!(sender.take_slots(1), None);
-        assert_eq!(sender.give_back(b[0]), 0, "the older frame is still there");
-        assert_eq!((sender.give_back(a[1]), sender.give_back(a[0])), (0, 2));
-        assert!(sender.is_empty());
-        assert_eq!(sender.take_slots(4), None);
-        assert_eq!(sender.take_slots(3).map(|slots| slots.len()), Some(3));
+        let (first, second) = (sender.number_frame(), sender.number_frame());
+        let (a, b) = (sender.take_slots(first, 2).expect("room"), sender.take_slots(second, 1).expect("room"));
+        assert_eq!(sender.take_slots(sender.next(), 1), None);
+        assert_eq!(sender.give_back(b[0]), Some(second));
+        assert!(!sender.has_sent_before(second));
+        assert_eq!((sender.give_back(a[1]), sender.give_back(a[0])), (None, Some(first)));
+        assert!(sender.has_sent_before(sender.next()));
+        assert_eq!(sender.take_slots(sender.next(), 4), None);
+        assert_eq!(sender.take_slots(sender.next(), 3).map(|slots| slots.len()), Some(3));
     }
 }
