@@ -118,6 +118,7 @@ impl Catalog {
     }
 
     fn shelve(&mut self, part: &RawPart, findings: &mut Findings) {
+        let part = &*parts::with_defaults(part);
         let (read, name) = (PartReader::new(part, findings), part.name.clone());
         match part.kind {
             PartKind::Bus => {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{HOSTS_AND_SWITCH, root};
-use softband_catalog::{Catalog, CatalogError, LoadOptions, PartFile, PartKind, digest_of_parts, parse_fabric};
+use softband_catalog::{Catalog, CatalogError, LoadOptions, PartFile, PartKind, Status, digest_of_parts, parse_fabric};
 use softband_model::parts::Slot;
 
 fn file(kind: PartKind, name: &str, place: &str, text: &str) -> PartFile {
@@ -163,4 +163,22 @@ fn a_list_of_what_a_part_can_have_has_each_name_once() {
     for name in ["tuned_read_request", "processing_engines"] {
         assert_eq!(error.matches(&format!(" {name},")).count(), 1, "{error}");
     }
+}
+
+#[test]
+fn a_host_part_without_costs_of_the_kernel_gets_assumed_ones_and_may_state_some() {
+    let installed = fs::read_to_string(root().join("catalog/host/qdr-host.toml")).unwrap();
+    let is_of_path = |line: &str| ["socket_", "packet_", "moderation_"].iter().any(|start| line.starts_with(start));
+    let earlier: String = installed.lines().filter(|line| !is_of_path(line)).map(|line| format!("{line}\n")).collect();
+    let text = earlier + "packet_send = { value = 7, unit = \"ns\", source = \"ours\", status = \"assumed\" }\n";
+    let own = folder("earlier-host", &[("host/mine.toml", &text)]);
+    let catalog = load_with(&own).unwrap();
+    let path = catalog.host("mine").unwrap().kernel_path;
+    assert_eq!((path.send_packet.as_picos(), path.receive_packet.as_picos()), (7_000, 1_500_000));
+    let sheet = catalog.sheet(PartKind::Host, "mine").unwrap();
+    let row = sheet.parameters.iter().find(|parameter| parameter.name == "packet_receive").unwrap();
+    assert_eq!(row.status, Status::Assumed);
+    let wrong = text.replace("value = 7, unit = \"ns\"", "value = 7, unit = \"B\"");
+    let error = load_with(&folder("earlier-host-wrong", &[("host/mine.toml", &wrong)])).map(|_| ()).unwrap_err().to_text();
+    assert!(error.contains("`packet_send` cannot be in `B`"), "{error}");
 }

@@ -57,3 +57,30 @@ fn what_follows_from_other_values_must_be_so() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+/// Parameters of a kernel's path, which host parts of earlier versions do not have.
+const KERNEL_PATH: [&str; 7] =
+    ["socket_call", "packet_send", "packet_receive", "packet_interrupt", "socket_copy_rate", "moderation_packets", "moderation_time"];
+
+/// Returns the text without the lines that earlier versions did not write.
+fn as_earlier(text: &str) -> String {
+    let is_new = |line: &str| KERNEL_PATH.iter().any(|name| line.starts_with(&format!("{name} = "))) || line.starts_with("kernel = ");
+    text.lines().filter(|line| !is_new(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_resolved_fabric_of_an_earlier_version_loads_with_assumed_costs_of_the_kernel() {
+    let first = load_fabric(&root().join("fabrics/two-hosts.toml"), &catalog(), &LoadOptions::default()).unwrap();
+    let text = as_earlier(&first.resolved_toml());
+    assert!(text.len() < first.resolved_toml().len());
+    let second =
+        parse_fabric("fabric.toml", &text, &Catalog::default(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text()));
+    let path = second.spec.hosts[0].part.kernel_path;
+    assert_eq!((path.call.as_picos(), path.moderation_packets), (300_000, 1));
+    let resolved = second.resolved_toml();
+    for name in KERNEL_PATH {
+        let line = resolved.lines().find(|line| line.starts_with(&format!("{name} = "))).expect(name);
+        assert!(line.contains("source = \"the part states none: ") && line.contains("status = \"assumed\""), "{line}");
+    }
+    assert_eq!(again(&second, &Catalog::default()).resolved_toml(), resolved);
+}

@@ -334,7 +334,7 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
     match option {
         SocketOption::ReuseAddress(on) => socket.reuse_address = on,
         SocketOption::ReusePort(on) => socket.reuse_port = on,
-        // Linux keeps it for all sockets, although only datagrams have a use for it.
+        // Linux keeps both for all sockets, although only datagrams have a use for them.
         SocketOption::Broadcast(on) => drop(socket.datagram().map(|datagram| datagram.may_broadcast = on)),
         SocketOption::V6Only(_) if socket.family == Family::V4 || socket.bound.is_some() => return Err(NetError::Invalid),
         SocketOption::V6Only(on) => socket.v6_only = on,

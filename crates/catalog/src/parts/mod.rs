@@ -2,6 +2,7 @@
 
 mod bus;
 mod convert;
+mod host_defaults;
 mod kernel;
 mod nic;
 mod raw;
@@ -10,6 +11,7 @@ mod reader;
 pub(crate) use bus::least_read_request;
 pub(crate) use bus::{bus, variants};
 pub(crate) use convert::{cable, hca, host, length_limits, switch};
+pub(crate) use host_defaults::with_defaults;
 pub(crate) use kernel::kernel;
 pub(crate) use nic::nic;
 pub(crate) use raw::{RawPart, inherit, parts_of_table, read};

@@ -56,8 +56,9 @@ impl Stack {
     pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>) -> Result<u32, NetError> {
         let bound = self.bind_for(id)?;
         let socket = self.socket_mut(id)?;
-        let (peer, may_broadcast) = socket.datagram().map(|datagram| (datagram.peer, datagram.may_broadcast))?;
-        socket.datagram()?.check_send()?;
+        let peer = socket.datagram()?.peer;
+        socket.datagram()?.take_error()?;
+        let may_broadcast = socket.datagram()?.may_broadcast;
         let to = match to {
             Some(to) if to.port() == 0 => return Err(NetError::Invalid),
             Some(to) => socket.canonical(to)?,
@@ -67,6 +68,8 @@ impl Stack {
         if !may_broadcast && self.interfaces[interface.0 as usize].is_broadcast(to.ip()) {
             return Err(NetError::Denied);
         }
+        // Linux looks at the route before it looks at the socket's own end.
+        self.socket_mut(id)?.datagram()?.check_send()?;
         let source = if bound.ip().is_unspecified() || bound.ip().is_multicast() { source } else { bound.ip() };
         if source.is_ipv4() != to.is_ipv4() {
             return Err(NetError::NetworkUnreachable);

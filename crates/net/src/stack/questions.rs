@@ -91,8 +91,7 @@ impl Stack {
 
     /// Returns whether a socket accepts connections to an address of the host.
     pub fn has_listener(&self, at: SocketAddr) -> bool {
-        let takes = |bound: SocketAddr| bound.ip() == at.ip() || bound.ip().is_unspecified() && bound.is_ipv4() == at.is_ipv4();
-        self.ports.listeners(at.port()).filter_map(|id| self.sockets.get(&id)?.bound).any(takes)
+        self.ports.listeners(at.port()).filter_map(|id| self.sockets.get(&id)).any(|socket| socket.covers(at.ip()))
     }
 
     /// Returns the family of a socket's addresses.
@@ -123,7 +122,7 @@ impl Stack {
         if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_)) {
             return Err(NetError::Invalid);
         }
-        socket.family = family;
+        (socket.family, socket.v6_only) = (family, family == Family::V6);
         Ok(())
     }
 

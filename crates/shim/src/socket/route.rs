@@ -52,6 +52,7 @@ const OPERATES: [u8; 2] = [0, 6];
 const IFA_F_PERMANENT: u8 = 0x80;
 const TABLE_MAIN: u8 = 254;
 const TABLE_LOCAL: u8 = 255;
+const RTPROT_UNSPEC: u8 = 0;
 const RTPROT_KERNEL: u8 = 2;
 const SCOPE_UNIVERSE: u8 = 0;
 const SCOPE_LINK: u8 = 253;
@@ -275,10 +276,11 @@ fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Me
     message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
-/// A route of the host: destination with its prefix, table, scope, and type.
+/// A route of the host: destination with its prefix, table, origin, scope and type.
 struct Route<'a> {
     to: (u32, u8),
     table: u8,
+    origin: u8,
     scope: u8,
     kind: u8,
     by: &'a Interface,
@@ -287,7 +289,7 @@ struct Route<'a> {
 
 impl Route<'_> {
     fn message(&self, head: (u16, u16, u32, u32)) -> Message {
-        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, RTPROT_KERNEL, self.scope, self.kind, 0, 0, 0, 0];
+        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, 0, 0, 0, 0];
         Message::new(head, &fixed)
             .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
             .with(RTA_DST, &self.to.0.to_be_bytes())
@@ -298,16 +300,17 @@ impl Route<'_> {
 
 /// Returns the routes of the host: its networks, and its own addresses.
 fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> {
-    let networks = each_address(interfaces).map(|(by, own)| {
+    let origin = RTPROT_KERNEL;
+    let networks = each_address(interfaces).map(move |(by, own)| {
         let (to, source) = ((own.network(), own.prefix), own.address);
         if by.is_loopback() {
-            return Route { to, table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source };
+            return Route { to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source };
         }
-        Route { to, table: TABLE_MAIN, scope: SCOPE_LINK, kind: RTN_UNICAST, by, source }
+        Route { to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, by, source }
     });
-    let own = each_address(interfaces).map(|(by, own)| {
+    let own = each_address(interfaces).map(move |(by, own)| {
         let source = own.address;
-        Route { to: (source, 32), table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source }
+        Route { to: (source, 32), table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source }
     });
     networks.chain(own).map(|route| route.message(head)).collect()
 }
@@ -321,8 +324,10 @@ fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u
     // The route with the longest prefix leads.
     let (by, own) = each_address(interfaces).filter(leads).max_by_key(|(_, own)| own.prefix).ok_or(libc::ENETUNREACH)?;
     let is_own = by.is_loopback() || own.address == to;
-    let (table, scope, kind) = if is_own { (TABLE_LOCAL, SCOPE_HOST, RTN_LOCAL) } else { (TABLE_MAIN, SCOPE_UNIVERSE, RTN_UNICAST) };
-    Ok(Route { to: (to, 32), table, scope, kind, by, source: own.address }.message(head))
+    let (table, kind) = if is_own { (TABLE_LOCAL, RTN_LOCAL) } else { (TABLE_MAIN, RTN_UNICAST) };
+    // The answer has neither the origin nor the scope of the route (`rt_fill_info`).
+    let (origin, scope) = (RTPROT_UNSPEC, SCOPE_UNIVERSE);
+    Ok(Route { to: (to, 32), table, origin, scope, kind, by, source: own.address }.message(head))
 }
 
 #[cfg(test)]
@@ -369,7 +374,9 @@ mod tests {
     #[test]
     fn a_route_leads_to_hosts_and_to_nothing_else() {
         let to = |address: [u8; 4]| ask(RTM_GETROUTE, 0, &[[2, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[8, 0, 1, 0], &address].concat());
-        assert_eq!(kinds(&to([198, 18, 0, 1])), [RTM_NEWROUTE]);
+        let found = to([198, 18, 0, 1]);
+        assert_eq!(kinds(&found), [RTM_NEWROUTE]);
+        assert_eq!(found[0].1[5], RTPROT_UNSPEC);
         let away = to([192, 0, 2, 1]);
         assert_eq!(word(&away[0].1, 0) as i32, -libc::ENETUNREACH);
     }

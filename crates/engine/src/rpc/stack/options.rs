@@ -63,8 +63,11 @@ impl HostCalls<'_> {
                 Ok(calls::SocketOption::MulticastInterface(interface))
             }
             Setting::Membership { joins, group, interface } => {
-                let (group, interface) = (IpAddr::V4(group), self.interface(at, interface).ok_or(libc::ENODEV)?);
-                let interface = Some(interface);
+                let interface = match interface {
+                    Named::Any => None,
+                    named => Some(self.interface(at, named).ok_or(libc::ENODEV)?),
+                };
+                let group = IpAddr::V4(group);
                 let leave = calls::SocketOption::Leave { group, interface };
                 Ok(if joins { calls::SocketOption::Join { group, interface } } else { leave })
             }
@@ -76,10 +79,10 @@ impl HostCalls<'_> {
         stack.into_iter().flat_map(|stack| stack.interfaces().map(|(number, config, _)| (number, config)))
     }
 
-    /// Returns the interface that a program names. Without a name it is the first behind `lo`.
+    /// Returns the interface that a program names.
     fn interface(&self, at: OnStack, named: Named) -> Option<InterfaceId> {
         let is_it = |number: InterfaceId, config: &softband_net::InterfaceConfig| match named {
-            Named::Any => number != InterfaceId(0),
+            Named::Any => false,
             // Programs count from 1.
             Named::Index(index) => number.0.checked_add(1) == Some(index),
             Named::Address(address) => config.addresses.iter().any(|own| own.address == IpAddr::V4(address)),
