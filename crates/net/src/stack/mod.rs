@@ -84,7 +84,8 @@ pub enum Effect {
     },
     /// The kernel worked.
     Charge(Charge),
-    /// The interface must receive frames to the group: its first socket joined.
+    /// The interface must receive frames to the group: the host or its first socket joined. `lo` has no
+    /// link that must know.
     Join {
         /// Interface.
         interface: InterfaceId,
@@ -192,6 +193,7 @@ impl Stack {
     }
 
     /// Adds an interface, with a route to the subnet of each of its addresses.
+    /// It joins the groups that each host has.
     pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
         let interface = InterfaceId(self.interfaces.len() as u32);
         for InterfaceAddress { address, prefix } in config.addresses.iter().copied() {
@@ -199,6 +201,7 @@ impl Stack {
             self.routes.add(route);
         }
         self.interfaces.push(Interface::new(config));
+        self.join_groups_of_all(interface);
         interface
     }
 
