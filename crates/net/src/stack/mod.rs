@@ -121,6 +121,8 @@ pub trait Call: Sealed {
     /// Result of the call.
     type Reply;
     #[doc(hidden)]
+    fn socket(&self) -> Option<SocketId>;
+    #[doc(hidden)]
     fn run(self, stack: &mut Stack, now: SimTime) -> Result<Self::Reply, NetError>;
 }
 
@@ -149,6 +151,8 @@ pub struct Stack {
     orphans: u32,
     /// Bytes that all connections keep.
     tcp_memory: u64,
+    /// Connections whose programs wait for memory.
+    starved: BTreeSet<SocketId>,
     effects: VecDeque<Effect>,
 }
 
@@ -174,6 +178,7 @@ impl Stack {
             fragments: Fragments::new(seed as u32),
             orphans: 0,
             tcp_memory: 0,
+            starved: BTreeSet::new(),
             effects: VecDeque::new(),
         };
         let addresses = vec![
@@ -226,7 +231,8 @@ impl Stack {
     pub fn call<C: Call>(&mut self, now: SimTime, call: C) -> Result<C::Reply, NetError> {
         self.now = now;
         self.charge(Charge::Call);
-        let reply = call.run(self, now);
+        let is_closed = call.socket().is_some_and(|socket| self.is_closed(socket));
+        let reply = if is_closed { Err(NetError::BadSocket) } else { call.run(self, now) };
         self.settle(now);
         reply
     }
@@ -328,6 +334,7 @@ impl Stack {
         while let Some(packet) = self.loopback.pop_front() {
             self.frame_in(now, InterfaceId(0), Frame::Packet(packet));
         }
+        self.feed_starved(now);
         let next = self.timers.first().map(|(at, _)| *at);
         if let Some(at) = next
             && self.set.is_none_or(|set| at < set)

@@ -329,7 +329,7 @@ impl Connection {
 
     pub(super) fn is_writable(&self) -> bool {
         // Linux wakes a writer when a third of the buffer is free.
-        self.tx.queue.len() * 3 <= u64::from(self.tx.buffer) * 2
+        !self.tx.is_starved && self.tx.queue.len() * 3 <= u64::from(self.tx.buffer) * 2
     }
 
     /// Returns the state of the socket as `poll` shows it.
