@@ -20,6 +20,16 @@ const SEND_BUFFER_BYTES_MIN: u32 = 2 * BUFFER_BYTES_MIN;
 
 const SECOND: SimDuration = SimDuration::from_micros(1_000_000);
 
+/// Returns the socket of a call that has one.
+macro_rules! socket_of {
+    ($call:ident, socket) => {
+        Some($call.socket)
+    };
+    ($call:ident, $other:ident) => {
+        None
+    };
+}
+
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),* } -> $reply:ty = $run:expr;)*) => {$(
         $(#[$doc])*
@@ -28,6 +38,9 @@ macro_rules! calls {
         impl Sealed for $name {}
         impl Call for $name {
             type Reply = $reply;
+            fn socket(&self) -> Option<SocketId> {
+                [$(socket_of!(self, $field)),*].into_iter().flatten().next()
+            }
             fn run(self, stack: &mut Stack, now: SimTime) -> Result<$reply, NetError> {
                 let run: fn(Self, &mut Stack, SimTime) -> Result<$reply, NetError> = $run;
                 run(self, stack, now)

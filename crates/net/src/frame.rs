@@ -69,11 +69,12 @@ pub struct NeighbourMessage {
     pub is_request: bool,
     /// IP address of the sender.
     pub sender: IpAddr,
-    /// Link address of the sender.
+    /// Link address of the sender. It is empty in an answer of IPv6 that leaves it out.
     pub sender_link: LinkAddress,
     /// IP address in question.
     pub target: IpAddr,
-    /// Link address of the host in question, if the sender knows it. IPv6 does not carry it.
+    /// Link address of the host in question, if the sender knows it. IPv6 does not carry it, but a
+    /// request with it goes to the host alone.
     pub target_link: Option<LinkAddress>,
 }
 
@@ -85,7 +86,7 @@ impl NeighbourMessage {
             // RFC 826: 8 bytes, then both addresses of both hosts.
             IpAddr::V4(_) => 8 + 2 * (link + 4),
             // RFC 4861, 4.3 and 4.6.1: 24 bytes, then an option in units of 8 bytes.
-            IpAddr::V6(_) => u64::from(IPV6_HEADER_BYTES) + 24 + (2 + link).next_multiple_of(8),
+            IpAddr::V6(_) => u64::from(IPV6_HEADER_BYTES) + 24 + if link == 0 { 0 } else { (2 + link).next_multiple_of(8) },
         }
     }
 }

@@ -111,6 +111,13 @@ impl Neighbours {
         gone.and_then(|key| self.0.remove(&key)).map(|gone| gone.waiting).unwrap_or_default()
     }
 
+    /// Returns the link address of a neighbour, good or in question.
+    pub(crate) fn link(&self, key: Key) -> Option<LinkAddress> {
+        match self.0.get(&key)?.state {
+            State::Incomplete => None,
+            State::Reachable(link, _) | State::Probed(link) => Some(link),
+        }
+    }
     pub(crate) fn is_known(&self, key: Key) -> bool {
         self.0.contains_key(&key)
     }

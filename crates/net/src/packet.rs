@@ -168,6 +168,14 @@ impl SackBlocks {
     }
 }
 
+/// Returns the bytes of a SACK option with its padding.
+pub(crate) const fn sack_bytes(blocks: usize) -> u32 {
+    if blocks == 0 { 0 } else { 4 + 8 * blocks as u32 }
+}
+
+/// Most bytes of options in a TCP header (RFC 9293, 3.1).
+pub(crate) const OPTIONS_BYTES_MAX: u32 = 40;
+
 /// Options of a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
@@ -184,15 +192,34 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns the bytes of the options with their padding to words of 32 bits.
+    /// Returns the bytes of the options with their padding to words of 32 bits. Options that exceed the
+    /// header with the usual padding have none between them.
     pub fn wire_bytes(&self) -> u32 {
+        let padded = self.padded_bytes();
+        if padded > OPTIONS_BYTES_MAX { self.tight_bytes().next_multiple_of(4) } else { padded }
+    }
+
+    /// Returns the bytes of the options alone.
+    pub(crate) fn tight_bytes(&self) -> u32 {
+        let blocks = self.sack.as_slice().len() as u32;
+        let sizes = [
+            (self.mss.is_some(), 4),
+            (self.window_scale.is_some(), 3),
+            (self.sack_permitted, 2),
+            (self.timestamps.is_some(), 10),
+            (blocks > 0, 2 + 8 * blocks),
+        ];
+        sizes.iter().filter(|(is_there, _)| *is_there).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Returns the bytes of the options with the padding of RFC 7323, appendix A.
+    pub(crate) fn padded_bytes(&self) -> u32 {
         let mss = if self.mss.is_some() { 4 } else { 0 };
         let scale = if self.window_scale.is_some() { 4 } else { 0 };
         // The permission fits into the padding of the timestamps (RFC 7323, appendix A).
         let permitted = if self.sack_permitted && self.timestamps.is_none() { 4 } else { 0 };
         let timestamps = if self.timestamps.is_some() { TIMESTAMPS_BYTES } else { 0 };
-        let blocks = self.sack.as_slice().len() as u32;
-        let sack = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+        let sack = sack_bytes(self.sack.as_slice().len());
         mss + scale + permitted + timestamps + sack
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{CLIENT, Net, SERVER, Transfer, Wire, address, kernel};
-use softband_net::calls::{Accept, Close, Connect, LocalAddress, PeerAddress, SocketOption};
+use softband_net::calls::{Accept, Close, Connect, Disconnect, LocalAddress, PeerAddress, SetOption, Shutdown, SocketOption, TakeError};
 use softband_net::{Body, Events, Flags, KernelPart, NetError, Packet, Protocol, Segment, SocketId, State};
 use softband_sim::{SimDuration, SimTime};
 use std::cell::Cell;
@@ -99,6 +99,44 @@ fn a_host_resets_closed_connections_beyond_its_limit() {
     }
     net.run_for(MILLI);
     assert_eq!([CLIENT, SERVER].map(|host| net.hosts[host].stack.orphans()), [0, 0]);
+}
+
+#[test]
+fn a_closed_socket_that_waits_for_the_peers_end_leaves_the_limit() {
+    // Linux keeps it as it does TIME_WAIT, unless it waits longer than that.
+    for (fin_timeout, counted) in [(SECOND * 60, 0), (SECOND * 61, 1)] {
+        let mut net = net_of(&KernelPart { fin_timeout, orphans_max: 1, ..kernel("linux-6.1") });
+        let (client, server) = net.pair(&[]);
+        net.call(CLIENT, Close { socket: client }).unwrap();
+        assert_eq!(net.hosts[CLIENT].stack.orphans(), 1);
+        net.run_for(MILLI);
+        assert_eq!(net.hosts[CLIENT].stack.orphans(), counted);
+        net.call(SERVER, Close { socket: server }).unwrap();
+        net.run_for(MILLI);
+        assert_eq!((net.hosts[CLIENT].stack.orphans(), net.hosts[CLIENT].stack.time_waits()), (0, 1));
+    }
+}
+
+#[test]
+fn no_call_reaches_a_closed_socket() {
+    let mut net = net_of(&kernel("linux-6.1"));
+    let (socket, server) = net.pair(&[]);
+    net.drop = Some(Box::new(|host, _| host == CLIENT));
+    net.send(CLIENT, socket, b"data").unwrap();
+    net.call(CLIENT, Close { socket }).unwrap();
+    let bad = Err(NetError::BadSocket);
+    assert_eq!(net.call(CLIENT, Close { socket }), bad);
+    assert_eq!(net.call(CLIENT, Disconnect { socket }), bad);
+    assert_eq!(net.call(CLIENT, Shutdown { socket, receive: true, send: true }), bad);
+    assert_eq!(net.call(CLIENT, SetOption { socket, option: SocketOption::Linger(Some(SimDuration::ZERO)) }), bad);
+    assert_eq!(net.call(CLIENT, TakeError { socket }), bad);
+    assert_eq!(net.send(CLIENT, socket, b"more").err(), Some(NetError::BadSocket));
+    assert_eq!(net.receive(CLIENT, socket, 1).err(), Some(NetError::BadSocket));
+    assert_eq!((net.hosts[CLIENT].stack.orphans(), net.hosts[CLIENT].stack.sockets()), (1, 1));
+    // The connection still ends in the background.
+    net.drop = None;
+    net.run_for(SECOND);
+    assert_eq!(net.receive(SERVER, server, 9).unwrap(), b"data");
 }
 
 #[test]

@@ -4,7 +4,9 @@ mod common;
 
 use common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel, pattern};
 use softband_net::calls::{Bind, Open, ReceiveFrom, SendTo};
-use softband_net::{Body, Events, Family, Fragment, Frame, HOP_LIMIT, InterfaceId, KernelPart, NetError, Packet, Payload, Protocol, SocketId, wire};
+use softband_net::{
+    Body, Datagram, Events, Family, Fragment, Frame, HOP_LIMIT, InterfaceId, KernelPart, NetError, Packet, Payload, Protocol, SocketId, wire,
+};
 use softband_sim::SimDuration;
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
@@ -96,27 +98,94 @@ fn a_lost_fragment_loses_the_datagram_and_frees_its_memory() {
     assert!(net.hosts[CLIENT].stack.readiness(client).intersects(Events::WRITABLE));
 }
 
+/// Returns the fragments of a datagram with 16 B of payload to port 7, by their places in it.
+fn cut(places: &[(u32, u32, bool)]) -> Vec<Frame> {
+    let datagram = Datagram { source_port: 5, destination_port: 7, payload: Payload::from(&bytes(16)[..]) };
+    let mut whole = Vec::new();
+    let packet = |body| Frame::Packet(Packet { source: address(CLIENT), destination: address(SERVER), hop_limit: HOP_LIMIT, body });
+    wire::encode(&packet(Body::Udp(datagram)), &mut whole).unwrap();
+    // Behind the IP header, and zeros behind the datagram.
+    let mut content = Payload::from(&whole[20..]);
+    content.append(Payload::counted(1 << 17));
+    let fragment = |(offset, len, has_more): &(u32, u32, bool)| {
+        let payload = content.part(*offset, *len);
+        packet(Body::Fragment(Fragment { identification: 1, offset: *offset, has_more: *has_more, protocol: 17, payload }))
+    };
+    places.iter().map(fragment).collect()
+}
+
+/// Returns what the server's program reads after these fragments arrived.
+fn joined(places: &[(u32, u32, bool)]) -> Result<Vec<u8>, NetError> {
+    let (mut net, _, server) = net(Family::V4, gigabit(), &kernel("linux-6.1"));
+    for frame in cut(places) {
+        net.hosts[SERVER].stack.packet_in(net.now, InterfaceId(1), frame);
+    }
+    receive(&mut net, server)
+}
+
 #[test]
 fn fragments_that_contradict_each_other_give_nothing() {
-    let fragment = |offset, len, has_more| {
-        let payload = Payload::counted(len);
-        let body = Body::Fragment(Fragment { identification: 1, offset, has_more, protocol: 17, payload });
-        Frame::Packet(Packet { source: address(CLIENT), destination: address(SERVER), hop_limit: HOP_LIMIT, body })
-    };
-    for fragments in [
-        vec![(0, 16, true), (8, 16, false)],
-        vec![(8, 16, true), (0, 16, true)],
-        vec![(16, 16, false), (32, 8, true)],
-        vec![(32, 8, true), (16, 8, false)],
-        vec![(16, 16, false), (16, 8, false)],
-        vec![(65_528, 65_528, true), (0, 8, true)],
+    for places in [
+        vec![(0, 16, true), (16, 8, false)],
+        vec![(16, 8, false), (0, 8, true), (8, 8, true)],
         vec![(0, 16, true), (0, 16, true), (16, 8, false)],
+        vec![(16, 8, false), (16, 8, false), (0, 16, true)],
     ] {
-        let (mut net, _, server) = net(Family::V4, gigabit(), &kernel("linux-6.1"));
-        for (offset, len, has_more) in fragments {
-            net.hosts[SERVER].stack.packet_in(net.now, InterfaceId(1), fragment(offset, len, has_more));
+        assert_eq!(joined(&places), Ok(bytes(16)), "{places:?}");
+    }
+    for places in [
+        vec![(0, 16, true), (8, 16, false)],
+        vec![(8, 16, true), (0, 16, true), (16, 8, false)],
+        vec![(16, 8, false), (32, 8, true), (0, 16, true)],
+        vec![(32, 8, true), (16, 8, false), (0, 16, true)],
+        vec![(16, 16, false), (16, 8, false), (0, 16, true)],
+        vec![(65_528, 65_528, true), (0, 8, true)],
+        // Fragments of a lost datagram do not begin another.
+        vec![(0, 16, true), (8, 8, true), (0, 16, true), (16, 8, false)],
+        vec![(16, 8, false), (8, 16, false), (16, 8, false), (0, 16, true)],
+    ] {
+        assert_eq!(joined(&places), Err(NetError::WouldBlock), "{places:?}");
+    }
+}
+
+#[test]
+fn the_remains_of_a_contradiction_end_with_its_time() {
+    let (mut net, _, server) = net(Family::V4, gigabit(), &kernel("linux-6.1"));
+    let arrive = |net: &mut Net, places: &[(u32, u32, bool)]| {
+        cut(places).into_iter().for_each(|frame| net.hosts[SERVER].stack.packet_in(net.now, InterfaceId(1), frame));
+        net.run_for(SECOND);
+        receive(net, server)
+    };
+    assert_eq!(arrive(&mut net, &[(0, 16, true), (8, 8, true)]), Err(NetError::WouldBlock));
+    net.run_for(SECOND * 28);
+    assert_eq!(arrive(&mut net, &[(0, 16, true), (16, 8, false)]), Err(NetError::WouldBlock));
+    net.run_for(SECOND * 2);
+    assert_eq!(arrive(&mut net, &[(0, 16, true), (16, 8, false)]), Ok(bytes(16)));
+}
+
+#[test]
+fn old_kernels_forget_the_oldest_datagrams_for_new_ones() {
+    for (name, evicts) in [("linux-2.6.9", true), ("linux-3.10", true), ("linux-6.1", false)] {
+        let kernel = kernel(name);
+        assert_eq!(kernel.fragment_memory_low_bytes.is_some(), evicts, "{name}");
+        let memory = kernel.fragment_memory_bytes;
+        let (mut net, client, server) = net(Family::V4, gigabit(), &kernel);
+        let mut count = 0;
+        // The last fragment of each of the first datagrams is lost.
+        net.drop = Some(Box::new(move |_, _| {
+            count += 1;
+            count % 21 == 0
+        }));
+        for _ in 0..=memory / 20_000 {
+            send(&mut net, client, address(SERVER), 30_000).unwrap();
+            net.run_for(MILLI);
         }
-        assert_eq!(receive(&mut net, server), Err(NetError::WouldBlock));
+        net.drop = None;
+        assert_eq!(receive(&mut net, server), Err(NetError::WouldBlock), "{name}");
+        send(&mut net, client, address(SERVER), 30_000).unwrap();
+        net.run_for(MILLI);
+        let read = if evicts { Ok(bytes(30_000)) } else { Err(NetError::WouldBlock) };
+        assert_eq!(receive(&mut net, server), read, "{name}");
     }
 }
 

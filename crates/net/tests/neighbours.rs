@@ -118,6 +118,47 @@ fn packets_for_forgotten_neighbours_return_their_bytes() {
     }
 }
 
+#[test]
+fn an_answer_without_a_link_address_confirms_the_known_one() {
+    let address = |host: u16| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host]);
+    let mut stack = Stack::new(kernel("linux-6.1"), 1);
+    let interface = stack.add_interface(InterfaceConfig {
+        name: "ib0".into(),
+        mtu_bytes: 2_044,
+        addresses: vec![InterfaceAddress { address: address(1), prefix: 64 }],
+        link_address: Some(link_address(0)),
+        has_segmentation: true,
+        ring_packets: 16,
+        queue_packets: 1_000,
+    });
+    let answer = |sender_link| {
+        let (sender, target) = (address(2), address(1));
+        Frame::Neighbour(NeighbourMessage { is_request: false, sender, sender_link, target, target_link: None })
+    };
+    let socket = stack.call(SimTime::ZERO, Open { family: Family::V6, protocol: Protocol::Datagram }).unwrap();
+    let ask = |stack: &mut Stack, now: SimTime| {
+        let to = Some(SocketAddr::new(address(2), 7));
+        stack.call(now, SendTo { socket, payload: Payload::empty(), to }).unwrap();
+        let is_question = |effect: &Effect| matches!(effect, Effect::Transmit { frame: Frame::Neighbour(_), .. });
+        let asked = std::iter::from_fn(|| stack.next_effect()).filter(is_question).count();
+        (0..9).for_each(|_| stack.tx_done(now, interface));
+        asked
+    };
+    let empty = LinkAddress::new(&[]).unwrap();
+    assert_eq!(ask(&mut stack, SimTime::ZERO), 1);
+    // It says nothing about an unknown neighbour.
+    stack.packet_in(SimTime::ZERO, interface, answer(empty));
+    assert_eq!(stack.neighbours().count(), 0);
+    stack.packet_in(SimTime::ZERO, interface, answer(link_address(1)));
+    let later = SimTime::ZERO + SECOND * 31;
+    assert_eq!(ask(&mut stack, later), 1);
+    stack.packet_in(later, interface, answer(empty));
+    assert_eq!(stack.neighbours().collect::<Vec<_>>(), [(interface, address(2), link_address(1))]);
+    // Good for another 30 seconds, without further questions.
+    stack.timer(later + SECOND * 20);
+    assert_eq!(ask(&mut stack, later + SECOND * 20), 0);
+}
+
 /// Two stacks with IPv6 addresses, on a wire without delay.
 #[test]
 fn ipv6_asks_the_group_of_the_address() {

@@ -3,8 +3,11 @@
 mod common;
 
 use common::{CLIENT, Net, SERVER, Wire, kernel};
+use softband_net::Body;
 use softband_net::calls::SocketOption;
 use softband_sim::SimDuration;
+use std::cell::Cell;
+use std::rc::Rc;
 
 const MILLI: SimDuration = SimDuration::from_micros(1_000);
 
@@ -49,6 +52,35 @@ fn the_first_window_follows_the_kernel_and_the_mtu() {
         net.send(CLIENT, client, &[0; 16_000]).unwrap_or(0);
         net.run_for(MILLI * 5);
         assert_eq!(net.packets - before, first, "{name}, MTU {mtu_bytes} B");
+    }
+}
+
+#[test]
+fn a_syn_offers_the_first_window_of_its_kernel() {
+    // Linux 2.6: 4 segments up to 1,460 B, 3 up to 4,380 B, then 2. Linux 3.10: 20 segments of Ethernet, and
+    // their bytes in whole larger segments, at least 2. Linux 6.1: half of 128 KiB in whole segments.
+    let expected = [
+        ("linux-2.6.9", [4 * 1_460, 3 * 2_004, 3 * 4_052, 2 * 8_960]),
+        ("linux-3.10", [20 * 1_460, 14 * 2_004, 7 * 4_052, 3 * 8_960]),
+        ("linux-6.1", [44 * 1_460, 32 * 2_004, 16 * 4_052, 7 * 8_960]),
+    ];
+    for (name, windows) in expected {
+        for (mtu_bytes, expected) in [1_500, 2_044, 4_092, 9_000].into_iter().zip(windows) {
+            let kernel = kernel(name);
+            let mut net = Net::new([&kernel, &kernel], Wire { mtu_bytes, ..Wire::new(1_000, MILLI) }, 5);
+            let offered = Rc::new(Cell::new(0));
+            let seen = offered.clone();
+            net.tap = Some(Box::new(move |_, _, packet| {
+                if let Body::Tcp(segment) = &packet.body
+                    && segment.flags.syn
+                    && !segment.flags.ack
+                {
+                    seen.set(segment.window);
+                }
+            }));
+            net.pair(&[]);
+            assert_eq!(u32::from(offered.get()), expected, "{name}, MTU {mtu_bytes} B");
+        }
     }
 }
 

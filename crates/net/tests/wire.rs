@@ -1,5 +1,8 @@
 //! Frames as bytes: golden packets, and every frame reads back.
 
+#[path = "common/sums.rs"]
+mod sums;
+
 use proptest::prelude::*;
 use softband_net::wire::{DecodeError, EncodeError, decode, encode, ether_type};
 use softband_net::{
@@ -163,6 +166,119 @@ fn each_flipped_bit_of_a_segment_shows() {
     assert_eq!(decode(&[0xff; 60]).err(), Some(DecodeError::Version));
 }
 
+/// Returns the bytes of a packet of IPv4 with this content, and with right checksums.
+fn v4_bytes(protocol: u8, content: &[u8]) -> Vec<u8> {
+    let len = (20 + content.len() as u16).to_be_bytes();
+    let mut bytes = vec![0x45, 0, len[0], len[1], 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    bytes.extend_from_slice(content);
+    sums::mend(&mut bytes);
+    bytes
+}
+
+/// Returns the bytes of a packet of IPv6 whose content begins with the header `next`.
+fn v6_bytes(next: u8, content: &[u8]) -> Vec<u8> {
+    let len = (content.len() as u16).to_be_bytes();
+    let mut bytes = vec![0x60, 0, 0, 0, len[0], len[1], next, 255];
+    for host in [v6(1), v6(2)] {
+        let IpAddr::V6(host) = host else { continue };
+        bytes.extend_from_slice(&host.octets());
+    }
+    bytes.extend_from_slice(content);
+    sums::mend(&mut bytes);
+    bytes
+}
+
+/// Returns a TCP header with these options, whose length is a multiple of 4 bytes.
+fn tcp_bytes(options: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0, 5, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, (20 + options.len() as u8) << 2, 2, 1, 0, 0, 0, 0, 0];
+    bytes.extend_from_slice(options);
+    bytes
+}
+
+fn options_of(bytes: &[u8]) -> Options {
+    match decode(bytes) {
+        Ok(Frame::Packet(Packet { body: Body::Tcp(segment), .. })) => segment.options,
+        other => panic!("no segment: {other:?}"),
+    }
+}
+
+#[test]
+fn options_that_fill_the_header_have_no_padding() {
+    let timestamps = Some(Timestamps { value: 1, echo: 2 });
+    let mut options = Options { mss: Some(1_460), timestamps, ..Options::default() };
+    (0..3).for_each(|number| options.sack.push(SeqNumber(number), SeqNumber(number + 9)));
+    let frame = packet(v4(1), v4(2), Body::Tcp(Segment { options, ..Segment::default() }));
+    let bytes = bytes_of(&frame);
+    assert_eq!((bytes.len(), options_of(&bytes)), (80, options));
+    // Less of them leaves one byte behind the last.
+    let mut options = Options { window_scale: Some(7), timestamps, ..Options::default() };
+    (0..3).for_each(|number| options.sack.push(SeqNumber(number), SeqNumber(number + 9)));
+    let bytes = bytes_of(&packet(v4(1), v4(2), Body::Tcp(Segment { options, ..Segment::default() })));
+    assert_eq!((bytes.len(), options_of(&bytes), bytes.last()), (80, options, Some(&0)));
+}
+
+#[test]
+fn a_malformed_option_ends_the_options_and_not_the_segment() {
+    let mss = Options { mss: Some(1_460), ..Options::default() };
+    for rest in [[8, 10, 0, 0], [3, 1, 7, 4], [3, 0, 4, 2], [1, 1, 1, 3]] {
+        let options = [&[2, 4, 5, 0xb4], &rest[..]].concat();
+        assert_eq!(options_of(&v4_bytes(6, &tcp_bytes(&options))), mss, "{rest:?}");
+    }
+}
+
+#[test]
+fn extension_headers_without_work_for_the_host_are_skipped() {
+    let datagram = [0, 5, 0, 7, 0, 10, 1, 1, 0x61, 0x62];
+    let padding = |next| [next, 0, 1, 4, 0, 0, 0, 0];
+    let routing = |next, left| [next, 0, 4, left, 0, 0, 0, 0];
+    let alone = |next| [next, 0, 0, 0, 0, 0, 0, 9];
+    let taken = [
+        (17, vec![]),
+        (0, padding(17).to_vec()),
+        (60, padding(17).to_vec()),
+        (43, routing(17, 0).to_vec()),
+        (0, [padding(60), padding(43), routing(44, 0), alone(60), padding(17)].concat()),
+        // An option that a host may skip.
+        (60, [17, 0, 0x1e, 4, 1, 2, 3, 4].to_vec()),
+    ];
+    for (next, headers) in taken {
+        let frame = decode(&v6_bytes(next, &[&headers[..], &datagram].concat())).expect("a datagram");
+        let Frame::Packet(Packet { body: Body::Udp(datagram), .. }) = frame else { panic!("{frame:?}") };
+        assert_eq!((datagram.destination_port, datagram.payload.to_vec()), (7, b"ab".to_vec()));
+    }
+    let refused = [
+        (43, routing(17, 1).to_vec(), DecodeError::Unsupported),
+        // An option that a host must know.
+        (60, [17, 0, 0xde, 4, 1, 2, 3, 4].to_vec(), DecodeError::Unsupported),
+        (0, padding(0).repeat(100), DecodeError::Unsupported),
+        (0, [17, 255, 1, 4, 0, 0, 0, 0].to_vec(), DecodeError::Truncated),
+    ];
+    for (next, headers, error) in refused {
+        assert_eq!(decode(&v6_bytes(next, &[&headers[..], &datagram].concat())).err(), Some(error), "{headers:?}");
+    }
+}
+
+#[test]
+fn a_question_to_a_known_neighbour_goes_to_it_alone() {
+    let ask = NeighbourMessage { is_request: true, sender: v6(1), sender_link: infiniband(), target: v6(2), target_link: None };
+    for (target_link, destination) in [(None, "ff0200000000000000000001ff000002"), (Some(infiniband()), "fd000000000000000000000000000002")] {
+        let bytes = bytes_of(&Frame::Neighbour(NeighbourMessage { target_link, ..ask }));
+        assert_eq!(hex(&bytes[24..40]), destination);
+        assert!(matches!(decode(&bytes), Ok(Frame::Neighbour(message)) if message.target == v6(2)));
+    }
+}
+
+#[test]
+fn an_answer_may_leave_out_the_link_address_and_a_question_may_not() {
+    let IpAddr::V6(subject) = v6(1) else { panic!("IPv6") };
+    let content = |kind, flags| [&[kind, 0, 0, 0, flags, 0, 0, 0], &subject.octets()[..]].concat();
+    let frame = decode(&v6_bytes(58, &content(136, 0x40))).expect("an answer");
+    let Frame::Neighbour(message) = &frame else { panic!("{frame:?}") };
+    assert!(message.sender == v6(1) && message.sender_link.as_slice().is_empty());
+    assert_eq!(bytes_of(&frame).len(), 64);
+    assert_eq!(decode(&v6_bytes(58, &content(135, 0))).err(), Some(DecodeError::Unsupported));
+}
+
 fn family() -> impl Strategy<Value = (IpAddr, IpAddr)> {
     prop_oneof![
         any::<(Ipv4Addr, Ipv4Addr)>().prop_map(|(a, b)| (IpAddr::V4(a), IpAddr::V4(b))),
@@ -181,7 +297,7 @@ fn payload(most: usize) -> impl Strategy<Value = Payload> {
 }
 
 fn segment() -> impl Strategy<Value = Body> {
-    let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..4);
+    let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..5);
     let options = (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>(), any::<Option<(u32, u32)>>(), blocks);
     let options = options.prop_map(|(mss, window_scale, sack_permitted, timestamps, blocks)| {
         let timestamps = timestamps.map(|(value, echo)| Timestamps { value, echo });
@@ -254,6 +370,7 @@ proptest! {
             let index = index.index(bytes.len());
             bytes[index] = byte;
         }
+        sums::mend(&mut bytes);
         if let Ok(frame) = decode(&bytes) {
             prop_assert_eq!(text(&decode(&bytes_of(&frame)).expect("a frame")), text(&frame));
         }

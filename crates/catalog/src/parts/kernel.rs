@@ -1,6 +1,6 @@
 //! Kernel parts: the constants of TCP/IP.
 
-use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction};
+use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule};
 use softband_sim::SimDuration;
 
 use crate::parts::{PartReader, PartSheet};
@@ -11,11 +11,13 @@ const YES_NO: [(&str, bool); 2] = [("no", false), ("yes", true)];
 pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)> {
     let reductions = [("halving", RateReduction::Halving), ("proportional", RateReduction::Proportional)];
     let controls = [("reno", CongestionControl::Reno), ("bic", CongestionControl::Bic), ("cubic", CongestionControl::Cubic)];
+    let window_rules = [("steps", ReceiveWindowRule::Steps), ("bytes", ReceiveWindowRule::Bytes)];
     let part = KernelPart {
         name: read.name(),
         initial_window: read.count("initial_window"),
         initial_window_bytes: read.optional_bytes("initial_window_bytes").filter(|bytes| *bytes > 0),
         initial_receive_window: read.optional_count("initial_receive_window").filter(|segments| *segments > 0),
+        initial_receive_window_rule: read.choice("initial_receive_window_rule", Dimension::Name, &window_rules),
         rto_initial: read.duration("rto_initial"),
         rto_min: read.duration("rto_min"),
         rto_max: read.duration("rto_max"),
@@ -43,6 +45,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         super_segment_divisor: read.count("super_segment_divisor"),
         transmit_queue_packets: read.count("transmit_queue"),
         fragment_memory_bytes: read.bytes("fragment_memory"),
+        fragment_memory_low_bytes: read.optional_bytes("fragment_memory_low").filter(|bytes| *bytes > 0),
         backlog_max: read.count("backlog_max"),
         syn_backlog_max: read.count("syn_backlog_max"),
         time_wait: read.duration("time_wait"),
@@ -62,6 +65,10 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
     };
     check_counts(&mut read, &part);
     check_times(&mut read, &part);
+    if part.fragment_memory_low_bytes.is_some_and(|low| low > part.fragment_memory_bytes) {
+        let help = format!("write at most {} B", part.fragment_memory_bytes);
+        read.refuse("fragment_memory_low", "the low mark is above fragment_memory".into(), Some(help));
+    }
     if part.ephemeral_first > part.ephemeral_last {
         let help = format!("write {} or more", part.ephemeral_first);
         read.refuse("ephemeral_last", "the range of ephemeral ports is empty".into(), Some(help));

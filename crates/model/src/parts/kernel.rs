@@ -32,6 +32,15 @@ pub enum CongestionControl {
     Cubic,
 }
 
+/// Rule of the first receive window for segments that are larger than Ethernet's 1,460 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveWindowRule {
+    /// Three segments up to 4,380 bytes, then two.
+    Steps,
+    /// The bytes of as many segments of Ethernet in whole segments, at least two.
+    Bytes,
+}
+
 /// Sizes of a socket's buffer in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
@@ -53,6 +62,8 @@ pub struct KernelPart {
     pub initial_window_bytes: Option<u32>,
     /// Window that a new connection offers, in segments of its own MSS. `None` means its buffer.
     pub initial_receive_window: Option<u32>,
+    /// Rule of that window for large segments.
+    pub initial_receive_window_rule: ReceiveWindowRule,
     /// Retransmission timeout before the first measurement of the round trip.
     pub rto_initial: SimDuration,
     /// Least part of the retransmission timeout beyond the smoothed round trip.
@@ -107,6 +118,9 @@ pub struct KernelPart {
     pub transmit_queue_packets: u32,
     /// Memory of fragments that wait for others, in bytes.
     pub fragment_memory_bytes: u32,
+    /// Memory to which the kernel reduces it, the oldest first, when it is full. `None` means that new
+    /// fragments are lost instead.
+    pub fragment_memory_low_bytes: Option<u32>,
     /// Most connections that wait for `accept`.
     pub backlog_max: u32,
     /// Most half-open connections of a listening socket.
@@ -151,6 +165,7 @@ impl KernelPart {
             initial_window: 10,
             initial_window_bytes: None,
             initial_receive_window: None,
+            initial_receive_window_rule: ReceiveWindowRule::Bytes,
             rto_initial: seconds(1),
             rto_min: millis(200),
             rto_max: seconds(120),
@@ -177,6 +192,7 @@ impl KernelPart {
             super_segment_bytes: 65_536,
             super_segment_divisor: 3,
             fragment_memory_bytes: 4_194_304,
+            fragment_memory_low_bytes: None,
             transmit_queue_packets: 1_000,
             backlog_max: 4_096,
             syn_backlog_max: 4_096,

@@ -25,9 +25,14 @@ pub(super) type FragmentKey = (IpAddr, IpAddr, u32);
 #[derive(Debug)]
 struct Assembly {
     pieces: BTreeMap<u32, Payload>,
+    memory_bytes: u32,
     /// Length, once the last fragment stated it.
     len: Option<u32>,
     deadline: SimTime,
+    /// Number of its latest fragment.
+    touched: u64,
+    /// Fragments contradicted each other, so that all others are lost too (RFC 5722, section 4).
+    is_broken: bool,
 }
 
 /// Datagrams in fragments.
@@ -35,6 +40,9 @@ struct Assembly {
 pub(super) struct Fragments {
     next: u32,
     assemblies: BTreeMap<FragmentKey, Assembly>,
+    /// Datagrams by their latest fragment, the oldest first.
+    ages: BTreeMap<u64, FragmentKey>,
+    arrived: u64,
     memory_bytes: u32,
 }
 
@@ -50,7 +58,7 @@ enum Step {
 
 impl Fragments {
     pub(super) fn new(first: u32) -> Self {
-        Self { next: first, assemblies: BTreeMap::new(), memory_bytes: 0 }
+        Self { next: first, assemblies: BTreeMap::new(), ages: BTreeMap::new(), arrived: 0, memory_bytes: 0 }
     }
 
     fn identify(&mut self, destination: IpAddr) -> u32 {
@@ -60,19 +68,29 @@ impl Fragments {
 
     fn forget(&mut self, key: &FragmentKey) -> Option<Assembly> {
         let gone = self.assemblies.remove(key)?;
-        self.memory_bytes -= gone.pieces.values().map(memory).sum::<u32>();
+        self.ages.remove(&gone.touched);
+        self.memory_bytes -= gone.memory_bytes;
         Some(gone)
     }
 
+    /// Forgets the oldest datagram, if the memory exceeds `bytes`.
+    fn evict_above(&mut self, bytes: u32) -> Option<(FragmentKey, Assembly)> {
+        let key = *self.ages.values().next().filter(|_| self.memory_bytes > bytes)?;
+        self.forget(&key).map(|gone| (key, gone))
+    }
+
     fn take(&mut self, key: FragmentKey, fragment: Fragment, deadline: SimTime) -> Step {
-        let assembly = self.assemblies.entry(key).or_insert_with(|| Assembly { pieces: BTreeMap::new(), len: None, deadline });
-        let bytes = memory(&fragment.payload);
-        match assembly.insert(fragment) {
-            Ok(true) => self.memory_bytes += bytes,
-            Ok(false) => return Step::Wait,
-            Err(()) => return Step::Broken,
-        }
-        assembly.whole().map_or(Step::Wait, Step::Done)
+        self.arrived += 1;
+        let touched = self.arrived;
+        let fresh = || Assembly { pieces: BTreeMap::new(), memory_bytes: 0, len: None, deadline, touched, is_broken: false };
+        let assembly = self.assemblies.entry(key).or_insert_with(fresh);
+        self.ages.remove(&assembly.touched);
+        self.ages.insert(touched, key);
+        assembly.touched = touched;
+        let before = assembly.memory_bytes;
+        let step = assembly.insert(fragment);
+        self.memory_bytes = self.memory_bytes + assembly.memory_bytes - before;
+        step
     }
 }
 
@@ -81,11 +99,23 @@ fn memory(payload: &Payload) -> u32 {
 }
 
 impl Assembly {
-    /// Keeps a fragment. Returns whether it is new. Fails if it contradicts others.
-    fn insert(&mut self, fragment: Fragment) -> Result<bool, ()> {
+    /// Keeps a fragment, or gives up the datagram if it contradicts others.
+    fn insert(&mut self, fragment: Fragment) -> Step {
+        if !self.is_broken && self.keep(fragment).is_err() {
+            (self.is_broken, self.pieces, self.memory_bytes) = (true, BTreeMap::new(), OVERHEAD_BYTES);
+        }
+        match self.whole() {
+            _ if self.is_broken => Step::Broken,
+            Some(payload) => Step::Done(payload),
+            None => Step::Wait,
+        }
+    }
+
+    /// Keeps a fragment, unless an equal one is there. Fails if it contradicts others.
+    fn keep(&mut self, fragment: Fragment) -> Result<(), ()> {
         let (start, end) = (fragment.offset, fragment.offset.saturating_add(fragment.payload.len()));
         if self.pieces.get(&start).is_some_and(|piece| piece.len() == fragment.payload.len()) {
-            return Ok(false);
+            return Ok(());
         }
         let before = self.pieces.range(..=start).next_back().map(|(from, piece)| from + piece.len());
         let behind = self.pieces.range(start..).next().map(|(from, _)| *from);
@@ -98,8 +128,9 @@ impl Assembly {
         if !fragment.has_more {
             self.len = Some(end);
         }
+        self.memory_bytes += memory(&fragment.payload);
         self.pieces.insert(start, fragment.payload);
-        Ok(true)
+        Ok(())
     }
 
     fn whole(&self) -> Option<Payload> {
@@ -153,8 +184,7 @@ impl Stack {
     pub(super) fn fragment_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
         let Body::Fragment(fragment) = packet.body else { return };
         let key = (packet.source, packet.destination, fragment.identification);
-        let has_room = self.fragments.memory_bytes + memory(&fragment.payload) <= self.kernel.fragment_memory_bytes;
-        if fragment.protocol != UDP_PROTOCOL || fragment.payload.is_empty() || !has_room {
+        if fragment.protocol != UDP_PROTOCOL || fragment.payload.is_empty() || !self.finds_fragment_room(memory(&fragment.payload)) {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             return;
         }
@@ -164,14 +194,36 @@ impl Stack {
         let datagram = match self.fragments.take(key, fragment, self.now + WAIT) {
             Step::Wait => return,
             Step::Broken => None,
-            Step::Done(content) => wire::udp_datagram(&content, (packet.source, packet.destination)),
+            Step::Done(content) => {
+                let gone = self.fragments.forget(&key);
+                self.forget_fragment_timer(key, gone);
+                wire::udp_datagram(&content, (packet.source, packet.destination))
+            }
         };
-        if let Some(assembly) = self.fragments.forget(&key) {
-            self.timers.remove(&(assembly.deadline, TimerOf::Fragments(key)));
-        }
         match datagram {
             Some(datagram) => self.datagram_in(interface, Packet { body: Body::Udp(datagram), ..packet }, is_group),
             None => self.interfaces[interface.0 as usize].counters.received_dropped += 1,
+        }
+    }
+
+    /// Returns whether a fragment of `bytes` finds room. Linux before 4.17 makes some: above the limit,
+    /// it forgets the oldest datagrams down to a low mark.
+    fn finds_fragment_room(&mut self, bytes: u32) -> bool {
+        let limit = self.kernel.fragment_memory_bytes;
+        let Some(low) = self.kernel.fragment_memory_low_bytes else {
+            return self.fragments.memory_bytes + bytes <= limit;
+        };
+        if self.fragments.memory_bytes > limit {
+            while let Some((key, gone)) = self.fragments.evict_above(low) {
+                self.forget_fragment_timer(key, Some(gone));
+            }
+        }
+        true
+    }
+
+    fn forget_fragment_timer(&mut self, key: FragmentKey, gone: Option<Assembly>) {
+        if let Some(gone) = gone {
+            self.timers.remove(&(gone.deadline, TimerOf::Fragments(key)));
         }
     }
 

@@ -3,8 +3,14 @@
 use super::{Effect, Stack};
 use crate::error::NetError;
 use crate::interface::InterfaceId;
+use crate::neighbour::solicited_group;
 use crate::socket_id::SocketId;
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Groups of all hosts on a link.
+const ALL_HOSTS: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 1));
+const ALL_HOSTS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
 
 /// Most groups of a socket, as Linux's `igmp_max_memberships`.
 const GROUPS_MAX: usize = 20;
@@ -68,12 +74,32 @@ impl Stack {
             return Err(NetError::NoBuffers);
         }
         groups.insert((interface, group));
-        let members = self.interfaces[interface.0 as usize].groups.entry(group).or_default();
+        self.join_group(interface, group);
+        Ok(())
+    }
+
+    /// Notes that a socket, or the host itself, joined a group.
+    fn join_group(&mut self, interface: InterfaceId, group: IpAddr) {
+        let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
+        let members = at.groups.entry(group).or_default();
         *members += 1;
-        if *members == 1 {
+        if *members == 1 && interface != InterfaceId(0) {
             self.effects.push_back(Effect::Join { interface, group });
         }
-        Ok(())
+    }
+
+    /// Joins the groups of all hosts (RFC 1112, 7.2; RFC 4291, 2.8), and those that hear requests for
+    /// the interface's addresses. No socket's end leaves them.
+    pub(super) fn join_groups_of_all(&mut self, interface: InterfaceId) {
+        let Some(at) = self.interfaces.get(interface.0 as usize) else { return };
+        let mut groups = BTreeSet::new();
+        for own in &at.config.addresses {
+            match own.address {
+                IpAddr::V4(_) => groups.extend([ALL_HOSTS]),
+                IpAddr::V6(address) => groups.extend([ALL_HOSTS_V6, solicited_group(address)]),
+            }
+        }
+        groups.into_iter().for_each(|group| self.join_group(interface, group));
     }
 
     fn leave(&mut self, id: SocketId, group: IpAddr, interface: Option<InterfaceId>) -> Result<(), NetError> {
@@ -92,7 +118,9 @@ impl Stack {
         *members -= 1;
         if *members == 0 {
             at.groups.remove(&group);
-            self.effects.push_back(Effect::Leave { interface, group });
+            if interface != InterfaceId(0) {
+                self.effects.push_back(Effect::Leave { interface, group });
+            }
         }
     }
 }

@@ -86,7 +86,8 @@ pub enum Effect {
     },
     /// The kernel worked.
     Charge(Charge),
-    /// The interface must receive frames to the group: its first socket joined.
+    /// The interface must receive frames to the group: the host or its first socket joined. `lo` has no
+    /// link that must know.
     Join {
         /// Interface.
         interface: InterfaceId,
@@ -122,6 +123,8 @@ pub trait Call: Sealed {
     /// Result of the call.
     type Reply;
     #[doc(hidden)]
+    fn socket(&self) -> Option<SocketId>;
+    #[doc(hidden)]
     fn run(self, stack: &mut Stack, now: SimTime) -> Result<Self::Reply, NetError>;
 }
 
@@ -151,6 +154,8 @@ pub struct Stack {
     orphans: u32,
     /// Bytes that all connections keep.
     tcp_memory: u64,
+    /// Connections whose programs wait for memory.
+    starved: BTreeSet<SocketId>,
     effects: VecDeque<Effect>,
 }
 
@@ -177,6 +182,7 @@ impl Stack {
             path_mtus: PathMtus::default(),
             orphans: 0,
             tcp_memory: 0,
+            starved: BTreeSet::new(),
             effects: VecDeque::new(),
         };
         let addresses = vec![
@@ -196,6 +202,7 @@ impl Stack {
     }
 
     /// Adds an interface, with a route to the subnet of each of its addresses.
+    /// It joins the groups that each host has.
     pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
         let interface = InterfaceId(self.interfaces.len() as u32);
         for InterfaceAddress { address, prefix } in config.addresses.iter().copied() {
@@ -203,6 +210,7 @@ impl Stack {
             self.routes.add(route);
         }
         self.interfaces.push(Interface::new(config));
+        self.join_groups_of_all(interface);
         interface
     }
 
@@ -227,7 +235,8 @@ impl Stack {
     pub fn call<C: Call>(&mut self, now: SimTime, call: C) -> Result<C::Reply, NetError> {
         self.now = now;
         self.charge(Charge::Call);
-        let reply = call.run(self, now);
+        let is_closed = call.socket().is_some_and(|socket| self.is_closed(socket));
+        let reply = if is_closed { Err(NetError::BadSocket) } else { call.run(self, now) };
         self.settle(now);
         reply
     }
@@ -339,6 +348,7 @@ impl Stack {
         while let Some(packet) = self.loopback.pop_front() {
             self.frame_in(now, InterfaceId(0), Frame::Packet(packet));
         }
+        self.feed_starved(now);
         let next = self.timers.first().map(|(at, _)| *at);
         if let Some(at) = next
             && self.set.is_none_or(|set| at < set)

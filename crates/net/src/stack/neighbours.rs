@@ -101,13 +101,19 @@ impl Stack {
         let Some(own_link) = at.config.link_address else { return };
         let is_for_us = at.has(message.target);
         let key = (interface, message.sender);
+        // RFC 4861, 7.2.5: an answer without a link address confirms the one that is known.
+        let sender_link = match message.sender_link {
+            link if link.as_slice().is_empty() => self.neighbours.link(key),
+            link => Some(link),
+        };
+        let Some(sender_link) = sender_link else { return };
         // RFC 826: a host that asks for this one will hear from it. Others are only updated.
         let is_useful = message.is_request && is_for_us || self.neighbours.is_known(key);
         if is_useful && !message.sender.is_unspecified() && !at.has(message.sender) {
             self.make_neighbour_room(key);
-            let waiting = self.neighbours.learn(key, message.sender_link, self.now, &self.kernel);
+            let waiting = self.neighbours.learn(key, sender_link, self.now, &self.kernel);
             for (packet, owner) in waiting {
-                let to = LinkDestination::Link(message.sender_link);
+                let to = LinkDestination::Link(sender_link);
                 if self.enqueue(interface, Waiting { to, frame: Frame::Packet(packet), owner }).is_err() {
                     self.lose(owner);
                 }
@@ -119,10 +125,10 @@ impl Stack {
                 sender: message.target,
                 sender_link: own_link,
                 target: message.sender,
-                target_link: Some(message.sender_link),
+                target_link: Some(sender_link),
             };
             // The asker asks again if a full queue loses the answer.
-            let _ = self.enqueue(interface, Waiting { to: LinkDestination::Link(message.sender_link), frame: Frame::Neighbour(answer), owner: None });
+            let _ = self.enqueue(interface, Waiting { to: LinkDestination::Link(sender_link), frame: Frame::Neighbour(answer), owner: None });
         }
     }
 }

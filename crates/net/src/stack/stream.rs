@@ -44,9 +44,13 @@ impl Stack {
         let mut cx = Context::new(now, &self.kernel, path);
         cx.has_memory = self.tcp_memory < u64::from(self.kernel.tcp_memory_bytes);
         let connection = self.sockets.get_mut(&id)?.connection().ok()?;
-        let before = connection.memory();
+        let before = (connection.memory(), connection.is_counted(&self.kernel));
         let result = step(connection, &mut cx);
-        self.tcp_memory = self.tcp_memory + connection.memory() - before;
+        self.tcp_memory = self.tcp_memory + connection.memory() - before.0;
+        self.orphans = self.orphans + u32::from(connection.is_counted(&self.kernel)) - u32::from(before.1);
+        if connection.is_starved() {
+            self.starved.insert(id);
+        }
         let (out, events) = (cx.out, cx.events);
         let (state, is_orphan, local) = (connection.state(), connection.is_orphan(), connection.local());
         let remains = (state == State::TimeWait).then(|| connection.remains());
@@ -71,6 +75,15 @@ impl Stack {
         Some(result)
     }
 
+    /// Wakes the programs that wait for memory, once there is some.
+    pub(super) fn feed_starved(&mut self, now: SimTime) {
+        if self.tcp_memory < u64::from(self.kernel.tcp_memory_bytes) {
+            for id in std::mem::take(&mut self.starved) {
+                self.with_connection(now, id, |connection, cx| connection.wake_writer(cx));
+            }
+        }
+    }
+
     /// Tells the news of a connection, unless it waits for `accept`, so that no program knows it.
     fn tell(&mut self, id: SocketId, events: Events) {
         if self.sockets.get(&id).is_some_and(|socket| socket.parent.is_none()) {
@@ -87,14 +100,16 @@ impl Stack {
     /// Forgets a socket and its port.
     pub(super) fn remove(&mut self, id: SocketId) {
         let Some(mut socket) = self.sockets.remove(&id) else { return };
+        self.starved.remove(&id);
         if let Ok(datagram) = socket.datagram() {
             for (interface, group) in std::mem::take(&mut datagram.groups) {
                 self.leave_group(interface, group);
             }
         }
         if let Ok(connection) = socket.connection() {
+            let is_counted = connection.is_counted(&self.kernel);
             self.tcp_memory -= connection.memory();
-            self.orphans -= u32::from(connection.is_orphan());
+            self.orphans -= u32::from(is_counted);
         }
         if let Some(bound) = socket.bound {
             self.ports.free(socket.protocol(), bound.port(), id);
@@ -265,7 +280,6 @@ impl Stack {
 
     pub(crate) fn close(&mut self, now: SimTime, id: SocketId) -> Result<(), NetError> {
         let ready = match &self.socket_mut(id)?.kind {
-            Kind::Connection(connection) if connection.is_orphan() => return Err(NetError::BadSocket),
             Kind::Connection(_) => {
                 self.close_connection(now, id);
                 return Ok(());
@@ -278,17 +292,20 @@ impl Stack {
         Ok(())
     }
 
+    /// Returns whether a program closed the socket, whose connection still ends.
+    pub(super) fn is_closed(&self, id: SocketId) -> bool {
+        matches!(self.sockets.get(&id).map(|socket| &socket.kind), Some(Kind::Connection(connection)) if connection.is_orphan())
+    }
+
     /// Closes a connection, by a reset if the host has too many that end in the background.
     fn close_connection(&mut self, now: SimTime, id: SocketId) {
         let is_crowded = self.orphans >= self.kernel.orphans_max;
-        self.orphans += 1;
         self.with_connection(now, id, if is_crowded { abort } else { Connection::close });
     }
 
     /// Resets connections that nobody accepted.
     pub(super) fn reset_unaccepted(&mut self, now: SimTime, sockets: Vec<SocketId>) {
         for socket in sockets.into_iter().filter(|socket| self.sockets.contains_key(socket)).collect::<Vec<_>>() {
-            self.orphans += 1;
             self.with_connection(now, socket, abort);
         }
     }

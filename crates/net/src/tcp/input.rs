@@ -294,10 +294,6 @@ impl Connection {
     }
 
     fn take_bytes(&mut self, segment: &Segment, (start, end): (u64, u64), cx: &mut Context<'_>) {
-        if !cx.has_memory && self.queued() > 0 {
-            // Linux: the peer sends it again when there is memory.
-            return;
-        }
         let next = self.rx.window.next();
         let limit = self.rx.window.end().min(self.rx.fin.unwrap_or(u64::MAX));
         let packet = if segment.packet_payload_bytes == 0 { segment.payload.len() } else { segment.packet_payload_bytes };
@@ -308,6 +304,9 @@ impl Connection {
         if from >= to {
             // All of it is old or beyond the window (RFC 9293, 3.10.7.4).
             self.send_ack(cx);
+            return;
+        }
+        if !cx.has_memory && !self.finds_room(from, to - from) {
             return;
         }
         let payload = segment.payload.part((from - start) as u32, (to - from) as u32);
@@ -337,6 +336,15 @@ impl Connection {
         if had_gap || self.rx.twice.is_some() {
             self.send_ack(cx);
         }
+    }
+
+    /// Gives up early data on a host without memory, as Linux's `tcp_prune_ofo_queue`. Returns whether
+    /// `bytes` from stream offset `from` may enter; the peer sends the others again.
+    fn finds_room(&mut self, from: u64, bytes: u64) -> bool {
+        // RFC 2018, 8: a receiver may take reported data back.
+        let freed = std::mem::take(&mut self.rx.early).bytes();
+        // Data for a program that has none must enter: nothing else would move the connection.
+        from == self.rx.window.next() && (self.rx.queue.is_empty() || freed >= bytes)
     }
 
     fn take_fin(&mut self, cx: &mut Context<'_>) {

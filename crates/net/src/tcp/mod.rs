@@ -164,6 +164,8 @@ struct Sender {
     mss: u32,
     /// The buffer was too full for a poll to call it writable, and no event said otherwise since.
     was_full: bool,
+    /// The host had no memory for the program's last write.
+    is_starved: bool,
     /// The program announced more data with its last (`MSG_MORE`).
     has_more: bool,
 }
@@ -260,6 +262,7 @@ impl Connection {
             slowed_until: 0,
             mss,
             was_full: false,
+            is_starved: false,
             has_more: false,
         };
         let rx = Receiver {
@@ -366,6 +369,12 @@ impl Connection {
     }
     pub(crate) fn is_orphan(&self) -> bool {
         self.is_orphan
+    }
+
+    /// Returns whether the closed socket counts against the host's limit. Linux keeps one in FIN_WAIT2
+    /// as it does TIME_WAIT, unless it waits longer there.
+    pub(crate) fn is_counted(&self, kernel: &KernelPart) -> bool {
+        self.is_orphan && !(self.state == State::FinWait2 && kernel.fin_timeout <= kernel.time_wait)
     }
 
     /// Ends the connection with an error for the program.

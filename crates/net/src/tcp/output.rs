@@ -4,7 +4,7 @@ use super::congestion::initial_window;
 use super::recovery::Phase;
 use super::{Connection, Context, State, clock};
 use crate::events::Events;
-use crate::packet::{Flags, Options, SACK_BLOCKS_MAX, SackBlocks, Segment};
+use crate::packet::{Flags, Options, SACK_BLOCKS_MAX, SackBlocks, Segment, sack_bytes};
 use crate::payload::Payload;
 use crate::sequence::SeqNumber;
 use softband_sim::{SimDuration, SimTime};
@@ -25,12 +25,13 @@ impl Connection {
         self.acknowledge_data(cx);
     }
 
-    /// Returns the payload of a full packet. A peer with a small window gets smaller packets
-    /// (RFC 9293, 3.8.6.2.1).
+    /// Returns the payload of a full packet beside the blocks that are due (RFC 6691). A peer with a
+    /// small window gets smaller packets (RFC 9293, 3.8.6.2.1).
     pub(super) fn packet_bytes(&self) -> u32 {
+        let mss = self.tx.mss.saturating_sub(sack_bytes(self.due_blocks())).max(1);
         match self.tx.window_max / 2 {
-            0 => self.tx.mss,
-            half => self.tx.mss.min(half.max(self.tx.mss.min(536))),
+            0 => mss,
+            half => mss.min(half.max(mss.min(536))),
         }
     }
 
@@ -101,7 +102,7 @@ impl Connection {
         };
         // FIN rides on the last data, or goes alone.
         let stop = if next + bytes == data_end { end } else { next + bytes };
-        if bytes > 0 && bytes < u64::from(self.tx.mss) {
+        if bytes > 0 && bytes < u64::from(self.packet_bytes()) {
             self.tx.small_end = stop;
         }
         let was_empty = self.board.is_empty();
@@ -182,6 +183,7 @@ impl Connection {
     fn emit(&mut self, start: u64, end: u64, cx: &mut Context<'_>) -> u32 {
         let data_end = end.min(self.tx.queue.end());
         let payload = if data_end > start { self.tx.queue.get(start, (data_end - start) as u32) } else { Payload::empty() };
+        let mss = self.packet_bytes();
         let mut segment = self.segment(start, cx);
         segment.flags.fin = end > self.tx.queue.end();
         segment.flags.psh = data_end == self.tx.queue.end() && !payload.is_empty();
@@ -189,9 +191,8 @@ impl Connection {
             segment.flags.urg = true;
             segment.urgent = (urgent - start) as u16;
         }
-        let mss = self.packet_bytes();
         segment.packet_payload_bytes = if payload.len() > mss { mss } else { 0 };
-        // Blocks leave room for the data, whose own acknowledgements carry them as well.
+        // On a path with tiny packets, blocks make room for the data.
         while segment.options.wire_bytes() + payload.len().min(mss) > cx.path.mss && segment.options.sack.pop().is_some() {}
         self.tx.below = self.tx.below.saturating_add(payload.len());
         segment.payload = payload;
@@ -228,14 +229,25 @@ impl Connection {
         if !self.has_sack || twice.is_none() && self.rx.early.is_empty() {
             return SackBlocks::default();
         }
-        // Timestamps take the place of one block (RFC 2018, section 3).
-        let most = SACK_BLOCKS_MAX - usize::from(self.has_timestamps);
+        let most = self.most_blocks();
         let early = self.rx.early.blocks(most);
         let Some((begin, end)) = twice else { return early };
         let mut blocks = SackBlocks::default();
         blocks.push(SeqNumber::of(begin), SeqNumber::of(end));
         early.as_slice().iter().take(most - 1).for_each(|(begin, end)| blocks.push(*begin, *end));
         blocks
+    }
+
+    /// Returns the most blocks of a segment.
+    fn most_blocks(&self) -> usize {
+        // Timestamps take the place of one block (RFC 2018, section 3).
+        SACK_BLOCKS_MAX - usize::from(self.has_timestamps)
+    }
+
+    /// Returns the number of blocks in the next segment.
+    fn due_blocks(&self) -> usize {
+        let blocks = self.rx.early.ranges() + usize::from(self.rx.twice.is_some());
+        if self.has_sack { blocks.min(self.most_blocks()) } else { 0 }
     }
 
     /// Sends an acknowledgement alone.
@@ -329,7 +341,7 @@ impl Connection {
 
     pub(super) fn is_writable(&self) -> bool {
         // Linux wakes a writer when a third of the buffer is free.
-        self.tx.queue.len() * 3 <= u64::from(self.tx.buffer) * 2
+        !self.tx.is_starved && self.tx.queue.len() * 3 <= u64::from(self.tx.buffer) * 2
     }
 
     /// Returns the state of the socket as `poll` shows it.

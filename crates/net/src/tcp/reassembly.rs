@@ -25,6 +25,11 @@ impl Reassembly {
         self.bytes
     }
 
+    /// Returns the number of ranges, which lie apart.
+    pub(crate) fn ranges(&self) -> usize {
+        self.recent.len()
+    }
+
     /// Keeps the bytes from stream offset `start` that are new. Returns the span of a duplicate,
     /// if all bytes were there.
     pub(crate) fn insert(&mut self, start: u64, payload: &Payload) -> Option<(u64, u64)> {

@@ -52,6 +52,7 @@ impl Connection {
         let taken = if cx.has_memory || self.tx.queue.is_empty() { taken } else { 0 };
         if taken == 0 && !payload.is_empty() {
             self.tx.was_full = true;
+            self.tx.is_starved = room > 0;
             return Err(NetError::WouldBlock);
         }
         self.tx.queue.push(&payload.part(0, taken));
@@ -166,8 +167,14 @@ impl Connection {
         self.output(cx);
     }
 
+    /// Returns whether the program waits for memory of the host.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.tx.is_starved
+    }
+
     /// Tells a program that the buffer has room again.
-    pub(super) fn wake_writer(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn wake_writer(&mut self, cx: &mut Context<'_>) {
+        self.tx.is_starved &= !cx.has_memory && !self.tx.queue.is_empty();
         if self.tx.was_full && self.is_writable() {
             self.tx.was_full = false;
             cx.events |= Events::WRITABLE;

@@ -1,7 +1,7 @@
 //! Receive window: what a receiver offers, by Linux's rules, and the growth of its buffer.
 
 use super::congestion::initial_window;
-use softband_model::parts::KernelPart;
+use softband_model::parts::{KernelPart, ReceiveWindowRule};
 use softband_sim::{SimDuration, SimTime};
 
 /// Largest window field.
@@ -53,9 +53,7 @@ impl ReceiveWindow {
     pub(crate) fn new(kernel: &KernelPart, buffer: u32, is_locked: bool, advertised_mss: u32, now: SimTime) -> Self {
         let space = share(buffer, kernel.window_share_ppm);
         let whole = if space > advertised_mss { space / advertised_mss.max(1) * advertised_mss } else { space };
-        // Linux: as many bytes as segments of Ethernet have, and at least two segments.
-        let first = |segments: u32| segments.min((segments * SEGMENT_ETHERNET).div_ceil(advertised_mss.max(1)).max(2));
-        let segments = kernel.initial_receive_window.map_or(u32::MAX, |segments| first(segments.min(1_000)).saturating_mul(advertised_mss));
+        let segments = first_segments(kernel, advertised_mss).map_or(u32::MAX, |segments| segments.saturating_mul(advertised_mss));
         let offered = whole.min(segments).min(FIELD_MAX);
         let scale =
             if kernel.window_scaling { scale_of(kernel.receive_buffer.max_bytes.max(kernel.datagram_buffer.max_bytes).max(buffer)) } else { 0 };
@@ -211,6 +209,19 @@ impl ReceiveWindow {
     pub(crate) fn first_field(&self) -> u16 {
         self.offered.min(FIELD_MAX) as u16
     }
+}
+
+/// Returns the segments of a first window, or `None` if the buffer alone bounds it.
+fn first_segments(kernel: &KernelPart, mss: u32) -> Option<u32> {
+    let segments = kernel.initial_receive_window?;
+    Some(match kernel.initial_receive_window_rule {
+        _ if mss <= SEGMENT_ETHERNET => segments,
+        // Linux 2.6, `tcp_select_initial_window`: the steps of RFC 3390 for large segments.
+        ReceiveWindowRule::Steps if mss <= 3 * SEGMENT_ETHERNET => segments.min(3),
+        ReceiveWindowRule::Steps => segments.min(2),
+        // Linux since 2.6.39, `tcp_default_init_rwnd`: the bytes of as many segments of Ethernet.
+        ReceiveWindowRule::Bytes => (segments.saturating_mul(SEGMENT_ETHERNET) / mss).max(2),
+    })
 }
 
 fn share(buffer: u32, ppm: u32) -> u32 {

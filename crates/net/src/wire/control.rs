@@ -125,7 +125,8 @@ fn quoted(reason: UnreachableReason, protocol: u8, destination: IpAddr, mut read
 pub(super) fn encode_neighbour(message: &NeighbourMessage, (sender, target): (Ipv6Addr, Ipv6Addr), into: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = into.len();
     let to = match solicited_group(target) {
-        IpAddr::V6(group) if message.is_request => group,
+        // RFC 4861, 7.3.3: a sender that knows the link address asks the host alone.
+        IpAddr::V6(group) if message.is_request && message.target_link.is_none() => group,
         _ => target,
     };
     put_v6_header(into, ICMPV6, HOP_LIMIT_LINK, (sender, to));
@@ -135,11 +136,13 @@ pub(super) fn encode_neighbour(message: &NeighbourMessage, (sender, target): (Ip
     into.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
     into.extend_from_slice(&subject.octets());
     let link = message.sender_link.as_slice();
-    let units = (2 + link.len()).div_ceil(8);
-    into.extend_from_slice(&[option, units as u8]);
-    // RFC 4391, 9.3: zeros stand before an address of IPoIB.
-    into.resize(into.len() + units * 8 - 2 - link.len(), 0);
-    into.extend_from_slice(link);
+    if !link.is_empty() {
+        let units = (2 + link.len()).div_ceil(8);
+        into.extend_from_slice(&[option, units as u8]);
+        // RFC 4391, 9.3: zeros stand before an address of IPoIB.
+        into.resize(into.len() + units * 8 - 2 - link.len(), 0);
+        into.extend_from_slice(link);
+    }
     finish_v6(into, start)?;
     finish_icmp_v6(into, content, (sender.into(), to.into()));
     Ok(())
@@ -168,8 +171,9 @@ pub(super) fn decode_neighbour(content: &[u8], header: &V6Header) -> Result<Opti
             link = LinkAddress::new(if units == 3 { &value[2..] } else { value }).filter(|link| matches!(link.as_slice().len(), 6 | 20));
         }
     }
-    // A host that looks for duplicates of its address (RFC 4862, 5.4) states no link address.
-    let sender_link = link.ok_or(DecodeError::Unsupported)?;
+    // A host that looks for duplicates of its address (RFC 4862, 5.4) states no link address. The answer
+    // to a host that knows it may leave it out (RFC 4861, 4.4).
+    let sender_link = link.or_else(|| LinkAddress::new(&[]).filter(|_| !is_request)).ok_or(DecodeError::Unsupported)?;
     let (sender, target) = if is_request { (header.source, subject) } else { (subject, header.destination) };
     Ok(Some(NeighbourMessage { is_request, sender: sender.into(), sender_link, target: target.into(), target_link: None }))
 }

@@ -11,8 +11,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Protocol numbers (IANA).
 pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
 const IPV6_FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
 pub(super) const ICMPV6: u8 = 58;
+
+/// Most extension headers in a row that a host reads.
+const EXTENSIONS_MAX: usize = 8;
+
+/// Option of one byte that says nothing.
+const PAD_ONE: u8 = 0;
 
 /// Flags of an IPv4 fragment field (RFC 791, 3.1).
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -175,7 +184,8 @@ pub(super) fn decode_v6(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let mut read = Reader::new(bytes);
     read.take(IPV6_HEADER_BYTES as usize)?;
     let content = read.take(header.len)?;
-    let body = match header.next {
+    let (next, content) = skip_extensions(header.next, content)?;
+    let body = match next {
         IPV6_FRAGMENT => decode_v6_fragment(content, addresses)?,
         ICMPV6 => {
             control::check_v6(content, addresses)?;
@@ -189,6 +199,46 @@ pub(super) fn decode_v6(bytes: &[u8]) -> Result<Frame, DecodeError> {
     Ok(Frame::Packet(Packet { source: addresses.0, destination: addresses.1, hop_limit: header.hop_limit, body }))
 }
 
+/// Skips extension headers that say nothing to this host (RFC 8200, 4). Returns the next protocol with
+/// its content.
+fn skip_extensions(mut next: u8, mut content: &[u8]) -> Result<(u8, &[u8]), DecodeError> {
+    // A sender uses each kind once, and options for the destination twice (RFC 8200, 4.1).
+    for _ in 0..EXTENSIONS_MAX {
+        if !matches!(next, HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) {
+            return Ok((next, content));
+        }
+        let mut read = Reader::new(content);
+        let (following, units) = (read.byte()?, usize::from(read.byte()?));
+        let value = read.take(units * 8 + 6)?;
+        // RFC 8200, 4.4: the last host of a route has no segments left. Hosts forward nothing.
+        if next == ROUTING && value[1] != 0 {
+            return Err(DecodeError::Unsupported);
+        }
+        // RFC 8200, 4.2: the upper bits of an option say whether a host may skip it.
+        if next != ROUTING && !may_skip_options(value)? {
+            return Err(DecodeError::Unsupported);
+        }
+        (next, content) = (following, read.rest());
+    }
+    Err(DecodeError::Unsupported)
+}
+
+/// Returns whether a host that knows no option may take the packet.
+fn may_skip_options(value: &[u8]) -> Result<bool, DecodeError> {
+    let mut read = Reader::new(value);
+    while !read.is_empty() {
+        match read.byte()? {
+            PAD_ONE => {}
+            kind if kind >> 6 != 0 => return Ok(false),
+            _ => {
+                let len = usize::from(read.byte()?);
+                read.take(len)?;
+            }
+        }
+    }
+    Ok(true)
+}
+
 fn decode_v6_fragment(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Body, DecodeError> {
     let mut read = Reader::new(content);
     let protocol = read.byte()?;
@@ -197,7 +247,8 @@ fn decode_v6_fragment(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Bod
     let (offset, has_more) = (u32::from(field & !7), field & 1 != 0);
     if offset == 0 && !has_more {
         // RFC 8200, 4.5: a fragment that is a whole packet. Its header says nothing.
-        return decode_body(protocol, read.rest(), addresses);
+        let (next, content) = skip_extensions(protocol, read.rest())?;
+        return decode_body(next, content, addresses);
     }
     fragment(Fragment { identification, offset, has_more, protocol, payload: Payload::from(read.rest()) })
 }

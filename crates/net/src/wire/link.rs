@@ -15,7 +15,11 @@ const ADDRESS_BYTES: u8 = 4;
 
 pub(super) fn encode(message: &NeighbourMessage, into: &mut Vec<u8>) -> Result<(), EncodeError> {
     let link = message.sender_link.as_slice();
-    let (hardware, _) = HARDWARE.iter().find(|(_, len)| *len == link.len()).ok_or(EncodeError::LinkAddress)?;
+    let hardware = HARDWARE.iter().find(|(_, len)| *len == link.len()).map(|(hardware, _)| hardware);
+    if let (IpAddr::V6(sender), IpAddr::V6(target), true) = (message.sender, message.target, link.is_empty() && !message.is_request) {
+        return control::encode_neighbour(message, (sender, target), into);
+    }
+    let hardware = hardware.ok_or(EncodeError::LinkAddress)?;
     match (message.sender, message.target) {
         (IpAddr::V4(sender), IpAddr::V4(target)) => encode_arp(message, *hardware, (sender, target), into),
         (IpAddr::V6(sender), IpAddr::V6(target)) => control::encode_neighbour(message, (sender, target), into),

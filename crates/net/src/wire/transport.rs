@@ -4,7 +4,7 @@ use super::checksum::Checksum;
 use super::internet::{TCP, UDP};
 use super::reader::{Reader, put_half, put_word, set_half};
 use super::{DecodeError, EncodeError};
-use crate::packet::{Datagram, Flags, Options, SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES};
+use crate::packet::{Datagram, Flags, OPTIONS_BYTES_MAX, Options, SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES};
 use crate::payload::Payload;
 use crate::sequence::SeqNumber;
 use std::net::IpAddr;
@@ -17,9 +17,6 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
-
-/// Most bytes of options.
-const OPTIONS_BYTES_MAX: u32 = 40;
 
 /// Appends a payload. Bytes without a value become zeros.
 pub(super) fn put_payload(into: &mut Vec<u8>, payload: &Payload) {
@@ -53,6 +50,7 @@ pub(super) fn encode_tcp(segment: &Segment, addresses: (IpAddr, IpAddr), into: &
     put_half(into, 0);
     put_half(into, segment.urgent);
     put_options(&segment.options, into);
+    into.resize(start + (TCP_HEADER_BYTES + options) as usize, END);
     put_payload(into, &segment.payload);
     let sum = check(addresses, TCP, &into[start..]);
     set_half(into, start + 16, sum);
@@ -81,17 +79,20 @@ fn flags(bits: u8) -> Flags {
     flags
 }
 
-/// Appends options with the padding of RFC 7323, appendix A.
+/// Appends options with the padding of RFC 7323, appendix A, as far as there is room for it.
 fn put_options(options: &Options, into: &mut Vec<u8>) {
+    let is_tight = options.padded_bytes() > OPTIONS_BYTES_MAX;
+    let pad = |into: &mut Vec<u8>, count: usize| into.resize(into.len() + if is_tight { 0 } else { count }, NOTHING);
     if let Some(mss) = options.mss {
         into.extend_from_slice(&[MSS, 4]);
         put_half(into, mss);
     }
     match (options.sack_permitted, options.timestamps) {
-        (true, _) if options.timestamps.is_some() => into.extend_from_slice(&[SACK_PERMITTED, 2]),
-        (true, _) => into.extend_from_slice(&[NOTHING, NOTHING, SACK_PERMITTED, 2]),
-        (false, Some(_)) => into.extend_from_slice(&[NOTHING, NOTHING]),
-        (false, None) => {}
+        (true, Some(_)) | (false, None) => {}
+        (true, None) | (false, Some(_)) => pad(into, 2),
+    }
+    if options.sack_permitted {
+        into.extend_from_slice(&[SACK_PERMITTED, 2]);
     }
     if let Some(Timestamps { value, echo }) = options.timestamps {
         into.extend_from_slice(&[TIMESTAMPS, 10]);
@@ -99,11 +100,13 @@ fn put_options(options: &Options, into: &mut Vec<u8>) {
         put_word(into, echo);
     }
     if let Some(scale) = options.window_scale {
-        into.extend_from_slice(&[NOTHING, WINDOW_SCALE, 3, scale]);
+        pad(into, 1);
+        into.extend_from_slice(&[WINDOW_SCALE, 3, scale]);
     }
     let blocks = options.sack.as_slice();
     if !blocks.is_empty() {
-        into.extend_from_slice(&[NOTHING, NOTHING, SACK, 2 + 8 * blocks.len() as u8]);
+        pad(into, 2);
+        into.extend_from_slice(&[SACK, 2 + 8 * blocks.len() as u8]);
         for (begin, end) in blocks {
             put_word(into, begin.0);
             put_word(into, end.0);
@@ -121,7 +124,7 @@ pub(super) fn decode_tcp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<
     read.half()?;
     let urgent = read.half()?;
     let options = header_bytes.checked_sub(TCP_HEADER_BYTES).ok_or(DecodeError::Length)?;
-    let options = read_options(read.take(options as usize)?)?;
+    let options = read_options(read.take(options as usize)?);
     if check(addresses, TCP, content) != 0 {
         return Err(DecodeError::Checksum(TCP));
     }
@@ -129,32 +132,37 @@ pub(super) fn decode_tcp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<
     Ok(Segment { source_port, destination_port, seq, ack, flags, window, urgent, options, payload, packet_payload_bytes: 0 })
 }
 
-fn read_options(bytes: &[u8]) -> Result<Options, DecodeError> {
+/// Reads the options up to the first that is malformed, as Linux's `tcp_parse_options` does.
+fn read_options(bytes: &[u8]) -> Options {
     let (mut options, mut read) = (Options::default(), Reader::new(bytes));
-    while !read.is_empty() {
-        let kind = match read.byte()? {
-            END => break,
-            NOTHING => continue,
-            kind => kind,
-        };
-        let len = usize::from(read.byte()?).checked_sub(2).ok_or(DecodeError::Length)?;
-        let mut value = Reader::new(read.take(len).map_err(|_| DecodeError::Length)?);
-        match (kind, len) {
-            (MSS, 2) => options.mss = Some(value.half()?),
-            (WINDOW_SCALE, 1) => options.window_scale = Some(value.byte()?),
-            (SACK_PERMITTED, 0) => options.sack_permitted = true,
-            (TIMESTAMPS, 8) => options.timestamps = Some(Timestamps { value: value.word()?, echo: value.word()? }),
-            (SACK, len) if len.is_multiple_of(8) => {
-                options.sack = SackBlocks::default();
-                while !value.is_empty() {
-                    options.sack.push(SeqNumber(value.word()?), SeqNumber(value.word()?));
-                }
+    while !read.is_empty() && read_option(&mut read, &mut options).is_ok_and(|more| more) {}
+    options
+}
+
+/// Reads an option. Returns whether others may follow.
+fn read_option(read: &mut Reader<'_>, options: &mut Options) -> Result<bool, DecodeError> {
+    let kind = match read.byte()? {
+        END => return Ok(false),
+        NOTHING => return Ok(true),
+        kind => kind,
+    };
+    let len = usize::from(read.byte()?).checked_sub(2).ok_or(DecodeError::Length)?;
+    let mut value = Reader::new(read.take(len)?);
+    match (kind, len) {
+        (MSS, 2) => options.mss = Some(value.half()?),
+        (WINDOW_SCALE, 1) => options.window_scale = Some(value.byte()?),
+        (SACK_PERMITTED, 0) => options.sack_permitted = true,
+        (TIMESTAMPS, 8) => options.timestamps = Some(Timestamps { value: value.word()?, echo: value.word()? }),
+        (SACK, len) if len.is_multiple_of(8) => {
+            options.sack = SackBlocks::default();
+            while !value.is_empty() {
+                options.sack.push(SeqNumber(value.word()?), SeqNumber(value.word()?));
             }
-            // RFC 9293, 3.1: a host ignores an option that it does not know.
-            _ => {}
         }
+        // RFC 9293, 3.1: a host ignores an option that it does not know.
+        _ => {}
     }
-    Ok(options)
+    Ok(true)
 }
 
 pub(super) fn encode_udp(datagram: &Datagram, addresses: (IpAddr, IpAddr), into: &mut Vec<u8>) -> Result<(), EncodeError> {

@@ -8,7 +8,7 @@ use softband_net::{
     NetError, Packet, Payload, PayloadSlice, Protocol, SocketId, Stack,
 };
 use softband_sim::{RandomStream, SimDuration, SimTime};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
@@ -102,8 +102,17 @@ pub(crate) struct Host {
     port_free_at: SimTime,
     pub(crate) ready: VecDeque<(SocketId, Events)>,
     pub(crate) charges: u64,
-    /// Groups that the link joined (true) and left.
+    /// Groups that sockets joined (true) and left on the link.
     pub(crate) joined: Vec<(bool, InterfaceId, IpAddr)>,
+    /// Groups whose frames the link brings.
+    pub(crate) groups: BTreeSet<IpAddr>,
+}
+
+impl Host {
+    /// Returns whether the link brings the host a frame.
+    fn hears(&self, to: LinkDestination) -> bool {
+        !matches!(to, LinkDestination::Group(group) if !self.groups.contains(&group))
+    }
 }
 
 pub(crate) struct Net {
@@ -140,7 +149,9 @@ impl Net {
                 queue_packets: kernel.transmit_queue_packets,
             });
             let (free_at, port_free_at) = (SimTime::ZERO, SimTime::ZERO);
-            Host { stack, interface, timer: None, free_at, port_free_at, ready: VecDeque::new(), charges: 0, joined: Vec::new() }
+            let own = |effect| if let Effect::Join { group, .. } = effect { Some(group) } else { None };
+            let groups = std::iter::from_fn(|| stack.next_effect()).filter_map(own).collect();
+            Host { stack, interface, timer: None, free_at, port_free_at, ready: VecDeque::new(), charges: 0, joined: Vec::new(), groups }
         };
         let hosts = kernels.iter().enumerate().map(host).collect();
         let random = RandomStream::new(seed, 1);
@@ -168,16 +179,17 @@ impl Net {
         while let Some(effect) = self.hosts[host].stack.next_effect() {
             match effect {
                 Effect::Transmit { frame: Frame::Packet(packet), to, .. } => {
-                    assert!(!self.wire.resolves || to == LinkDestination::Link(link_address(1 - host)), "{to:?}");
-                    self.transmit(host, packet);
+                    let is_known = to == LinkDestination::Link(link_address(1 - host)) || packet.destination.is_multicast();
+                    assert!(!self.wire.resolves || is_known, "{to:?}");
+                    self.transmit(host, to, packet);
                 }
-                Effect::Transmit { frame, .. } => {
+                Effect::Transmit { frame, to, .. } => {
                     let at = self.hosts[host].free_at.max(self.now)
                         + SimDuration::of_bytes(frame.wire_bytes() + self.wire.framing_bytes, self.wire.bytes_per_second);
                     self.hosts[host].free_at = at;
                     self.asked += 1;
                     self.push(at, Event::Done(host));
-                    if !self.chance(self.wire.loss_ppm) && self.drop.is_none() {
+                    if !self.chance(self.wire.loss_ppm) && self.drop.is_none() && self.hosts[1 - host].hears(to) {
                         self.push(at + self.wire.delay, Event::Arrive(1 - host, frame));
                     }
                 }
@@ -186,15 +198,21 @@ impl Net {
                     self.hosts[host].timer = Some(at);
                     self.push(at, Event::Timer(host));
                 }
-                Effect::Join { interface, group } => self.hosts[host].joined.push((true, interface, group)),
-                Effect::Leave { interface, group } => self.hosts[host].joined.push((false, interface, group)),
+                Effect::Join { interface, group } => {
+                    self.hosts[host].joined.push((true, interface, group));
+                    self.hosts[host].groups.insert(group);
+                }
+                Effect::Leave { interface, group } => {
+                    self.hosts[host].joined.push((false, interface, group));
+                    self.hosts[host].groups.remove(&group);
+                }
                 Effect::Ready { socket, events } => self.hosts[host].ready.push_back((socket, events)),
                 Effect::Charge(Charge::Copied { .. } | Charge::Call | Charge::Sent { .. } | Charge::Received { .. }) => self.hosts[host].charges += 1,
             }
         }
     }
 
-    fn transmit(&mut self, host: usize, packet: Packet) {
+    fn transmit(&mut self, host: usize, to: LinkDestination, packet: Packet) {
         let mut at = self.hosts[host].free_at.max(self.now);
         for packet in packet.cut() {
             assert!(packet.wire_bytes() <= u64::from(self.wire.mtu_bytes), "a packet exceeds the MTU: {packet:?}");
@@ -203,7 +221,9 @@ impl Net {
             if let Some(tap) = &mut self.tap {
                 tap(at, host, &packet);
             }
-            self.on_wire(host, at, bytes, packet);
+            if self.hosts[1 - host].hears(to) {
+                self.on_wire(host, at, bytes, packet);
+            }
         }
         self.hosts[host].free_at = at;
         self.push(at, Event::Done(host));
