@@ -18,7 +18,7 @@ const GROUPS_MAX: usize = 20;
 impl Stack {
     /// Returns the interface, the next host and the source for a datagram of a socket.
     pub(super) fn way_of(&mut self, id: SocketId, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
-        if destination == IpAddr::V4(std::net::Ipv4Addr::BROADCAST) {
+        if destination == IpAddr::V4(Ipv4Addr::BROADCAST) {
             return self.group_way(destination);
         }
         if !destination.is_multicast() {
