@@ -298,6 +298,11 @@ impl FabricSpec {
         self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. }))
     }
 
+    /// Returns the number of LIDs of an HCA's port. An Ethernet port has an internal one.
+    pub fn lids_of(&self, port: PortRef) -> usize {
+        if self.link_layer(port) == LinkLayer::Ethernet { 1 } else { self.subnet.lmc.lids().into() }
+    }
+
     /// Returns the number of LIDs up to the last that the built-in manager assigns. Above [`LIDS`] the
     /// fabric cannot exist.
     pub fn lids_wanted(&self) -> usize {

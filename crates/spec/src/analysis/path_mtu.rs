@@ -3,7 +3,7 @@
 
 use crate::{FabricSpec, PortRef, neighbours, settings_of};
 use softband_model::management::Routes;
-use softband_types::{LinkLayer, Mtu, PortNumber};
+use softband_types::{Mtu, PortNumber};
 use std::collections::BTreeMap;
 
 /// Limit on the number of pairs whose path is followed.
@@ -89,8 +89,7 @@ impl<'a> Paths<'a> {
 
     /// Returns the least path MTU to all LIDs of `to`. An Ethernet port has a single one.
     fn least_mtu(&self, from: PortRef, to: PortRef) -> Option<Mtu> {
-        let lids = if self.spec.link_layer(to) == LinkLayer::Ethernet { 1 } else { self.lids };
-        (0..lids).filter_map(|path| self.mtu(from, to, path)).min()
+        (0..self.lids.min(self.spec.lids_of(to))).filter_map(|path| self.mtu(from, to, path)).min()
     }
 
     /// Returns the path MTU to the LID of `to` with this number, from 0.
