@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("libibverbs", &["types", "wire", "abi", "client", "ipc", "shm-transport"]),
     ("shim", &["client", "ipc"]),
     ("preload", &["shim", "libibverbs"]),
-    ("engine", &["types", "sim", "wire", "model", "spec", "fabric", "catalog", "ipc", "shm-transport", "metrics"]),
+    ("engine", &["types", "sim", "wire", "model", "spec", "fabric", "net", "catalog", "ipc", "shm-transport", "metrics"]),
     ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "metrics", "pmi", "pmix"]),
 ];
 /// Crates that must not contain `unsafe`.

@@ -198,7 +198,7 @@ fn unknown_keys_are_named_with_the_known_ones() {
     );
     assert_eq!(
         error_of(&format!("{HOSTS_AND_SWITCH}[cabels]\n")),
-        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, generate, hosts, switches, cables, faults"
+        "test.toml:13:2: error: the file has no key `cabels`\n  help: did you mean `cables`? The keys here are: fabric, subnet, ethernet, interfaces, generate, hosts, switches, cables, faults"
     );
     let misplaced = error_of(&HOSTS_AND_SWITCH.replacen("[hosts.b]", "tune_pci = 1\n[hosts.b]", 1));
     let help = "it is an option of the HCA's driver: write `options = { tune_pci = 1 }`";
@@ -475,5 +475,6 @@ fn more_lids_than_a_subnet_has_are_refused() {
     let text = "[generate]\nkind = \"fat-tree\"\nlevels = 2\nports = 36\nhosts = 384\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
                 switch = \"infiniscale-iv\"\n[subnet]\nlmc = 7\n";
     let error = error_of(text);
-    assert!(error.contains("384 ports with 128 LIDs each do not fit in a subnet\n  help: a subnet has 49151 LIDs: write a smaller `lmc`"), "{error}");
+    let wanted = "the fabric needs 49319 LIDs, 128 for each of 384 InfiniBand ports of HCAs\n  help: a subnet has 49151 LIDs: write a smaller `lmc`";
+    assert!(error.contains(wanted), "{error}");
 }

@@ -7,8 +7,9 @@ mod common;
 use common::{catalog, fabric_paths};
 use softband_catalog::{LoadOptions, load_fabric};
 use softband_fabric::World;
-use softband_spec::{FabricSpec, PortRef, path_mtu, path_mtu_limit};
-use softband_types::{Lmc, Mtu};
+use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};
+use softband_spec::{FabricBuilder, FabricSpec, PortRef, path_mtu, path_mtu_limit};
+use softband_types::{Lmc, Mtu, PortNumber};
 
 /// Returns the cabled ports of HCAs, at most `count` of them, spread over the fabric.
 fn ports_of(spec: &FabricSpec, count: usize) -> Vec<PortRef> {
@@ -53,29 +54,47 @@ fn the_description_and_the_forwarding_tables_give_the_same_path_mtus() {
     assert!(limited > 3, "only {limited} fabrics had a path with a smaller MTU than its ports");
 }
 
+/// Returns two hosts on a switch and a third on another. Two more switches connect both, and each
+/// direction has another of them first.
+fn diamond() -> (FabricSpec, [usize; 2]) {
+    let mut fabric = FabricBuilder::new("diamond");
+    let [near, far, one, other] = ["near", "far", "one", "other"].map(|name| fabric.switch(name, SwitchPart::ideal(8)));
+    for (name, switch) in [("a", near), ("b", near), ("c", far)] {
+        let host = fabric.host(name, HostPart::ideal());
+        let hca = fabric.hca(host, HcaPart::ideal());
+        fabric.cable(hca, switch, CablePart::ideal(1_000));
+    }
+    for (leaf, top) in [(near, one), (near, other), (far, other), (far, one)] {
+        fabric.cable(leaf, top, CablePart::ideal(1_000));
+    }
+    (fabric.build().unwrap(), [2, 3])
+}
+
+fn has_limit(spec: &FabricSpec, lmc: u8, narrow: usize) -> bool {
+    let mut spec = spec.clone();
+    (spec.subnet.lmc, spec.switches[narrow].part.mtu_max) = (Lmc::new(lmc).unwrap(), Mtu::B512);
+    path_mtu_limit(&spec).is_some()
+}
+
 #[test]
 fn a_narrow_path_of_any_lid_of_a_port_counts() {
-    let text = "[generate]\nkind = \"fat-tree\"\nhosts = 4\nports = 4\nlevels = 2\nhost = \"qdr-host\"\nhca = \"connectx2-qdr\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n\
-                switch = \"infiniscale-iv\"\n[subnet]\nrouting = \"fat-tree\"\n";
-    let folder = std::env::temp_dir().join(format!("softband-path-mtu-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("tree.toml");
-    std::fs::write(&path, text).unwrap();
-    let spec = load_fabric(&path, &catalog(), &LoadOptions::default()).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
-    std::fs::remove_dir_all(&folder).unwrap();
-    let has_limit = |lmc, narrow: usize| {
-        let mut spec = spec.clone();
-        (spec.subnet.lmc, spec.switches[narrow].part.mtu_max) = (Lmc::new(lmc).unwrap(), Mtu::B512);
-        path_mtu_limit(&spec).is_some()
+    let (spec, tops) = diamond();
+    assert!(tops.iter().all(|top| has_limit(&spec, 1, *top)), "with two LIDs each way leads over both switches");
+}
+
+#[test]
+fn a_narrow_path_of_one_direction_counts() {
+    let (spec, tops) = diamond();
+    let port = |host| PortRef::Hca { host, hca: 0, port: PortNumber(1) };
+    let passed = |pairs: [(usize, usize); 2]| {
+        let is_passed = |top: &&usize| {
+            let mut narrow = spec.clone();
+            narrow.switches[**top].part.mtu_max = Mtu::B512;
+            pairs.iter().any(|(from, to)| path_mtu(&narrow, port(*from), port(*to)) == Some(Mtu::B512))
+        };
+        tops.iter().filter(is_passed).copied().collect::<Vec<_>>()
     };
-    let leaves: std::collections::BTreeSet<usize> = spec
-        .cables
-        .iter()
-        .filter(|cable| cable.ends.iter().any(|end| matches!(end, PortRef::Hca { .. })))
-        .flat_map(|cable| cable.ends)
-        .filter_map(|end| if let PortRef::Switch { switch, .. } = end { Some(switch) } else { None })
-        .collect();
-    let tops: Vec<usize> = (0..spec.switches.len()).filter(|switch| !leaves.contains(switch)).collect();
-    assert!(tops.len() > 1, "{} switches above", tops.len());
-    assert!(tops.iter().all(|top| has_limit(1, *top)), "with two LIDs each way leads over each switch of the top");
+    let (there, back) = (passed([(0, 2), (1, 2)]), passed([(2, 0), (2, 1)]));
+    assert_eq!((there, back), (vec![tops[0]], vec![tops[1]]), "each direction has a way of its own");
+    assert!(tops.iter().all(|top| has_limit(&spec, 0, *top)), "one of both directions leads over it");
 }

@@ -174,10 +174,17 @@ pub struct HostSpec {
     pub part: HostPart,
     /// Constants of its operating system, for sockets on modelled interfaces.
     pub kernel: KernelPart,
-    /// HCAs of the host. A host may have none.
+    /// HCAs and NICs of the host. A host may have none.
     pub hcas: Vec<HcaSpec>,
     /// Network interfaces besides `lo`, in the order of their numbers, which begin with 2.
     pub interfaces: Vec<InterfaceSpec>,
+}
+
+impl HostSpec {
+    /// Returns the devices of verbs with their indices in [`Self::hcas`]. NICs are none.
+    pub fn verbs_devices(&self) -> impl Iterator<Item = (usize, &HcaSpec)> {
+        self.hcas.iter().enumerate().filter(|(_, hca)| hca.nic.is_none())
+    }
 }
 
 /// HCA of a host.
@@ -282,20 +289,27 @@ impl FabricSpec {
         hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
     }
 
-    /// Returns the number of HCAs' ports with a cable.
-    pub fn cabled_hca_ports(&self) -> usize {
-        self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. })).count()
+    /// Returns the number of cabled InfiniBand ports of HCAs.
+    pub fn cabled_infiniband_hca_ports(&self) -> usize {
+        self.cabled_hca_ports().filter(|port| self.link_layer(*port) == LinkLayer::Infiniband).count()
+    }
+
+    fn cabled_hca_ports(&self) -> impl Iterator<Item = PortRef> + '_ {
+        self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. }))
+    }
+
+    /// Returns the number of LIDs of an HCA's port. An Ethernet port has an internal one.
+    pub fn lids_of(&self, port: PortRef) -> usize {
+        if self.link_layer(port) == LinkLayer::Ethernet { 1 } else { self.subnet.lmc.lids().into() }
     }
 
     /// Returns the number of LIDs up to the last that the built-in manager assigns. Above [`LIDS`] the
     /// fabric cannot exist.
     pub fn lids_wanted(&self) -> usize {
-        let lmc = self.subnet.lmc;
-        let is_several = |end: &PortRef| self.link_layer(*end) == LinkLayer::Infiniband;
-        let ends = self.cables.iter().flat_map(|cable| cable.ends).filter(|end| matches!(end, PortRef::Hca { .. }));
-        let (several, single): (Vec<PortRef>, Vec<PortRef>) = ends.partition(is_several);
+        let several = self.cabled_infiniband_hca_ports();
+        let single = self.cabled_hca_ports().count() - several;
         // LID 0 is reserved, so that the LIDs of the first port begin at `lmc.lids()`.
-        (several.len() + 1) * usize::from(lmc.lids()) - 1 + single.len() + self.switches.len()
+        (several + 1) * usize::from(self.subnet.lmc.lids()) - 1 + single + self.switches.len()
     }
 
     /// Returns the name of a port in the notation of fabric files: `a/mthca0/1`, `sw/1`.

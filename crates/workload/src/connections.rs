@@ -52,9 +52,9 @@ impl From<VerbsError> for Refusal {
     }
 }
 
-/// Returns the first cabled port of a host.
+/// Returns the first cabled port of a host's HCAs.
 fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
-    (0..world.spec().hosts[host].hcas.len()).find_map(|index| {
+    world.spec().hosts[host].verbs_devices().find_map(|(index, _)| {
         let hca = world.hca_id(host, index);
         let number = (1..=world.hca_part(hca).ports).map(PortNumber);
         number.into_iter().find(|number| world.port(hca, *number).is_some_and(|port| port.active)).map(|number| (hca, number))
@@ -64,7 +64,8 @@ fn port_of(world: &World, host: usize) -> Option<(HcaId, PortNumber)> {
 /// Creates the endpoint of a rank. A rank that takes no part needs no cable, because nothing uses
 /// its endpoint.
 pub(crate) fn endpoint(world: &mut World, rank: u32, host: usize, (takes_part, reads): (bool, bool)) -> Result<Endpoint, Refusal> {
-    let idle = (!takes_part && !world.spec().hosts[host].hcas.is_empty()).then(|| (world.hca_id(host, 0), PortNumber(1)));
+    let first = world.spec().hosts[host].verbs_devices().next().filter(|_| !takes_part);
+    let idle = first.map(|(index, _)| (world.hca_id(host, index), PortNumber(1)));
     let (hca, port) = port_of(world, host).or(idle).ok_or(Refusal::NoPort)?;
     let process = ProcessId(rank);
     let pd = world.alloc_pd(process, hca)?;

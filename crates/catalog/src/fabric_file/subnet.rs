@@ -87,14 +87,15 @@ pub(super) fn check_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mu
     if wanted <= LIDS {
         return;
     }
+    let fewer = format!("a subnet has {LIDS} LIDs: describe fewer ports and switches");
+    if lmc == Lmc::ZERO {
+        return findings.error(format!("the fabric needs {wanted} LIDs"), Vec::new(), Some(fewer));
+    }
+    let ports = spec.cabled_infiniband_hca_ports();
+    let message = format!("the fabric needs {wanted} LIDs, {} for each of {ports} InfiniBand ports of HCAs", lmc.lids());
+    let with_lmc_zero = wanted - (ports + 1) * (usize::from(lmc.lids()) - 1);
+    let help = if with_lmc_zero <= LIDS { format!("a subnet has {LIDS} LIDs: write a smaller `lmc`") } else { fewer };
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
-    let (message, help) = match lmc {
-        Lmc::ZERO => (format!("the fabric needs {wanted} LIDs"), format!("a fabric has {LIDS} LIDs: describe fewer ports and switches")),
-        _ => {
-            let message = format!("{} ports with {} LIDs each do not fit in a subnet", spec.cabled_hca_ports(), lmc.lids());
-            (message, format!("a subnet has {LIDS} LIDs: write a smaller `lmc`"))
-        }
-    };
     findings.error(message, vec![(place, format!("`lmc = {lmc}`"))], Some(help));
 }
 
@@ -126,4 +127,29 @@ fn lifetime(key: &str, code: i64, span: Range<usize>, findings: &mut Findings) -
         findings.error(format!("`{key}` cannot be {code}"), vec![(span, "not a code".into())], Some(help.into()));
     }
     limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_model::parts::{HostPart, SwitchPart};
+    use softband_spec::FabricBuilder;
+
+    #[test]
+    fn a_fabric_with_too_many_switches_needs_fewer_of_them() {
+        let mut builder = FabricBuilder::new("switches");
+        builder.host("a", HostPart::ideal());
+        builder.switch("s", SwitchPart::ideal(8));
+        let mut spec = builder.build().unwrap();
+        let switch = spec.switches[0].clone();
+        spec.switches = vec![switch; LIDS + 1];
+        let mut findings = Findings::new("f.toml", "");
+        check_lids(None, &spec, &mut findings);
+        let wanted = "f.toml: error: the fabric needs 49152 LIDs\n  help: a subnet has 49151 LIDs: describe fewer ports and switches";
+        assert_eq!(findings.errors[0].to_text(), wanted);
+        spec.switches.pop();
+        let mut findings = Findings::new("f.toml", "");
+        check_lids(None, &spec, &mut findings);
+        assert!(findings.errors.is_empty());
+    }
 }

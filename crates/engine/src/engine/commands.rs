@@ -121,9 +121,9 @@ impl Engine {
     }
 
     /// Returns the hosts with their HCAs and programs.
-    fn status(&self) -> Value {
+    pub(super) fn status(&self) -> Value {
         let hosts = self.world.spec().hosts.iter().enumerate().map(|(index, host)| {
-            let devices = host.hcas.iter().enumerate().map(|(number, hca)| self.device_status(index, number, hca));
+            let devices = host.verbs_devices().map(|(number, hca)| self.device_status(index, number, hca));
             json!({
                 "name": host.name,
                 "address": Ipv4Addr::from_bits(network::address(index)).to_string(),

@@ -8,11 +8,18 @@ use softband_fabric::{NodeOfPort, PortStatistics};
 use softband_metrics::ports::{Counters, Hardware, Node, Port};
 
 impl Engine {
-    /// Returns the list of all ports.
+    /// Returns the list of all ports of HCAs and switches.
     pub(super) fn metrics(&mut self) -> Value {
         self.plane().count_direct_traffic();
-        let ports: Vec<Port> = self.world.statistics().iter().map(|port| self.described(port)).collect();
+        let statistics = self.world.statistics();
+        let ports: Vec<Port> = statistics.iter().filter(|port| !self.is_of_nic(port)).map(|port| self.described(port)).collect();
         serde_json::to_value(ports).unwrap_or_default()
+    }
+
+    fn is_of_nic(&self, port: &PortStatistics) -> bool {
+        let NodeOfPort::Hca(hca) = port.node else { return false };
+        let (host, index) = self.world.place_of(hca);
+        self.world.spec().hosts[host].hcas[index].nic.is_some()
     }
 
     fn described(&self, port: &PortStatistics) -> Port {
@@ -81,5 +88,43 @@ fn counters(PortStatistics { counters: narrow, extended: wide, .. }: &PortStatis
         link_error_recovery: narrow.link_error_recovery_counter.into(),
         link_downed: narrow.link_downed_counter.into(),
         vl15_dropped: narrow.vl15_dropped.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::Engine;
+    use crate::options::Pace;
+    use softband_catalog::{Catalog, PartKind};
+    use softband_model::parts::{CablePart, EthernetCable, HcaPart, HostPart};
+    use softband_spec::{FabricBuilder, FabricSpec};
+    use softband_types::EthernetRate;
+    use std::path::Path;
+
+    /// Returns two hosts with an HCA and a NIC each.
+    fn fabric() -> FabricSpec {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let catalog = Catalog::load(&root.join("catalog")).unwrap();
+        let mut cards = catalog.parts(PartKind::Nic).into_iter().filter_map(|name| catalog.nic(name));
+        let card = cards.find(|card| card.rates.contains(&EthernetRate::G100)).unwrap();
+        let mut fabric = FabricBuilder::new("HCAs and NICs");
+        let ends = ["a", "b"].map(|name| {
+            let host = fabric.host(name, HostPart::ideal());
+            (fabric.nic(host, "eth1", card.clone()), fabric.hca(host, HcaPart::ideal()))
+        });
+        let wire = CablePart { ethernet: Some(EthernetCable { rate_max: EthernetRate::G100, fec_latency: Vec::new() }), ..CablePart::ideal(1_000) };
+        fabric.cable(ends[0].0, ends[1].0, wire);
+        fabric.cable(ends[0].1, ends[1].1, CablePart::ideal(1_000));
+        fabric.build().unwrap()
+    }
+
+    #[test]
+    fn operators_see_no_nic_among_the_hcas() {
+        let mut engine = Engine::for_harness(&fabric(), "", Pace::Virtual).unwrap();
+        let devices = engine.world.spec().hosts[0].verbs_devices().map(|(index, hca)| (index, hca.device.clone())).collect::<Vec<_>>();
+        let [(1, device)] = devices.as_slice() else { panic!("{devices:?}") };
+        let shown = |text: String| (text.contains("eth1"), text.contains(device.as_str()));
+        assert_eq!(shown(engine.metrics().to_string()), (false, true));
+        assert_eq!(shown(engine.status()["hosts"][0]["devices"].to_string()), (false, true));
     }
 }

@@ -168,8 +168,7 @@ fn write_host(root: &Path, world: &World, host: usize, interfaces: &[Interface])
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
     net_files::write(root, interfaces, &spec.interfaces)?;
-    // A NIC is no device of verbs.
-    for (number, hca) in spec.hcas.iter().enumerate().filter(|(_, hca)| hca.nic.is_none()) {
+    for (number, hca) in spec.verbs_devices() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);
         let (device, uverbs) = (&hca.device, format!("uverbs{number}"));

@@ -19,7 +19,7 @@ pub(crate) fn interface_index(port: &PortSnapshot) -> u32 {
 /// Returns the ports of a host that have MAD devices, in the order of the devices' numbers. Ports of
 /// Ethernet have none here.
 pub(crate) fn management_ports(world: &World, host: usize) -> Vec<(HcaId, PortNumber)> {
-    let hcas = world.spec().hosts[host].hcas.iter().enumerate().filter(|(_, hca)| hca.link_layer == LinkLayer::Infiniband);
+    let hcas = world.spec().hosts[host].verbs_devices().filter(|(_, hca)| hca.link_layer == LinkLayer::Infiniband);
     let ports = hcas.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (world.hca_id(host, index), PortNumber(port))));
     ports.filter(|(hca, port)| world.port(*hca, *port).is_some()).collect()
 }

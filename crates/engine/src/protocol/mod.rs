@@ -49,6 +49,6 @@ pub(crate) fn request<T: Pod>(bytes: &[u8]) -> Result<T, i32> {
 
 /// Returns the HCA `hca` if it is on the program's own host. Otherwise returns ENODEV.
 pub(crate) fn own_hca(world: &World, host: usize, hca: u32) -> Result<HcaId, i32> {
-    let hcas = world.spec().hosts[host].hcas.iter().enumerate();
-    hcas.filter(|(_, spec)| spec.nic.is_none()).map(|(index, _)| world.hca_id(host, index)).find(|own| own.0 == hca).ok_or(libc::ENODEV)
+    let devices = world.spec().hosts[host].verbs_devices();
+    devices.map(|(index, _)| world.hca_id(host, index)).find(|own| own.0 == hca).ok_or(libc::ENODEV)
 }

@@ -13,6 +13,7 @@ use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::AddressVector;
 use softband_sim::{SimDuration, SimTime};
+use softband_spec::HostSpec;
 use softband_types::{Gid, Lid, LinkLayer, LinkRate, LinkSpeed, Mtu, PKey, PortNumber, ServiceLevel};
 use softband_wire::mad::{MtuCode, RateCode};
 
@@ -143,7 +144,8 @@ impl Fabric<'_> {
     /// Returns the host with an interface on Ethernet that has this address.
     fn host_of_interface(&self, ip: u32) -> Option<usize> {
         let (hca, _) = self.world.port_with_gid(Gid::of_ipv4(ip.to_be_bytes()))?;
-        Some(self.world.place_of(hca).0)
+        let (host, index) = self.world.place_of(hca);
+        self.world.spec().hosts[host].hcas[index].nic.is_none().then_some(host)
     }
 }
 
@@ -158,7 +160,7 @@ impl Subnet for Fabric<'_> {
     }
 
     fn ports(&self, host: usize) -> Vec<LocalPort> {
-        let hcas = self.world.spec().hosts.get(host).into_iter().flat_map(|host| host.hcas.iter().enumerate());
+        let hcas = self.world.spec().hosts.get(host).into_iter().flat_map(HostSpec::verbs_devices);
         let numbers = hcas.flat_map(|(index, hca)| (1..=hca.part.ports).map(move |port| (index, PortNumber(port))));
         let ports = numbers.filter_map(|(index, port)| self.facts(host, (self.world.hca_id(host, index), port)));
         // A port of InfiniBand without a cable knows no subnet manager, and one of Ethernet has no addresses.

@@ -10,8 +10,8 @@ impl Verbs<'_> {
     pub(crate) fn read_counter(&mut self, caller: Caller, request: &WithTail<CounterName, u8>) -> Result<Count, i32> {
         let (device, name) = request.tail.split_at_checked(request.head.device_len as usize).ok_or(libc::EINVAL)?;
         let host = self.processes[caller.process].host();
-        let hcas = &self.world.spec().hosts[host].hcas;
-        let index = hcas.iter().position(|hca| hca.device.as_bytes() == device).ok_or(libc::ENOENT)?;
+        let found = self.world.spec().hosts[host].verbs_devices().find(|(_, hca)| hca.device.as_bytes() == device);
+        let (index, _) = found.ok_or(libc::ENOENT)?;
         let port = u8::try_from(request.head.port).map_err(|_| libc::ENOENT)?;
         let hca = self.world.hca_id(host, index);
         self.plane().count_direct_traffic();

@@ -11,9 +11,8 @@ use softband_types::{HcaId, LinkLayer, PortNumber};
 impl Verbs<'_> {
     pub(crate) fn device_list(&mut self, caller: Caller, (): &()) -> Result<WithTail<DeviceList, Device>, i32> {
         let host = self.processes[caller.process].host();
-        let hcas = &self.world.spec().hosts[host].hcas;
-        let verbs = hcas.iter().enumerate().filter(|(_, spec)| spec.nic.is_none());
-        let tail: Vec<Device> = verbs.map(|(index, spec)| device(self.world.hca_id(host, index), spec)).collect();
+        let devices = self.world.spec().hosts[host].verbs_devices();
+        let tail: Vec<Device> = devices.map(|(index, spec)| device(self.world.hca_id(host, index), spec)).collect();
         Ok(WithTail { head: DeviceList { count: tail.len() as u32, reserved: 0 }, tail })
     }
 

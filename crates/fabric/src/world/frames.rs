@@ -5,7 +5,7 @@ use crate::event::Event;
 use crate::numbering::Owner;
 use crate::subnet::FLOOD;
 use softband_sim::SimTime;
-use softband_types::{HcaId, LinkLayer, PortNumber};
+use softband_types::{HcaId, PortNumber};
 use softband_wire::ethernet::MAC_BYTES;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,17 +71,16 @@ impl World {
     }
 
     fn ethernet_port(&self, hca: HcaId, port: PortNumber) -> Option<u32> {
-        self.hcas.port_index(hca, port).filter(|id| self.links.framing(*id).link_layer() == LinkLayer::Ethernet)
+        self.hcas.port_index(hca, port).filter(|id| self.links.framing(*id).has_raw_frames())
     }
 
     /// Enters the ports to which switches send frames for all. Runs without frames do not need them.
     fn prepare_flooding(&mut self) {
         self.floods = true;
         let ports = self.numbering.owners().iter().zip(0..);
-        let is_ethernet = |port: u32| self.links.framing(port).link_layer() == LinkLayer::Ethernet;
         let hcas: BTreeSet<HcaId> = ports
             .filter_map(|(owner, port)| match owner {
-                Owner::Hca { hca, .. } if is_ethernet(port) => Some(HcaId(*hca)),
+                Owner::Hca { hca, .. } if self.links.framing(port).has_raw_frames() => Some(HcaId(*hca)),
                 _ => None,
             })
             .collect();

@@ -37,6 +37,11 @@ impl Framing {
         matches!(self, Self::Infiniband)
     }
 
+    /// Returns whether links carry raw frames of network interfaces.
+    pub const fn has_raw_frames(self) -> bool {
+        matches!(self, Self::Ethernet { .. })
+    }
+
     /// Returns the bytes of link time that a packet costs beyond its own.
     ///
     /// The value for InfiniBand is derived: 2 bytes of start and end delimiter, and the share of

@@ -1,7 +1,6 @@
 //! Loops of Ethernet switches, in which frames to all would circulate.
 
 use crate::{FabricSpec, PortRef};
-use softband_types::LinkLayer;
 
 /// Returns a switch on a loop of Ethernet switches that NICs reach. Without NICs there
 /// are no frames to all, and RoCE uses all routes.
@@ -12,7 +11,7 @@ pub fn ethernet_loop(spec: &FabricSpec) -> Option<usize> {
         _ => None,
     };
     let mut loops = Vec::new();
-    let ethernet = spec.cables.iter().filter(|cable| spec.link_layer(cable.ends[0]) == LinkLayer::Ethernet);
+    let ethernet = spec.cables.iter().filter(|cable| cable.part.ethernet.is_some());
     for (one, other) in ethernet.filter_map(between) {
         let (one_group, other_group) = (root(&mut group, one), root(&mut group, other));
         if one_group == other_group {

@@ -43,7 +43,9 @@ pub fn path_mtu_limit(spec: &FabricSpec) -> Option<PathMtuLimit> {
     let pairs = ports.iter().enumerate().flat_map(|(at, from)| ports[at + 1..].iter().map(move |to| (from, to)));
     pairs.step_by(stride).find_map(|((from_host, from, from_mtu), (to_host, to, to_mtu))| {
         let of_ports = *from_mtu.min(to_mtu);
-        let of_path = (0..paths.lids).filter_map(|path| paths.mtu(*from, *to, path)).min().filter(|mtu| *mtu < of_ports)?;
+        // Tables may lead back over other switches.
+        let there_and_back = [paths.least_mtu(*from, *to), paths.least_mtu(*to, *from)];
+        let of_path = there_and_back.into_iter().flatten().min().filter(|mtu| *mtu < of_ports)?;
         Some(PathMtuLimit { hosts: (*from_host, *to_host), of_ports, of_path })
     })
 }
@@ -83,6 +85,11 @@ impl<'a> Paths<'a> {
         let cable = *self.cable_of.get(&port)?;
         let [one, other] = self.spec.cables[cable].ends;
         Some((if one == port { other } else { one }, self.mtus[cable]))
+    }
+
+    /// Returns the least path MTU to all LIDs of `to`. An Ethernet port has a single one.
+    fn least_mtu(&self, from: PortRef, to: PortRef) -> Option<Mtu> {
+        (0..self.lids.min(self.spec.lids_of(to))).filter_map(|path| self.mtu(from, to, path)).min()
     }
 
     /// Returns the path MTU to the LID of `to` with this number, from 0.

@@ -1,14 +1,14 @@
 use super::*;
-use softband_model::parts::HcaPart;
-use softband_model::parts::HostPart;
+use softband_model::parts::{CablePart, HcaPart, HostPart};
 use softband_spec::{FabricBuilder, InterfaceAddress, IpoibMode};
 use softband_types::{PKey, PortNumber};
 
 fn fabric() -> FabricSpec {
     let mut builder = FabricBuilder::new("names");
     let [a, b] = ["a", "a-ib0"].map(|name| builder.host(name, HostPart::ideal()));
+    let hcas = [a, b].map(|host| builder.hca(host, HcaPart::ideal()));
+    builder.cable(hcas[0], hcas[1], CablePart::ideal(1_000));
     for (host, last) in [(a, 1), (b, 2)] {
-        builder.hca(host, HcaPart::ideal());
         let address = InterfaceAddress { address: Ipv4Addr::new(10, 0, 0, last).into(), prefix: 24 };
         let kind = InterfaceKind::Ipoib { hca: 0, port: PortNumber(1), mode: IpoibMode::Datagram, pkey: PKey::DEFAULT_FULL };
         builder.interface(host, InterfaceSpec { name: "ib0".into(), kind, addresses: vec![address], mtu_bytes: 2_044 });
