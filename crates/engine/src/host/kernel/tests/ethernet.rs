@@ -14,7 +14,7 @@ const GOODPUT: f64 = 1_000.0 * 1_448.0 / 1_538.0;
 fn star(hosts: usize, lines: &str) -> FabricSpec {
     let mut text = format!("[interfaces.eth1]\nkind = \"ethernet\"\nsubnet = \"10.0.0.0/24\"\n[switches.sw]\npart = \"gigabit-switch\"\n{lines}");
     for number in 0..hosts {
-        text += &format!("[hosts.h{number}]\npart = \"s5000xal-dual\"\n[hosts.h{number}.nics.eth1]\npart = \"bcm5708\"\nslot = \"pci-x-133\"\n");
+        text += &format!("[hosts.h{number}]\npart = \"se7520jr23d\"\n[hosts.h{number}.nics.eth1]\npart = \"bcm5708\"\nslot = \"pci-x-133\"\n");
         let port = number + 1;
         text += &format!("[[cables]]\npart = \"twisted-pair\"\nlength = \"5 m\"\nfrom = \"h{number}/eth1/1\"\nto = \"sw/{port}\"\n");
     }
