@@ -48,3 +48,20 @@ def test_iperf3_measures_ipoib(softband: Softband) -> None:
     need("iperf3")
     outcome = twice(softband, ("a", "iperf3 -s -1"), ("b", "iperf3 -c a-ib0 -n 256K -f m"))
     assert re.search(r"[1-9]\d* Mbits/sec +\d+ +sender", outcome.program("b-0")), outcome.program("b-0")
+
+
+def test_a_program_sends_over_gigabit_ethernet(softband: Softband) -> None:
+    server = "import socket; s = socket.create_server(('', 5000)); c, p = s.accept(); print(p[0], sum(len(part) for part in iter(lambda: c.recv(65536), b'')))"
+    client = (
+        "import socket, time; s = socket.create_connection(('a-eth1', 5000)); begin = time.time(); s.sendall(bytes(2_000_000)); "
+        "s.shutdown(1); s.recv(1); print(round(16 / (time.time() - begin)))"
+    )
+    views = "cat /sys/class/net/eth1/type /sys/class/net/eth1/addr_assign_type /sys/class/net/eth1/statistics/tx_bytes; ip -o link show eth1"
+    runs = [softband.run("gigabit", ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"; {views}')).assert_ok() for _ in range(2)]
+    assert runs[0].program("a-0").split() == ["10.1.0.2", "2000000"]
+    assert runs[0].program("b-0") == runs[1].program("b-0")
+    rate, kind, assigned, sent, *link = runs[0].program("b-0").split()
+    assert 600 < int(rate) < 942
+    assert (kind, assigned) == ("1", "0")
+    assert int(sent) > 2_000_000
+    assert "link/ether" in link

@@ -177,7 +177,7 @@ fn mistakes_in_links_are_refused() {
 }
 
 #[test]
-fn ethernet_is_refused_where_nothing_carries_it() {
+fn an_ethernet_port_of_an_hca_is_an_interface_if_the_file_says_so() {
     let text = format!(
         "{TWO_HOSTS}[[cables]]\npart = \"ethernet-copper\"\nlength = \"1 m\"\nfrom = \"a/mlx5_1/1\"\nto = \"c/mlx5_0/1\"\n[hosts.c]\npart = \"xeon-e5-2600-v4\"\n[[hosts.c.hcas]]\npart = \"connectx5\"\nlink_layer = \"ethernet\"\n"
     );
@@ -185,8 +185,10 @@ fn ethernet_is_refused_where_nothing_carries_it() {
         .replacen("part = \"se7520jr23d\"", "part = \"xeon-e5-2600-v4\"", 2)
         .replace("\"voltaire-ddr\"", "\"connectx3\"")
         .replace("\"cx4\"", "\"copper-4x\"\nlength = \"1 m\"");
-    let error = error_of(&format!("{text}[hosts.c.interfaces.eth1]\nkind = \"ethernet\"\n"));
-    assert!(error.contains("sockets over Ethernet ports are not modelled"), "{error}");
+    assert!(!parse(&text).unwrap().spec.has_modelled_network());
+    let spec = parse(&format!("{text}[hosts.c.interfaces.eth1]\nkind = \"ethernet\"\n")).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    assert_eq!(names(&spec, 2)[1..], ["eth1 10.1.0.3/16 1500"]);
+    assert_eq!(spec.hosts[2].interfaces[1].kind, InterfaceKind::Ethernet { hca: 0, port: PortNumber(1) });
     let error = error_of(&format!("{text}[hosts.c.interfaces.eth1]\nkind = \"ethernet\"\nmtu = 9000\n"));
     assert!(error.contains("`mtu` of `eth1` cannot be 9000\n  help: write 68 to 1500: `[ethernet] mtu` is 1500"), "{error}");
     let error = error_of(&format!("{text}[hosts.c.interfaces.ib0]\nkind = \"ipoib\"\nhca = \"mlx5_0\"\n"));

@@ -47,6 +47,72 @@ fn a_resolved_fabric_has_the_same_cards() {
     assert_eq!(again.spec, loaded.spec);
 }
 
+/// Returns the interfaces of host a as text: names, addresses and MTU.
+fn interfaces(text: &str) -> Vec<String> {
+    let spec = parse(text).unwrap_or_else(|error| panic!("{}", error.to_text())).spec;
+    let host = &spec.hosts[0];
+    host.interfaces.iter().map(|own| format!("{} {} {}", own.name, own.addresses[0].address, own.mtu_bytes)).collect()
+}
+
+#[test]
+fn a_card_with_a_cable_is_an_interface() {
+    let management = "eth0 198.18.0.1 1500";
+    assert_eq!(interfaces(PAIR), [management, "eth1 10.1.0.1 1500"]);
+    assert_eq!(interfaces(&format!("{PAIR}[ethernet]\nmtu = 9000\n")), [management, "eth1 10.1.0.1 9000"]);
+    let lan = format!("{PAIR}[interfaces.lan]\nkind = \"ethernet\"\nnic = \"eth1\"\nmtu = 1400\nsubnet = \"10.7.0.0/24\"\n");
+    assert_eq!(interfaces(&lan), [management, "lan 10.7.0.1 1400"]);
+    assert_eq!(interfaces(&format!("{PAIR}[hosts.a.interfaces]\neth1 = false\n")), [management]);
+    // A card that has the name of the management network takes its place.
+    assert_eq!(interfaces(&PAIR.replace("eth1", "eth0")), ["eth0 10.1.0.1 1500"]);
+    // A card without a cable is none.
+    let idle = PAIR.replacen("[hosts.b]", "[hosts.a.nics.eth2]\npart = \"bcm5708\"\nslot = \"pci-x-133\"\n[hosts.b]", 1);
+    assert_eq!(interfaces(&idle), [management, "eth1 10.1.0.1 1500"]);
+}
+
+#[test]
+fn a_resolved_fabric_has_the_interfaces_of_cards() {
+    for lines in ["[interfaces]\neth1 = false\n", "[hosts.a.interfaces.lan]\nkind = \"ethernet\"\n", "[interfaces]\neth0 = false\n"] {
+        let loaded = parse(&format!("{PAIR}{lines}")).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        let again = parse(&loaded.resolved_toml()).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        assert_eq!(again.spec, loaded.spec);
+    }
+}
+
+#[test]
+fn mistakes_in_the_interfaces_of_cards_are_refused() {
+    let with = |lines: &str| error_of(&format!("{PAIR}[hosts.a.interfaces.lan]\nkind = \"ethernet\"\n{lines}\n"));
+    let cases = [
+        ("nic = \"eth7\"", "host `a` has no NIC `eth7`"),
+        ("hca = \"eth1\"", "host `a` has no HCA `eth1`"),
+        ("nic = \"eth1\"\nhca = \"mthca0\"", "`lan` is on two cards"),
+        ("port = 2", "`a/eth1` has no port 2\n  help: write 1 to 1"),
+        ("mtu = 1501", "`mtu` of `lan` cannot be 1501\n  help: write 68 to 1500: `[ethernet] mtu` is 1500"),
+        ("pkey = 0xffff", "interface `lan` has no key `pkey`"),
+        ("[hosts.a.interfaces.eth1]\nkind = \"ethernet\"", "`lan` and `eth1` of host `a` are on one link"),
+        ("[hosts.b.interfaces.eth1]\nkind = \"ethernet\"\nport = 2", "no cable ends on `b/eth1/2`, so `eth1` has no link"),
+        (
+            "addresses = [\"10.1.0.2/16\"]\n[hosts.b.interfaces.eth1]\nkind = \"ethernet\"\naddresses = [\"10.1.0.2/16\"]",
+            "10.1.0.2 is the address of",
+        ),
+    ];
+    for (lines, message) in cases {
+        let error = with(lines);
+        assert!(error.contains(message), "{lines}\n{error}");
+    }
+    let stated = error_of(&format!("{PAIR}[hosts.a.interfaces.eth1]\nkind = \"ethernet\"\naddresses = [\"10.4.0.1/16\"]\n"));
+    assert!(stated.contains("`eth1` of host `b` has no address, and another host's has one"), "{stated}");
+}
+
+#[test]
+fn the_shipped_fabric_is_what_it_says() {
+    let text = std::fs::read_to_string(common::root().join("fabrics/gigabit.toml")).unwrap();
+    let loaded = parse(&text).unwrap_or_else(|error| panic!("{}", error.to_text()));
+    assert_eq!(loaded.warnings.len(), 0);
+    assert_eq!(interfaces(&text), ["eth0 198.18.0.1 1500", "eth1 10.1.0.1 1500"]);
+    let drawn = softband_catalog::draw_text(&loaded.spec);
+    assert!(drawn.contains("\n  eth1  (Ethernet, eth1/1, MTU 1500) 10.1.0.2/16\n"), "{drawn}");
+}
+
 #[test]
 fn cards_that_do_not_fit_are_refused() {
     let with = |from: &str, to: &str| error_of(&PAIR.replacen(from, to, 1));

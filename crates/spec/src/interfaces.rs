@@ -1,7 +1,7 @@
 //! Network interfaces of hosts, for sockets.
 
 use crate::{FabricSpec, PortRef};
-use softband_types::{PKey, PortNumber};
+use softband_types::{LinkLayer, PKey, PortNumber};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -54,11 +54,11 @@ pub enum InterfaceKind {
         /// Partition of the link.
         pkey: PKey,
     },
-    /// Ethernet frames.
+    /// Ethernet frames of a NIC, or of an HCA with Ethernet ports.
     Ethernet {
-        /// Index of the HCA in the host.
+        /// Index of the card among the host's HCAs.
         hca: usize,
-        /// Port of the HCA.
+        /// Port of the card.
         port: PortNumber,
     },
 }
@@ -122,6 +122,8 @@ impl FabricSpec {
                     "no cable ends on its port"
                 } else if !fresh {
                     "another interface has its address"
+                } else if let Some(why) = self.ethernet_defect(host, index) {
+                    why
                 } else {
                     continue;
                 };
@@ -129,6 +131,21 @@ impl FabricSpec {
             }
         }
         None
+    }
+
+    /// Returns the reason why an interface on Ethernet cannot work.
+    fn ethernet_defect(&self, host: usize, index: usize) -> Option<&'static str> {
+        let interfaces = &self.hosts[host].interfaces;
+        let InterfaceKind::Ethernet { hca, port } = interfaces[index].kind else { return None };
+        if self.link_layer(PortRef::Hca { host, hca, port }) != LinkLayer::Ethernet {
+            Some("its port is not of Ethernet")
+        } else if interfaces[index].mtu_bytes > self.ethernet.mtu_bytes {
+            Some("its MTU exceeds that of the Ethernet")
+        } else if interfaces[..index].iter().any(|other| other.kind == interfaces[index].kind) {
+            Some("another interface has its port")
+        } else {
+            None
+        }
     }
 
     /// Checks whether any interface sends packets over modelled links.
@@ -180,5 +197,7 @@ mod tests {
         }
         assert_eq!(reason([ipoib("ib0", 2, 1), ipoib("ib0", 1, 2)]), Some("no cable ends on its port"));
         assert_eq!(reason([ipoib("ib0", 1, 7), ipoib("ib0", 1, 7)]), Some("another interface has its address"));
+        let ethernet = InterfaceSpec { kind: InterfaceKind::Ethernet { hca: 0, port: PortNumber(1) }, mtu_bytes: 1_500, ..ipoib("eth1", 1, 1) };
+        assert_eq!(reason([ethernet, ipoib("ib0", 1, 2)]), Some("its port is not of Ethernet"));
     }
 }

@@ -43,8 +43,7 @@ impl Engine {
                     self.verbs().mad_arrived((hca, port), &packet);
                 }
             }
-            // Nobody sends raw frames yet.
-            Notice::FrameSent { .. } | Notice::FrameArrived { .. } => {}
+            Notice::FrameSent { .. } | Notice::FrameArrived { .. } => self.host_calls().kernel_notice(&notice),
             Notice::Deadlock { waits, is_broken_up } => self.deadlocked(waits, is_broken_up),
             Notice::HostDied { host } => self.host_died(host),
             // Programs send past the engine only where no link is off.

@@ -58,7 +58,11 @@ fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpe
         ..usual
     };
     match spec.kind {
-        InterfaceKind::Management | InterfaceKind::Ethernet { .. } => common,
+        InterfaceKind::Management => common,
+        // The management network's broadcast address is that of Ethernet.
+        InterfaceKind::Ethernet { .. } => {
+            Interface { hardware_address: config.link_address.map_or(vec![0; 6], |address| address.as_slice().to_vec()), ..common }
+        }
         InterfaceKind::Ipoib { pkey, .. } => Interface {
             hardware: hardware::INFINIBAND,
             hardware_address: config.link_address.map_or(vec![0; 20], |address| address.as_slice().to_vec()),

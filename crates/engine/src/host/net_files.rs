@@ -36,7 +36,7 @@ fn octets(bytes: &[u8]) -> String {
 
 fn write_interface(folder: &Path, interface: &Interface, spec: Option<&InterfaceSpec>) -> io::Result<()> {
     let is_loopback = interface.is_loopback();
-    let is_assigned = interface.hardware == hardware::ETHERNET;
+    let is_assigned = interface.hardware == hardware::ETHERNET && spec.is_none_or(|spec| spec.kind == InterfaceKind::Management);
     let index = interface.index.to_string();
     let port = spec.and_then(InterfaceSpec::port).map_or(0, |(_, port)| port.0.saturating_sub(1));
     let facts = [

@@ -27,12 +27,17 @@ impl HostCalls<'_> {
         }
     }
 
-    /// Passes a notice about an object of a kernel on. The kernel needs completions only.
+    /// Passes a notice about an object of a kernel on. The kernel needs completions and frames only.
     pub(crate) fn kernel_notice(&mut self, notice: &Notice) {
-        if let (Some(kernels), Notice::Completed { cq, completion, .. }) = (&mut *self.kernels, notice) {
-            kernels.completed(self.world, self.scheduler.now(), *cq, completion);
-            self.settle_kernels();
+        let Some(kernels) = &mut *self.kernels else { return };
+        let now = self.scheduler.now();
+        match notice {
+            Notice::Completed { cq, completion, .. } => kernels.completed(self.world, now, *cq, completion),
+            Notice::FrameSent { hca, port } => kernels.frame_sent(self.world, now, (*hca, *port)),
+            Notice::FrameArrived { hca, port, frame } => kernels.frame_arrived(self.world, now, (*hca, *port), frame.clone()),
+            _ => return,
         }
+        self.settle_kernels();
     }
 
     /// Hands a MAD that has arrived at a port to the kernels. Returns whether one has asked for it.

@@ -1,9 +1,9 @@
 //! Loops of Ethernet switches, in which frames to all would circulate.
 
-use crate::{FabricSpec, PortRef};
+use crate::{FabricSpec, InterfaceKind, PortRef};
 
-/// Returns a switch on a loop of Ethernet switches that NICs reach. Without NICs there
-/// are no frames to all, and RoCE uses all routes.
+/// Returns a switch on a loop of Ethernet switches that NICs or network interfaces reach. Without them
+/// there are no frames to all, and RoCE uses all routes.
 pub fn ethernet_loop(spec: &FabricSpec) -> Option<usize> {
     let mut group: Vec<usize> = (0..spec.switches.len()).collect();
     let between = |cable: &crate::CableSpec| match cable.ends {
@@ -26,14 +26,19 @@ pub fn ethernet_loop(spec: &FabricSpec) -> Option<usize> {
     })
 }
 
-/// Returns the switches to which NICs have cables.
+/// Returns the switches to which NICs and ports with an interface have cables.
 fn switches_at_nics(spec: &FabricSpec) -> impl Iterator<Item = usize> {
-    let is_nic = |end: &PortRef| matches!(*end, PortRef::Hca { host, hca, .. } if spec.hosts[host].hcas[hca].nic.is_some());
-    let cables = spec.cables.iter().filter(move |cable| cable.ends.iter().any(is_nic));
+    let cables = spec.cables.iter().filter(|cable| cable.ends.iter().any(|end| sends_to_all(spec, end)));
     cables.flat_map(|cable| cable.ends).filter_map(|end| match end {
         PortRef::Switch { switch, .. } => Some(switch),
         PortRef::Hca { .. } => None,
     })
+}
+
+fn sends_to_all(spec: &FabricSpec, end: &PortRef) -> bool {
+    let PortRef::Hca { host, hca, port } = *end else { return false };
+    let kind = InterfaceKind::Ethernet { hca, port };
+    spec.hosts[host].hcas[hca].nic.is_some() || spec.hosts[host].interfaces.iter().any(|interface| interface.kind == kind)
 }
 
 /// Returns the representative of a group, and shortens the way to it.

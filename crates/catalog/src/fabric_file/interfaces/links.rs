@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use softband_spec::{FabricSpec, InterfaceKind, IpoibMode, PortRef, settings_of};
+use softband_spec::{FabricSpec, HcaSpec, InterfaceKind, IpoibMode, PortRef, settings_of};
 use softband_types::{LinkLayer, PKey, PortNumber};
 
 use super::tables::Table;
@@ -36,6 +36,11 @@ impl Links {
         Self { cables, narrowest }
     }
 
+    /// Returns the first port of a card with a cable.
+    pub(super) fn cabled_port(&self, host: usize, hca: usize, card: &HcaSpec) -> Option<PortNumber> {
+        (1..=card.part.ports).map(PortNumber).find(|port| self.has_cable(host, hca, *port))
+    }
+
     fn has_cable(&self, host: usize, hca: usize, port: PortNumber) -> bool {
         self.cables.contains_key(&PortRef::Hca { host, hca, port })
     }
@@ -53,7 +58,7 @@ pub(super) fn draft(host: usize, table: &Table, (spec, links): (&FabricSpec, &Li
     let draft = match kind {
         "management" => reader.management(),
         "ipoib" => reader.ipoib(),
-        "ethernet" => reader.ethernet(&span),
+        "ethernet" => reader.ethernet(),
         _ => {
             let help = suggest(kind, "kinds of interfaces", &KINDS);
             reader.findings.error(format!("no interface is of kind `{kind}`"), vec![(span, "this kind".into())], Some(help));
@@ -107,67 +112,87 @@ impl Reader<'_, '_> {
         Some(Draft { name, name_span, kind: InterfaceKind::Ipoib { hca, port, mode, pkey }, mtu_bytes, addresses, subnet })
     }
 
-    fn ethernet(&mut self, kind: &Range<usize>) -> Option<Draft> {
+    fn ethernet(&mut self) -> Option<Draft> {
         let link = self.link(LinkLayer::Ethernet);
-        self.addresses();
+        let addresses = self.addresses();
+        let subnet = self.table.subnet.as_ref().and_then(|entry| addresses::subnet(entry, self.findings));
         let most = self.spec.ethernet.mtu_bytes;
         let why = format!("`[ethernet] mtu` is {most}");
-        let mtu = self.mtu(most, (most, &why));
-        link.and(mtu)?;
-        // The engine does not carry frames without RoCE yet.
-        let help = "write `kind = \"ipoib\"` for a port of InfiniBand, or leave the interface out: `eth0`, the management network, carries sockets";
-        self.fail("sockets over Ethernet ports are not modelled".into(), kind.clone(), help.into());
-        None
+        let mtu_bytes = self.mtu(most, (most, &why));
+        let ((hca, port), mtu_bytes) = (link?, mtu_bytes?);
+        let (name, name_span) = (self.table.name.clone(), self.table.span.clone());
+        Some(Draft { name, name_span, kind: InterfaceKind::Ethernet { hca, port }, mtu_bytes, addresses, subnet })
     }
 
-    /// Reads HCA and port. The default is the first port with a cable of the first HCA of the layer.
+    /// Reads the card and its port. The default is the first port with a cable of [`Self::usual_card`].
     fn link(&mut self, layer: LinkLayer) -> Option<(usize, PortNumber)> {
-        let stated = self.fields.optional_text("hca", "\"mthca0\", an HCA of the host", self.findings);
-        let port = self.fields.optional_integer("port", self.findings);
-        let (spec, table) = (self.spec, self.table);
-        let (host, hcas) = (&spec.hosts[self.host].name, &spec.hosts[self.host].hcas);
-        let hca = match stated {
-            Some((device, span)) => {
-                let Some(hca) = hcas.iter().position(|hca| hca.device == device) else {
-                    let devices: Vec<&str> = hcas.iter().map(|hca| hca.device.as_str()).collect();
-                    let help = suggest(device, "HCAs", &devices);
-                    self.fail(format!("host `{host}` has no HCA `{device}`"), span, help);
-                    return None;
-                };
-                if hcas[hca].link_layer != layer {
-                    let help = format!("name an {} HCA, or write another `kind`", kind_of(layer));
-                    self.fail(format!("the ports of `{host}/{device}` are of the other link layer"), span, help);
-                    return None;
-                }
-                hca
-            }
-            None => match hcas.iter().position(|hca| hca.link_layer == layer) {
-                Some(hca) => hca,
-                None => {
-                    let (name, layer) = (&table.name, kind_of(layer));
-                    let help = format!("add one, or write `{name} = false` under `[hosts.{host}.interfaces]`");
-                    self.fail(format!("host `{host}` has no {layer} HCA for `{name}`"), self.table.span.clone(), help);
-                    return None;
-                }
-            },
+        let hca = self.fields.optional_text("hca", "\"mthca0\", an HCA of the host", self.findings);
+        let nic = match layer {
+            LinkLayer::Ethernet => self.fields.optional_text("nic", "\"eth1\", a NIC of the host", self.findings),
+            LinkLayer::Infiniband => None,
         };
-        Some((hca, self.port(hca, port)?))
+        let port = self.fields.optional_integer("port", self.findings);
+        let card = match (hca, nic) {
+            (Some((_, span)), Some(_)) => {
+                let help = "write `nic` for a NIC, or `hca` for an HCA with Ethernet ports";
+                self.fail(format!("`{}` is on two cards", self.table.name), span, help.into());
+                None
+            }
+            (Some(stated), None) => self.card(stated, layer, false),
+            (None, Some(stated)) => self.card(stated, layer, true),
+            (None, None) => self.usual_card(layer),
+        }?;
+        Some((card, self.port(card, port)?))
+    }
+
+    /// Returns the card that the file names.
+    fn card(&mut self, (device, span): (&str, Range<usize>), layer: LinkLayer, is_nic: bool) -> Option<usize> {
+        let (host, hcas) = (&self.spec.hosts[self.host].name, &self.spec.hosts[self.host].hcas);
+        let is_one = |card: &&HcaSpec| card.nic.is_some() == is_nic;
+        let Some(card) = hcas.iter().position(|card| card.device == device).filter(|card| is_one(&&hcas[*card])) else {
+            let known: Vec<&str> = hcas.iter().filter(is_one).map(|card| card.device.as_str()).collect();
+            let (one, all) = if is_nic { ("NIC", "NICs") } else { ("HCA", "HCAs") };
+            self.fail(format!("host `{host}` has no {one} `{device}`"), span, suggest(device, all, &known));
+            return None;
+        };
+        if hcas[card].link_layer != layer {
+            let help = format!("name an {} HCA, or write another `kind`", kind_of(layer));
+            self.fail(format!("the ports of `{host}/{device}` are of the other link layer"), span, help);
+            return None;
+        }
+        Some(card)
+    }
+
+    /// Returns the card of an interface whose table names none: the NIC of its name, the first NIC, or
+    /// the first HCA of the layer.
+    fn usual_card(&mut self, layer: LinkLayer) -> Option<usize> {
+        let (host, hcas) = (&self.spec.hosts[self.host].name, &self.spec.hosts[self.host].hcas);
+        let name = &self.table.name;
+        let of_layer = |card: &&HcaSpec| card.link_layer == layer;
+        let nics = || hcas.iter().enumerate().filter(|(_, card)| card.nic.is_some() && of_layer(card)).map(|(index, _)| index);
+        let named = nics().find(|index| hcas[*index].device == *name).or_else(|| nics().next());
+        let found = named.or_else(|| hcas.iter().position(|card| of_layer(&card)));
+        if found.is_none() {
+            let and_no_nic = if layer == LinkLayer::Ethernet { ", and no NIC" } else { "" };
+            let help = format!("add one, or write `{name} = false` under `[hosts.{host}.interfaces]`");
+            self.fail(format!("host `{host}` has no {} HCA for `{name}`{and_no_nic}", kind_of(layer)), self.table.span.clone(), help);
+        }
+        found
     }
 
     fn port(&mut self, hca: usize, stated: Option<(i64, Range<usize>)>) -> Option<PortNumber> {
         let host = &self.spec.hosts[self.host];
         let spec = &host.hcas[hca];
         let place = format!("{}/{}", host.name, spec.device);
-        let ports = (1..=spec.part.ports).map(PortNumber);
         let Some((number, span)) = stated else {
-            let mut ports = ports;
-            let cabled = ports.find(|port| self.links.has_cable(self.host, hca, *port));
+            let cabled = self.links.cabled_port(self.host, hca, spec);
             if cabled.is_none() {
                 self.without_cable(&format!("{place}/1"), self.table.span.clone());
             }
             return cabled;
         };
-        let (found, count) = (ports.clone().find(|port| i64::from(port.0) == number), spec.part.ports);
+        let count = spec.part.ports;
+        let found = (1..=count).map(PortNumber).find(|port| i64::from(port.0) == number);
         let Some(port) = found else {
             self.fail(format!("`{place}` has no port {number}"), span, format!("write 1 to {count}"));
             return None;

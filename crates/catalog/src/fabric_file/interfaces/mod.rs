@@ -35,7 +35,9 @@ pub(super) fn read_interfaces([all, hosts]: [Option<&Entry>; 2], spec: &mut Fabr
     let mut drafts: Vec<Vec<Draft>> = Vec::new();
     for (host, entry) in tables::by_host(hosts).into_iter().enumerate().take(spec.hosts.len()) {
         let tables = tables::of_host(&all, entry, findings);
-        drafts.push(interfaces(host, &tables, (spec, &links), findings));
+        let own = tables.iter().filter_map(|table| links::draft(host, table, (spec, &links), findings)).collect();
+        let own = with_nics(host, own, &tables, (spec, &links), hosts);
+        drafts.push(interfaces(host, own, &tables, spec, findings));
     }
     if findings.errors.len() == errors {
         addresses::assign(&mut drafts, spec, findings);
@@ -50,11 +52,26 @@ pub(super) fn read_interfaces([all, hosts]: [Option<&Entry>; 2], spec: &mut Fabr
     }
 }
 
+/// Adds an interface to each NIC with a cable that no table uses, on its first port with a cable.
+fn with_nics(host: usize, mut drafts: Vec<Draft>, tables: &[Table], (spec, links): (&FabricSpec, &Links), hosts: Option<&Entry>) -> Vec<Draft> {
+    for (hca, card) in spec.hosts[host].hcas.iter().enumerate().filter(|(_, card)| card.nic.is_some()) {
+        let Some(port) = links.cabled_port(host, hca, card) else { continue };
+        let kind = InterfaceKind::Ethernet { hca, port };
+        let is_used = drafts.iter().any(|draft| draft.kind == kind) || tables.iter().any(|table| table.name == card.device);
+        if !is_used {
+            let name_span = tables::place_of_nic(hosts, host, &card.device);
+            let mtu_bytes = spec.ethernet.mtu_bytes;
+            drafts.push(Draft { name: card.device.clone(), name_span, kind, mtu_bytes, addresses: Vec::new(), subnet: None });
+        }
+    }
+    drafts
+}
+
 /// Returns the interfaces of a host, the management network first.
-fn interfaces(host: usize, tables: &[Table], (spec, links): (&FabricSpec, &Links), findings: &mut Findings) -> Vec<Draft> {
-    let mut drafts: Vec<Draft> = tables.iter().filter_map(|table| links::draft(host, table, (spec, links), findings)).collect();
-    // A table that takes the name replaces the interface.
-    if tables.iter().all(|table| table.name != MANAGEMENT_NAME) && drafts.iter().all(|draft| draft.kind != InterfaceKind::Management) {
+fn interfaces(host: usize, mut drafts: Vec<Draft>, tables: &[Table], spec: &FabricSpec, findings: &mut Findings) -> Vec<Draft> {
+    // A table or a NIC that takes the name replaces the interface.
+    let is_taken = |draft: &Draft| draft.name == MANAGEMENT_NAME || draft.kind == InterfaceKind::Management;
+    if tables.iter().all(|table| table.name != MANAGEMENT_NAME) && !drafts.iter().any(is_taken) {
         drafts.push(Draft::management(host, MANAGEMENT_NAME, 0..0));
     }
     drafts.sort_by_key(|draft| draft.kind != InterfaceKind::Management);

@@ -49,6 +49,14 @@ fn children(entry: &Entry) -> &[Entry] {
     if let Value::Table(entries) = &entry.node.value { entries } else { &[] }
 }
 
+/// Returns the place of a host's NIC in the file.
+pub(super) fn place_of_nic(hosts: Option<&Entry>, host: usize, name: &str) -> Range<usize> {
+    let host = hosts.and_then(|hosts| children(hosts).get(host));
+    let nics = host.and_then(|host| children(host).iter().find(|entry| entry.key == "nics"));
+    let nic = nics.and_then(|nics| children(nics).iter().find(|entry| entry.key == name));
+    nic.map_or(0..0, |nic| nic.key_span.clone())
+}
+
 /// Returns the tables of a host: those of all hosts in their order, with its own keys, and then its
 /// own tables.
 pub(super) fn of_host(all: &[Table], entry: Option<&Entry>, findings: &mut Findings) -> Vec<Table> {

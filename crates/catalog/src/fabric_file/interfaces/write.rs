@@ -8,13 +8,20 @@ use crate::fabric_file::resolved::quoted;
 
 /// Writes the tables of a host's interfaces, unless it has only the management network.
 pub(in crate::fabric_file) fn write_interfaces(out: &mut String, index: usize, host: &HostSpec) -> std::fmt::Result {
+    let has = |name: &str| host.interfaces.iter().any(|interface| interface.name == name);
+    // A NIC with a cable has an interface unless the file says otherwise.
+    let mut absent: Vec<&str> = host.hcas.iter().filter(|card| card.nic.is_some()).map(|card| card.device.as_str()).collect();
+    if host.interfaces.iter().all(|interface| interface.kind != InterfaceKind::Management) && !absent.contains(&MANAGEMENT_NAME) {
+        absent.push(MANAGEMENT_NAME);
+    }
+    absent.retain(|name| !has(name));
+    let table = format!("hosts.{}.interfaces", quoted(&host.name));
+    if !absent.is_empty() {
+        writeln!(out, "\n[{table}]")?;
+        absent.iter().try_for_each(|name| writeln!(out, "{} = false", quoted(name)))?;
+    }
     if host.interfaces == [InterfaceSpec::management(index)] {
         return Ok(());
-    }
-    let table = format!("hosts.{}.interfaces", quoted(&host.name));
-    let has_management = host.interfaces.iter().any(|interface| interface.kind == InterfaceKind::Management);
-    if !has_management && host.interfaces.iter().all(|interface| interface.name != MANAGEMENT_NAME) {
-        writeln!(out, "\n[{table}]\n{MANAGEMENT_NAME} = false")?;
     }
     host.interfaces.iter().try_for_each(|interface| write_interface(out, (&table, host), interface))
 }
@@ -28,7 +35,8 @@ fn write_interface(out: &mut String, (table, host): (&str, &HostSpec), interface
             writeln!(out, "mode = \"{}\"\npkey = {:#06x}", mode.name(), pkey.0)?;
         }
         InterfaceKind::Ethernet { hca, port } => {
-            writeln!(out, "kind = \"ethernet\"\nhca = {}\nport = {}", quoted(&host.hcas[hca].device), port.0)?;
+            let (card, key) = (&host.hcas[hca], if host.hcas[hca].nic.is_some() { "nic" } else { "hca" });
+            writeln!(out, "kind = \"ethernet\"\n{key} = {}\nport = {}", quoted(&card.device), port.0)?;
         }
     }
     let addresses: Vec<String> = interface.addresses.iter().map(|own| format!("\"{}/{}\"", own.address, own.prefix)).collect();

@@ -3,7 +3,9 @@
 use super::Common;
 use super::agenda::{Alarm, Due};
 use super::core::{Core, price};
+use super::ethernet::{Card, EthernetLink, Place as EthernetPlace};
 use super::ipoib::{IpoibLink, Moderation, Place, SEND_RING_PACKETS};
+use super::kind::Kind;
 use super::management::{ManagementLink, Silence};
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
@@ -14,6 +16,7 @@ use softband_spec::{FabricSpec, InterfaceKind};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
 use softband_wire::mad::McMemberRecord;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Frames in the ring of an interface on the management network.
 const MANAGEMENT_RING_PACKETS: u32 = 256;
@@ -32,12 +35,6 @@ pub(super) struct HostKernel {
 struct Link {
     core: Core,
     kind: Kind,
-}
-
-enum Kind {
-    Loopback,
-    Management(ManagementLink),
-    Ipoib(Box<IpoibLink>),
 }
 
 impl HostKernel {
@@ -75,7 +72,15 @@ impl HostKernel {
                     link.join(world, common, SimTime::ZERO);
                     Kind::Ipoib(Box::new(link))
                 }
-                InterfaceKind::Ethernet { .. } => return Err(refused(&"sockets over Ethernet do not exist in simulated time yet; use IPoIB")),
+                InterfaceKind::Ethernet { hca, port } => {
+                    let card = Card::of(host.hcas[hca].nic.as_ref(), &kernel.path);
+                    let interface = InterfaceId(kernel.links.len() as u32);
+                    let place = EthernetPlace { host: number, interface, hca: world.hca_id(number, hca), port };
+                    let link = EthernetLink::new(place, &card, world, common).ok_or_else(|| refused(&"no cable ends on its port"))?;
+                    config.link_address = link.address();
+                    (config.has_segmentation, config.ring_packets) = (card.offloads.segmentation, card.ring_packets);
+                    Kind::Ethernet(Box::new(link))
+                }
             };
             kernel.stack.add_interface(config);
             kernel.links.push(Link { core: Core::default(), kind });
@@ -146,12 +151,22 @@ impl HostKernel {
             match effect {
                 Effect::Charge(charge) => self.pay(charge, now, &mut thread),
                 Effect::Transmit { interface, to, frame } => {
+                    self.pay_checksums(interface, frame.wire_bytes(), now, &mut thread);
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
                     self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
                 }
                 Effect::SetTimer(at) => common.agenda.replace(&mut self.alarm, at, Due::Timer { host: self.number }),
-                // Links carry groups of IP over their broadcast group.
-                Effect::Join { .. } | Effect::Leave { .. } => {}
+                // Other links carry groups of IP over their broadcast group.
+                Effect::Join { interface, group } => {
+                    if let Some((_, link)) = self.ethernet(interface) {
+                        link.join_group(group);
+                    }
+                }
+                Effect::Leave { interface, group } => {
+                    if let Some((_, link)) = self.ethernet(interface) {
+                        link.leave_group(group);
+                    }
+                }
                 Effect::Ready { socket, events } => common.news.push((thread.unwrap_or(now), self.number, socket, events)),
             }
         }
@@ -171,6 +186,27 @@ impl HostKernel {
             }
             // The core has paid for a received packet when it took it.
             (None, Charge::Received { .. } | Charge::Call | Charge::Copied { .. }) => {}
+        }
+    }
+
+    /// Pays for the checksums of a frame that the card does not compute.
+    fn pay_checksums(&mut self, interface: InterfaceId, bytes: u64, now: SimTime, thread: &mut Option<SimTime>) {
+        let path = self.path;
+        let Some((core, link)) = self.ethernet(interface) else { return };
+        let cost = link.checksum_cost(&path, bytes);
+        match thread {
+            Some(clock) => *clock += cost,
+            None if cost > SimDuration::ZERO => {
+                core.work(now, cost);
+            }
+            None => {}
+        }
+    }
+
+    fn ethernet(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut EthernetLink)> {
+        match self.links.get_mut(interface.0 as usize)? {
+            Link { core, kind: Kind::Ethernet(link) } => Some((core, link)),
+            _ => None,
         }
     }
 
@@ -195,31 +231,46 @@ impl HostKernel {
         }
     }
 
+    /// Notes that a frame of Ethernet has left the card.
+    pub(super) fn frame_sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
+        if let Some((_, link)) = self.ethernet(interface) {
+            link.frame_sent(world, common, now);
+        }
+    }
+
+    /// Notes a frame of Ethernet that has arrived. A card that interrupts starts a core.
+    pub(super) fn frame_arrived(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId, frame: Arc<[u8]>) {
+        let Some((_, link)) = self.ethernet(interface) else { return };
+        if link.frame_arrived(world, common, now, frame) {
+            self.start_core(common, now, interface);
+        }
+    }
+
     /// Handles the end of the card's wait for more packets.
     pub(super) fn interrupt(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
-        if self.ipoib(interface).is_some_and(|(_, link)| link.awaits_interrupt(now)) {
+        if self.links.get(interface.0 as usize).is_some_and(|link| link.kind.awaits_interrupt(now)) {
             self.start_core(common, now, interface);
         }
     }
 
     fn start_core(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
-        let cost = self.path.interrupt + self.path.receive_packet;
-        let host = self.number;
-        let Some((core, link)) = self.ipoib(interface) else { return };
-        link.begin_polling();
+        let (host, path) = (self.number, self.path);
+        let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
+        kind.begin_polling();
+        let cost = path.interrupt + kind.receive_cost(&path);
         common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
     }
 
     /// Hands the packet that a core has taken to the stack. The core takes the next one, if any.
     pub(super) fn taken(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
-        let Some((_, link)) = self.ipoib(interface) else { return };
-        if let Some(frame) = link.take_frame(world, common, now) {
+        let Some(link) = self.links.get_mut(interface.0 as usize) else { return };
+        if let Some(frame) = link.kind.take_frame(world, common, now) {
             self.arrived(world, common, now, interface, frame);
         }
-        let (host, cost) = (self.number, self.path.receive_packet);
-        let Some((core, link)) = self.ipoib(interface) else { return };
-        if link.go_on_polling() {
-            common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
+        let (host, path) = (self.number, self.path);
+        let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
+        if kind.go_on_polling() {
+            common.agenda.push(core.work(now, kind.receive_cost(&path)), Due::Taken { host, interface });
         }
     }
 
@@ -251,6 +302,7 @@ impl HostKernel {
         match self.links.get_mut(interface.0 as usize).map(|link| &mut link.kind) {
             Some(Kind::Management(link)) => link.transmit(&common.network, &mut common.agenda, from, at, to, frame),
             Some(Kind::Ipoib(link)) => link.transmit(world, common, at, (to, frame)),
+            Some(Kind::Ethernet(link)) => link.transmit(world, common, at, (to, frame)),
             Some(Kind::Loopback) | None => {}
         }
     }

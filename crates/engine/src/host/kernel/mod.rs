@@ -9,9 +9,12 @@
 mod agenda;
 mod connections;
 mod core;
+mod ethernet;
 mod groups;
 mod host;
+mod interrupts;
 mod ipoib;
+mod kind;
 mod management;
 mod store;
 
@@ -26,6 +29,7 @@ use softband_net::{Call, Events, InterfaceId, NetError, SocketId, Stack};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{CqHandle, HcaId, PortNumber};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::{AllMemory, PacketStore};
 
 /// News of a socket: its time, its host, and the events.
@@ -49,6 +53,8 @@ struct Common {
     store: PacketStore,
     /// Interfaces by their completion queues.
     queues: BTreeMap<CqHandle, (usize, InterfaceId)>,
+    /// Interfaces by their ports of Ethernet.
+    ports: BTreeMap<(HcaId, PortNumber), (usize, InterfaceId)>,
     memberships: Memberships,
     /// Interfaces by the numbers of their wishes to be members.
     wishes: BTreeMap<u32, (usize, InterfaceId)>,
@@ -169,6 +175,21 @@ impl Kernels {
     pub(crate) fn completed(&mut self, world: &mut World, now: SimTime, cq: CqHandle, completion: &Completion) {
         if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
             self.hosts[host].completed(world, &mut self.common, now, interface, completion);
+        }
+    }
+
+    /// Notes that a frame has left a port of Ethernet.
+    pub(crate) fn frame_sent(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber)) {
+        if let Some((host, interface)) = self.common.ports.get(&port).copied() {
+            self.hosts[host].frame_sent(world, &mut self.common, now, interface);
+        }
+    }
+
+    /// Notes a frame that has arrived at a port of Ethernet. Ports without an interface discard it.
+    pub(crate) fn frame_arrived(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), frame: Arc<[u8]>) {
+        match self.common.ports.get(&port).copied() {
+            Some((host, interface)) => self.hosts[host].frame_arrived(world, &mut self.common, now, interface, frame),
+            None => world.return_frames(port.0, port.1, 1),
         }
     }
 

@@ -19,6 +19,7 @@ const PORT: u16 = 5_001;
 /// Most bytes of a call of the tests' programs.
 const CALL_BYTES: u32 = 65_536;
 
+mod ethernet;
 mod neighbours;
 
 struct NoPrograms;
@@ -95,6 +96,8 @@ impl Lab {
                         Notice::ManagementArrived { hca, port, packet } => {
                             assert!(self.kernels.arrived(&mut self.world, self.now, (hca, port), &packet));
                         }
+                        Notice::FrameSent { hca, port } => self.kernels.frame_sent(&mut self.world, self.now, (hca, port)),
+                        Notice::FrameArrived { hca, port, frame } => self.kernels.frame_arrived(&mut self.world, self.now, (hca, port), frame),
                         Notice::PortEvent { hca, port, event } => self.kernels.port_event(&mut self.world, self.now, (hca, port), event),
                         _ => {}
                     }
@@ -122,12 +125,17 @@ impl Lab {
 
     /// Connects a socket of host 0 to host 1, and returns both ends.
     fn connect(&mut self) -> (SocketId, SocketId) {
+        self.connect_from(0, PORT)
+    }
+
+    /// Connects a socket of a host to a port of host 1, and returns both ends.
+    fn connect_from(&mut self, host: usize, port: u16) -> (SocketId, SocketId) {
         let listener = self.open(1, Protocol::Stream);
-        self.call(1, Bind { socket: listener, address: SocketAddr::new(ip(2), PORT) }).expect("a free port");
+        let to = SocketAddr::new(ip(2), port);
+        self.call(1, Bind { socket: listener, address: to }).expect("a free port");
         self.call(1, Listen { socket: listener, backlog: 8 }).expect("a bound socket");
-        let client = self.open(0, Protocol::Stream);
-        let to = SocketAddr::new(ip(2), PORT);
-        assert_eq!(self.call(0, Connect { socket: client, to }), Err(NetError::InProgress));
+        let client = self.open(host, Protocol::Stream);
+        assert_eq!(self.call(host, Connect { socket: client, to }), Err(NetError::InProgress));
         let mut server = None;
         self.run_until(|lab| {
             server = lab.call(1, Accept { socket: listener }).ok();
