@@ -189,6 +189,7 @@ mod tests {
         let mut agenda = Agenda::default();
         agenda.push(SimTime::ZERO + SimDuration::from_nanos(u64::MAX / 2_000), 0, Event::KernelsDue);
         assert_eq!(seconds_until_still(&mut agenda, POLL, false), Some(10_801), "a kernel has a timer");
+        let mut agenda = Agenda::default();
         agenda.push(SimTime::ZERO + SimDuration::from_nanos(u64::MAX / 2_000), 0, Event::MadsExpire);
         assert_eq!(seconds_until_still(&mut agenda, Event::KernelsDue, true), None);
     }

@@ -361,8 +361,10 @@ fn tcp_fills_a_link_whose_kernel_costs_nothing() {
     for host in &mut spec.hosts {
         host.part.kernel_path = softband_model::parts::KernelPath::free();
     }
-    let limit = 8.0 * SHARE_OF_LINK;
+    // The HCA starts a datagram each 2.25 us, which leaves less than the link does.
+    let by_gap = 1_992.0 * 8e-9 / spec.hosts[0].hcas[0].part.gaps.datagram.as_secs_f64();
+    let limit = by_gap.min(8.0 * SHARE_OF_LINK);
     let gigabits = (4 << 20) as f64 * 8e-9 / stream_time(&spec).as_secs_f64();
     println!("SDR 4x: {gigabits:.3} Gb/s of at most {limit:.3}");
-    assert!((0.9 * limit..limit).contains(&gigabits), "{gigabits} of {limit}");
+    assert!((0.99 * limit..=limit).contains(&gigabits), "{gigabits} of {limit}");
 }

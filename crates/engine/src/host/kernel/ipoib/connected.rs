@@ -164,14 +164,7 @@ impl IpoibLink {
     }
 
     /// Notes the sending end of a connection, or that there is none. Sends the packets that waited.
-    pub(in crate::host::kernel) fn connected(
-        &mut self,
-        world: &mut World,
-        common: &mut Common,
-        now: SimTime,
-        to: LinkAddress,
-        ready: Option<Qpn>,
-    ) {
+    pub(in crate::host::kernel) fn connected(&mut self, world: &mut World, common: &mut Common, now: SimTime, to: LinkAddress, ready: Option<Qpn>) {
         if let Some(connections) = &mut self.connections {
             match ready {
                 Some(qpn) => connections.to.insert(to, Connection::Ready(qpn)),

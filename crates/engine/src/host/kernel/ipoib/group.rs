@@ -13,10 +13,7 @@ use softband_wire::mad::{ComponentMask, JoinState, McMemberRecord};
 /// Components of the join to a group that exists: its creator has chosen the others
 /// (`ipoib_mcast_join` of the kernel).
 const JOIN: ComponentMask = ComponentMask(
-    ComponentMask::MC_MEMBER_MGID.0
-        | ComponentMask::MC_MEMBER_PORT_GID.0
-        | ComponentMask::MC_MEMBER_P_KEY.0
-        | ComponentMask::MC_MEMBER_JOIN_STATE.0,
+    ComponentMask::MC_MEMBER_MGID.0 | ComponentMask::MC_MEMBER_PORT_GID.0 | ComponentMask::MC_MEMBER_P_KEY.0 | ComponentMask::MC_MEMBER_JOIN_STATE.0,
 );
 /// Components of the join that may create the group (IBTA o15-0.2.3).
 const CREATE: ComponentMask = ComponentMask(
