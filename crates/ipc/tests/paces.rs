@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 30] = [
+const REFUSED_IN_WALL_PACE: [Op; 32] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -33,6 +33,8 @@ const REFUSED_IN_WALL_PACE: [Op; 30] = [
     Op::DatagramSend,
     Op::DatagramReceive,
     Op::SocketOption,
+    Op::SocketSetting,
+    Op::ReadInterface,
 ];
 
 #[test]
