@@ -36,11 +36,14 @@ fn value(path: &[u8]) -> Option<String> {
     Some(count(&interface.counters?).to_string())
 }
 
+/// Reads one of the counts.
+type Count = fn(&Counters) -> u64;
+
 /// Returns the name of the interface and the count that a path names.
-fn place(path: &[u8]) -> Option<(&[u8], fn(&Counters) -> u64)> {
+fn place(path: &[u8]) -> Option<(&[u8], Count)> {
     let mut parts = path.strip_prefix(CLASS)?.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     let (name, folder, count) = (parts.next()?, parts.next()?, parts.next()?);
-    let count: fn(&Counters) -> u64 = match count {
+    let count: Count = match count {
         b"rx_packets" => |counters| counters.received_packets,
         b"rx_bytes" => |counters| counters.received_bytes,
         b"rx_dropped" => |counters| counters.received_dropped,

@@ -51,7 +51,8 @@ impl Sending {
         let is_last = len >= left;
         let urgent = is_last && self.flags & libc::MSG_OOB != 0;
         let more = !is_last || self.flags & libc::MSG_MORE != 0;
-        u32::from(urgent) * stream::URGENT | u32::from(more) * stream::MORE | u32::from(self.is_paid) * stream::IS_PAID
+        let flags = [(urgent, stream::URGENT), (more, stream::MORE), (self.is_paid, stream::IS_PAID)];
+        flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag)
     }
 
     /// Waits for room. In nonblocking mode, fails with `EAGAIN`.

@@ -53,7 +53,7 @@ impl HostCalls<'_> {
         let stack = kernels.stack(at.place.host);
         let drained = |state: State| !matches!(state, State::FinWait1 | State::Closing | State::LastAck);
         let is_drained = stack.state(at.place.socket).is_none_or(drained);
-        let ready = bits_of(stack.readiness(at.place.socket)) | u32::from(is_drained) * readiness::DRAINED;
+        let ready = bits_of(stack.readiness(at.place.socket)) | (u32::from(is_drained) * readiness::DRAINED);
         self.host.stack_sockets_mut().set_readiness(object, ready);
     }
 

@@ -189,8 +189,8 @@ fn the_card_passes_frames_of_joined_groups_alone() {
     let group = IpAddr::from([239, 1, 2, 3]);
     let interface = softband_net::InterfaceId(2);
     let sockets: Vec<SocketId> = (0..3).map(|host| lab.open(host, Protocol::Datagram)).collect();
-    for host in 1..3 {
-        lab.call(host, Bind { socket: sockets[host], address: SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT) }).expect("a free port");
+    for (host, socket) in sockets.iter().copied().enumerate().skip(1) {
+        lab.call(host, Bind { socket, address: SocketAddr::new(IpAddr::from([0, 0, 0, 0]), PORT) }).expect("a free port");
     }
     lab.call(2, SetOption { socket: sockets[2], option: SocketOption::Join { group, interface: Some(interface) } }).expect("a group");
     lab.call(0, SetOption { socket: sockets[0], option: SocketOption::MulticastInterface(Some(interface)) }).expect("an interface");
