@@ -1,7 +1,7 @@
 //! Network interfaces of hosts, for sockets.
 
 use crate::{FabricSpec, PortRef};
-use softband_types::{LinkLayer, PKey, PortNumber};
+use softband_types::{PKey, PortNumber};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -137,7 +137,7 @@ impl FabricSpec {
     fn ethernet_defect(&self, host: usize, index: usize) -> Option<&'static str> {
         let interfaces = &self.hosts[host].interfaces;
         let InterfaceKind::Ethernet { hca, port } = interfaces[index].kind else { return None };
-        if self.link_layer(PortRef::Hca { host, hca, port }) != LinkLayer::Ethernet {
+        if !self.framing(self.link_layer(PortRef::Hca { host, hca, port })).has_raw_frames() {
             Some("its port is not of Ethernet")
         } else if interfaces[index].mtu_bytes > self.ethernet.mtu_bytes {
             Some("its MTU exceeds that of the Ethernet")

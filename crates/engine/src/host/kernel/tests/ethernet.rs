@@ -10,13 +10,12 @@ use softband_net::calls::{SetOption, SocketOption};
 /// check sequence, 20 of preamble and gap. IP and TCP with timestamps take 52.
 const GOODPUT: f64 = 1_000.0 * 1_448.0 / 1_538.0;
 
-/// Returns hosts with a BCM5708 on a Gigabit switch. Host 0 has 10.0.0.1.
+/// Returns hosts with cards on a Gigabit switch. Host 0 has 10.0.0.1.
 fn star(hosts: usize, lines: &str) -> FabricSpec {
-    let mut text = format!("[interfaces.eth1]\nkind = \"ethernet\"\nsubnet = \"10.0.0.0/24\"\n[switches.sw]\npart = \"gigabit-switch\"\n{lines}");
+    let mut text = format!("{}\n{lines}", include_str!("gigabit_switch.toml"));
     for number in 0..hosts {
-        text += &format!("[hosts.h{number}]\npart = \"se7520jr23d\"\n[hosts.h{number}.nics.eth1]\npart = \"bcm5708\"\nslot = \"pci-x-133\"\n");
-        let port = number + 1;
-        text += &format!("[[cables]]\npart = \"twisted-pair\"\nlength = \"5 m\"\nfrom = \"h{number}/eth1/1\"\nto = \"sw/{port}\"\n");
+        let host = include_str!("gigabit_host.toml").replace("NUMBER", &number.to_string());
+        text += &host.replace("PORT", &(number + 1).to_string());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let catalog = Catalog::load(&root.join("catalog")).expect("the catalogue");
