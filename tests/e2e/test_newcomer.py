@@ -103,7 +103,7 @@ def test_fabrics_are_listed_searched_and_taken_by_their_names(softband: Softband
 def test_parts_are_listed_by_kind_and_searched(softband: Softband) -> None:
     lines = softband.command("parts", "list").stdout.splitlines()
     assert any(re.match(r"hca +connectx5 +\S", line) for line in lines)
-    assert all(re.match(r"(bus|cable|hca|host|kernel|limit|switch) +\S+ +\S", line) for line in lines)
+    assert all(re.match(r"(bus|cable|hca|host|kernel|limit|nic|switch) +\S+ +\S", line) for line in lines)
     cables = json.loads(softband.command("parts", "list", "--kind", "cable", "--json").stdout)["parts"]
     assert {part["kind"] for part in cables} == {"cable"} and "cx4" in {part["name"] for part in cables}
     assert all(part["summary"] for part in cables)

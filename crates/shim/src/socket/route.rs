@@ -52,6 +52,8 @@ const OPERATES: [u8; 2] = [0, 6];
 const IFA_F_PERMANENT: u8 = 0x80;
 const TABLE_MAIN: u8 = 254;
 const TABLE_LOCAL: u8 = 255;
+/// The route is the answer to one question, and no entry of a table.
+const RTM_F_CLONED: u32 = 0x200;
 const RTPROT_UNSPEC: u8 = 0;
 const RTPROT_KERNEL: u8 = 2;
 const SCOPE_UNIVERSE: u8 = 0;
@@ -276,20 +278,22 @@ fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Me
     message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
-/// A route of the host: destination with its prefix, table, origin, scope and type.
+/// A route of the host: destination with its prefix, table, origin, scope, type and flags.
 struct Route<'a> {
     to: (u32, u8),
     table: u8,
     origin: u8,
     scope: u8,
     kind: u8,
+    flags: u32,
     by: &'a Interface,
     source: u32,
 }
 
 impl Route<'_> {
     fn message(&self, head: (u16, u16, u32, u32)) -> Message {
-        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, 0, 0, 0, 0];
+        let [a, b, c, d] = self.flags.to_ne_bytes();
+        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, a, b, c, d];
         Message::new(head, &fixed)
             .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
             .with(RTA_DST, &self.to.0.to_be_bytes())
@@ -304,13 +308,13 @@ fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> 
     let networks = each_address(interfaces).map(move |(by, own)| {
         let (to, source) = ((own.network(), own.prefix), own.address);
         if by.is_loopback() {
-            return Route { to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source };
+            return Route { to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source };
         }
-        Route { to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, by, source }
+        Route { to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, flags: 0, by, source }
     });
     let own = each_address(interfaces).map(move |(by, own)| {
         let source = own.address;
-        Route { to: (source, 32), table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, by, source }
+        Route { to: (source, 32), table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source }
     });
     networks.chain(own).map(|route| route.message(head)).collect()
 }
@@ -326,8 +330,8 @@ fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u
     let is_own = by.is_loopback() || own.address == to;
     let (table, kind) = if is_own { (TABLE_LOCAL, RTN_LOCAL) } else { (TABLE_MAIN, RTN_UNICAST) };
     // The answer has neither the origin nor the scope of the route (`rt_fill_info`).
-    let (origin, scope) = (RTPROT_UNSPEC, SCOPE_UNIVERSE);
-    Ok(Route { to: (to, 32), table, origin, scope, kind, by, source: own.address }.message(head))
+    let (origin, scope, flags) = (RTPROT_UNSPEC, SCOPE_UNIVERSE, RTM_F_CLONED);
+    Ok(Route { to: (to, 32), table, origin, scope, kind, flags, by, source: own.address }.message(head))
 }
 
 #[cfg(test)]
