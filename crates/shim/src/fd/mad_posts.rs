@@ -49,7 +49,7 @@ fn own() -> &'static Own {
 fn own_of(process: u32) -> &'static Own {
     let mut present = OWN.load(Ordering::Acquire);
     loop {
-        // SAFETY: `OWN` holds only pointers of `into_raw`, and nobody frees what it has held.
+        // SAFETY: `OWN` is null or a pointer of `Box::into_raw`. This file frees no box that `OWN` has held.
         if let Some(own) = unsafe { present.as_ref() }.filter(|own| own.process == process) {
             return own;
         }
