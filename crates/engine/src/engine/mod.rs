@@ -52,6 +52,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 const PRELOAD: &str = "libsoftband.so";
+/// Warning about network interfaces that wall pace does not model.
+const MACHINES_SOCKETS: &str =
+    "sockets are the machine's in wall pace, and hosts show `eth0` alone: use `--pace virtual` for the network interfaces of the fabric file";
 
 /// A fabric and the programs that run on it.
 pub struct Engine {
@@ -138,6 +141,9 @@ impl Engine {
             captures: captures::Captures::default(),
         };
         engine.host_calls().settle_kernels();
+        if engine.scheduler.is_wall() && spec.has_modelled_network() {
+            engine.report.warn(MACHINES_SOCKETS.into());
+        }
         Ok(engine)
     }
 
