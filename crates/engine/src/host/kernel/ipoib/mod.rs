@@ -13,6 +13,7 @@ mod receive;
 mod send;
 
 use super::Common;
+use crate::host::kernel::interrupts::Moderation;
 use address::{BROADCAST_QKEY, link_address};
 use connected::Connections;
 use receive::Receiver;
@@ -20,7 +21,7 @@ use send::Sender;
 use softband_fabric::World;
 use softband_model::verbs::api::{MrInit, QpCapabilities, QpInit, QpModification, VerbsError};
 use softband_net::{InterfaceId, LinkAddress};
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use softband_spec::IpoibMode;
 use softband_types::{Access, AhHandle, HcaId, LKey, Lid, PKey, PdHandle, PortNumber, ProcessId, Psn, QKey, QpState, QpType, Qpn};
 use std::collections::BTreeMap;
@@ -50,13 +51,6 @@ pub(super) struct Place {
     pub(super) port: PortNumber,
     pub(super) pkey: PKey,
     pub(super) mode: IpoibMode,
-}
-
-/// How the card of an interface interrupts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moderation {
-    pub(super) packets: u32,
-    pub(super) time: SimDuration,
 }
 
 /// Port of a neighbour, and the handle of its address.

@@ -1,11 +1,9 @@
-//! The receive ring of an interface, and its interrupts.
-//!
-//! An interrupt starts a core, which then takes packets until the ring is empty (NAPI). While it
-//! works, the card does not interrupt.
+//! The receive ring of an interface.
 
 use super::connected::SHARED;
-use super::{Common, GRH_BYTES, IpoibLink, Moderation, RECEIVE, frames};
+use super::{Common, GRH_BYTES, IpoibLink, RECEIVE, frames};
 use crate::host::kernel::agenda::Due;
+use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
 use softband_model::verbs::api::{Completion, ReceiveRequest, ScatterGatherEntry};
@@ -14,27 +12,17 @@ use softband_sim::SimTime;
 use softband_types::WcStatus;
 use std::collections::VecDeque;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Idle,
-    /// The card interrupts then.
-    Armed(SimTime),
-    /// A core takes packets.
-    Polling,
-}
-
 #[derive(Debug)]
 pub(super) struct Receiver {
     buffer_bytes: u32,
-    moderation: Moderation,
-    state: State,
+    interrupts: Interrupts,
     /// Receive requests of packets that no core has taken yet, with their bytes.
     arrived: VecDeque<(u64, u32)>,
 }
 
 impl Receiver {
     pub(super) fn new(buffer_bytes: u32, moderation: Moderation) -> Self {
-        Self { buffer_bytes, moderation, state: State::Idle, arrived: VecDeque::new() }
+        Self { buffer_bytes, interrupts: Interrupts::new(moderation), arrived: VecDeque::new() }
     }
 }
 
@@ -58,17 +46,13 @@ impl IpoibLink {
             return false;
         }
         self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
-        let Moderation { packets, time } = self.receiver.moderation;
-        let is_due = self.receiver.arrived.len() >= packets.max(1) as usize;
-        match self.receiver.state {
-            State::Polling => false,
-            State::Idle | State::Armed(_) if is_due => true,
-            State::Idle => {
-                self.receiver.state = State::Armed(now + time);
-                common.agenda.push(now + time, Due::Interrupt { host: self.place.host, interface: self.place.interface });
+        match self.receiver.interrupts.arrived(self.receiver.arrived.len(), now) {
+            Signal::Now => true,
+            Signal::At(at) => {
+                common.agenda.push(at, Due::Interrupt { host: self.place.host, interface: self.place.interface });
                 false
             }
-            State::Armed(_) => false,
+            Signal::None => false,
         }
     }
 
@@ -86,12 +70,12 @@ impl IpoibLink {
 
     /// Returns whether an interrupt that was due at `now` still is.
     pub(in crate::host::kernel) fn awaits_interrupt(&self, now: SimTime) -> bool {
-        self.receiver.state == State::Armed(now)
+        self.receiver.interrupts.is_due(now)
     }
 
     /// Notes that a core begins to take packets.
     pub(in crate::host::kernel) fn begin_polling(&mut self) {
-        self.receiver.state = State::Polling;
+        self.receiver.interrupts.begin_polling();
     }
 
     /// Takes the oldest packet, and gives its buffer back to the ring. A packet that is no frame is
@@ -112,7 +96,7 @@ impl IpoibLink {
     pub(in crate::host::kernel) fn go_on_polling(&mut self) -> bool {
         let has_more = !self.receiver.arrived.is_empty();
         if !has_more {
-            self.receiver.state = State::Idle;
+            self.receiver.interrupts.end_polling();
         }
         has_more
     }
