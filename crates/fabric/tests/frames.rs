@@ -61,7 +61,7 @@ fn star(hosts: usize, flow_control: EthernetFlowControl, buffer_bytes: u32) -> F
     fabric.build().unwrap()
 }
 
-/// Hosts that send frames, and what has arrived: time, host and frame.
+/// Hosts that send frames, and the arrivals: time, host and frame.
 struct Net {
     world: World,
     memory: Memory,
@@ -183,7 +183,7 @@ fn a_frame_to_all_reaches_all_others_once() {
     let mut reached: Vec<usize> = net.arrived.iter().map(|(_, host, _)| *host).collect();
     reached.sort_unstable();
     assert_eq!(reached, [0, 1, 3, 4]);
-    // A card has no use for frames to an address that nobody has.
+    // A card has no use for frames to an address that no card has.
     net.waiting[2] = vec![net.frame(2, [2, 0, 0, 0, 0, 9], 100)];
     net.run(true);
     assert_eq!(net.arrived.len(), 4);

@@ -114,7 +114,7 @@ fn cut(places: &[(u32, u32, bool)]) -> Vec<Frame> {
     places.iter().map(fragment).collect()
 }
 
-/// Returns what the server's program reads after these fragments arrived.
+/// Returns the datagram that the server's program reads after these fragments arrived.
 fn joined(places: &[(u32, u32, bool)]) -> Result<Vec<u8>, NetError> {
     let (mut net, _, server) = net(Family::V4, gigabit(), &kernel("linux-6.1"));
     for frame in cut(places) {

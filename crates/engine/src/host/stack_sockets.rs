@@ -1,6 +1,6 @@
 //! Sockets of programs that the TCP/IP of their hosts carries.
 //!
-//! The stack has the state of a socket. This table knows what lies in front of it: the socket's
+//! The stack has the state of a socket. This table has the state in front of it: the socket's
 //! name, a connection that waits for a listener, and the readiness that programs last saw.
 
 use softband_ipc::calls::readiness;
@@ -21,9 +21,9 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     None,
-    /// Nobody listens at the address yet. The wait has an end.
+    /// No program listens at the address yet. The wait has an end.
     Seeking(SocketAddr, SimTime),
-    /// Nobody came to listen. A call tells the program once.
+    /// No program came to listen. A call tells the program once.
     Refused(i32),
 }
 
@@ -82,7 +82,7 @@ impl StackSockets {
         self.set_attempt(object, Attempt::Seeking(to, until));
     }
 
-    /// Notes that the stack carries out the attempt from now on, or nobody.
+    /// Notes that the stack carries out the attempt from now on, or that it has ended.
     pub(crate) fn end_seek(&mut self, object: u32) {
         self.set_attempt(object, Attempt::None);
     }

@@ -98,7 +98,7 @@ impl Packet {
             PacketKind::Datagram { immediate: Some(_), .. } => Opcode::SEND_ONLY_IMMEDIATE,
             PacketKind::AtomicAck { .. } => Opcode::ATOMIC_ACKNOWLEDGE,
             PacketKind::Ack | PacketKind::Nak(_) | PacketKind::RnrNak { .. } => Opcode::ACKNOWLEDGE,
-            // A frame has no transport header, so that nobody asks for its code.
+            // A frame has no transport header, so that no caller asks for its code.
             PacketKind::CongestionNotification | PacketKind::Frame => return Opcode::CONGESTION_NOTIFICATION,
         };
         service.of(operation)

@@ -49,7 +49,7 @@ pub(super) fn encode(packet: &Packet, into: &mut Vec<u8>) -> Result<(), EncodeEr
 
 fn encode_v4(packet: &Packet, (source, destination): (Ipv4Addr, Ipv4Addr), into: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = into.len();
-    // RFC 6864, 4.1: the identification of a packet that nobody may cut has no meaning.
+    // RFC 6864, 4.1: the identification of a packet that no router may cut has no meaning.
     let (identification, field) = match &packet.body {
         Body::Fragment(Fragment { identification, offset, has_more, .. }) => {
             (*identification as u16, (offset / 8) as u16 | if *has_more { MORE_FRAGMENTS } else { 0 })

@@ -10,7 +10,7 @@ impl<'a> Reader<'a> {
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
-    /// Returns the bytes that nobody took.
+    /// Returns the bytes that are left.
     pub(super) const fn rest(self) -> &'a [u8] {
         self.0
     }

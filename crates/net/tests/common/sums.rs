@@ -1,4 +1,4 @@
-//! Right checksums for any bytes, so that changed packets reach what lies behind the check. The fuzz
+//! Right checksums for any bytes, so that changed packets reach the code behind the check. The fuzz
 //! target uses this file, too.
 
 /// Returns the sum of RFC 1071 over bytes at even offsets.

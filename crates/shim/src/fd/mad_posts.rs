@@ -37,10 +37,10 @@ struct Own {
     transfers: Mutex<()>,
 }
 
-/// Null before the first use. After a fork it still holds what belongs to the parent.
+/// Null before the first use. After a fork it still holds the parent's files.
 static OWN: AtomicPtr<Own> = AtomicPtr::new(null_mut());
 
-/// Returns what belongs to this process. A child of a fork begins anew, because another thread of the
+/// Returns the files of this process. A child of a fork begins anew, because another thread of the
 /// parent may have held a lock.
 fn own() -> &'static Own {
     own_of(process_id())

@@ -169,7 +169,7 @@ const SIOCGIFTXQLEN: c_ulong = 0x8942;
 /// Answers a request about interfaces. Returns `None` for other requests.
 ///
 /// # Safety
-/// The argument is what the request takes.
+/// The argument has the type of the request.
 pub unsafe fn control(fd: c_int, request: c_ulong, argument: usize) -> Option<c_int> {
     if !(0x8900..0x8A00).contains(&request) || !named() || socket_option::<c_int>(fd, libc::SO_TYPE).is_none() {
         return None;

@@ -70,7 +70,7 @@ pub unsafe fn get(object: u32, level: c_int, name: c_int, value: *mut c_void, le
 /// Carries out a request about the bytes of a socket. Returns `None` for any other request.
 ///
 /// # Safety
-/// The argument is what the request takes.
+/// The argument has the type of the request.
 pub unsafe fn control(entry: Option<Entry>, request: c_ulong, argument: usize) -> Option<c_int> {
     /// `SIOCATMARK` of asm-generic/sockios.h.
     const AT_MARK: c_ulong = 0x8905;

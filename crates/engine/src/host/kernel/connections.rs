@@ -9,7 +9,7 @@ use softband_sim::SimTime;
 use softband_types::Qpn;
 
 impl Kernels {
-    /// Connects an interface to a neighbour. What fails leaves no queue pair behind.
+    /// Connects an interface to a neighbour. A failure leaves no queue pair behind.
     pub(super) fn connect(&mut self, world: &mut World, now: SimTime, (host, interface): (usize, InterfaceId), to: LinkAddress) {
         let ready = self.make_connection(world, now, (host, interface), to);
         let (hosts, common) = (&mut self.hosts, &mut self.common);

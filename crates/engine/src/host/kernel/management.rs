@@ -17,7 +17,7 @@ pub(super) struct Network {
 /// Behaviour of senders towards an address without a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
-    /// Time after which a sender learns that nobody answers.
+    /// Time after which a sender learns that no host answers.
     pub(super) time: SimDuration,
     /// Packets to an address that learn it. Others are lost (`neigh_event_send` of the kernel).
     pub(super) packets: u32,
