@@ -46,6 +46,8 @@ struct Rank {
     is_finalized: bool,
     is_lost: bool,
     status: Option<i32>,
+    /// Ranks that ended before.
+    ended_before: usize,
 }
 
 /// A job under watch.
@@ -87,14 +89,18 @@ impl Job {
 
     /// Notes the end of a rank's program.
     fn ended(&mut self, rank: usize, status: i32) {
-        self.ranks[rank].status = Some(status);
+        let ended_before = self.ranks.iter().filter(|other| other.status.is_some()).count();
+        (self.ranks[rank].status, self.ranks[rank].ended_before) = (Some(status), ended_before);
         self.judge(false);
     }
 
-    /// Decides if all is known. A rank that ended may still have said why; `late` ends the wait.
+    /// Decides if all is known. A rank that ended may still have said why; `late` ends the wait. The
+    /// first rank that ended is to blame, because its end lets others fail.
     fn judge(&mut self, late: bool) {
         let is_any_initialized = self.ranks.iter().any(|rank| rank.is_initialized);
-        for (rank, of) in self.ranks.clone().into_iter().enumerate() {
+        let mut ranks: Vec<(usize, Rank)> = self.ranks.iter().copied().enumerate().collect();
+        ranks.sort_by_key(|(_, of)| of.ended_before);
+        for (rank, of) in ranks {
             let Some(status) = of.status.filter(|_| !of.is_finalized) else { continue };
             match (of.is_initialized, status) {
                 (false, 0) if is_any_initialized => self.decide(Verdict::NeverInitialized { rank }),
@@ -136,14 +142,16 @@ impl Watch {
         }
     }
 
-    /// Notes the end of a program. Program 0 is the server, and the ranks follow.
-    pub(crate) fn ended(&self, program: usize, status: i32) {
+    /// Notes the end of a program. Program 0 is the server, and the ranks follow. Returns whether the
+    /// server has to say more about the end.
+    pub(crate) fn ended(&self, program: usize, status: i32) -> bool {
         let Some(rank) = program.checked_sub(1) else {
-            return self.with(|job| {
+            self.with(|job| {
                 if status != 0 {
                     job.decide(Verdict::ServerDied { status });
                 }
             });
+            return false;
         };
         self.with(|job| job.ended(rank, status));
         let later = self.clone();
@@ -157,6 +165,7 @@ impl Watch {
                 self.with(|job| job.judge(true));
             }
         }
+        is_open
     }
 
     /// Returns the verdict, the exit status of the ranks, and the ranks that asked for processes.
@@ -309,6 +318,19 @@ mod tests {
             job.ended(0, 0);
         };
         assert_eq!(verdict(2, left), Some(Verdict::Left { rank: 0 }));
+    }
+
+    #[test]
+    fn the_first_rank_that_ended_is_to_blame() {
+        let both = |job: &mut Job| {
+            job.event(Event::Init { rank: 0 });
+            job.event(Event::Init { rank: 1 });
+            job.ended(1, 0);
+            job.ended(0, 134);
+            job.event(Event::Lost { rank: 0 });
+            job.event(Event::Lost { rank: 1 });
+        };
+        assert_eq!(verdict(2, both), Some(Verdict::Left { rank: 1 }));
     }
 
     #[test]

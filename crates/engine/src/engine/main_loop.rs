@@ -68,6 +68,7 @@ impl Engine {
         let mut notices = Vec::new();
         loop {
             self.processes.drop_retired();
+            self.programs.pass_awaited_words();
             if let Some(failure) = self.outside_failure() {
                 return Some(failure);
             }

@@ -17,8 +17,9 @@ struct Record {
     ended_at: SimTime,
 }
 
-/// Receives the number and the exit status of each program that ends.
-pub type EndWatcher = Box<dyn FnMut(usize, i32) + Send>;
+/// Receives the number and the exit status of each program that ends. Returns whether it waits for
+/// output of other programs to judge the end.
+pub type EndWatcher = Box<dyn FnMut(usize, i32) -> bool + Send>;
 
 /// The programs of a run by number, in the order of the command line.
 pub(crate) struct Programs {
@@ -26,13 +27,15 @@ pub(crate) struct Programs {
     libraries: Libraries,
     outputs: Outputs,
     watcher: Option<EndWatcher>,
+    /// Whether the watcher waits for output.
+    is_word_awaited: bool,
 }
 
 impl Programs {
     /// # Errors
     /// If the system has no descriptors for the programs' output.
     pub(crate) fn new(libraries: Libraries) -> std::io::Result<Self> {
-        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, watcher: None })
+        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, watcher: None, is_word_awaited: false })
     }
 
     /// Sets the programs of the run.
@@ -102,7 +105,7 @@ impl Programs {
 
     /// Stops the watch. From now on, the engine itself ends the programs.
     pub(crate) fn end_watch(&mut self) {
-        self.watcher = None;
+        (self.watcher, self.is_word_awaited) = (None, false);
     }
 
     pub(crate) fn has_watcher(&self) -> bool {
@@ -114,7 +117,14 @@ impl Programs {
         if let Some(watcher) = &mut self.watcher {
             // The watcher sees a program's last words before its end.
             self.outputs.drain();
-            watcher(program, status);
+            self.is_word_awaited |= watcher(program, status);
+        }
+    }
+
+    /// Passes on the output for which the watcher waits, before simulated time goes on.
+    pub(crate) fn pass_awaited_words(&mut self) {
+        if self.is_word_awaited {
+            self.outputs.drain();
         }
     }
 
