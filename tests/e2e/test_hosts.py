@@ -51,7 +51,7 @@ def test_iproute_lists_links_addresses_and_routes(softband: Softband, pace: str)
     assert lines[1].startswith("198.18.0.0/16 dev eth0")
     assert "LOOPBACK,UP,LOWER_UP" in lines[2]
     assert lines[3].startswith("198.18.0.1 dev eth0")
-    assert lines[4:] == ["eth0", "lo", "02:00:c6:12:00:02"]
+    assert lines[4:] == ["    cache ", "eth0", "lo", "02:00:c6:12:00:02"]
 
 
 def test_two_fabrics_have_the_same_addresses_and_do_not_meet(fabrics: Fabrics) -> None:
