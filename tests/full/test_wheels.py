@@ -47,7 +47,7 @@ def test_mooncake_moves_memory_between_hosts_over_rdma(mooncake: Path, tmp_path:
 
 
 def test_mooncake_moves_memory_in_simulated_time_alike_each_time(mooncake: Path, tmp_path: Path) -> None:
-    # Its log lines name threads by the system's numbers.
-    first, second = (re.sub(r"^([ab]: [IW]\d{4} [\d:.]+ +)\d+", r"\1", move_memory(mooncake, tmp_path, "virtual"), flags=re.MULTILINE) for _ in range(2))
+    # Its log lines name threads by the system's numbers, and pad these to five digits.
+    first, second = (re.sub(r"^([ab]: [IW]\d{4} [\d:.]+) +\d+", r"\1", move_memory(mooncake, tmp_path, "virtual"), flags=re.MULTILINE) for _ in range(2))
     assert first == second
     assert re.search(r"^b: I0101 00:00:00.00\d+ .*removeSegmentDesc", first, re.MULTILINE), "the transfers take milliseconds"
