@@ -139,6 +139,13 @@ pub struct KernelPart {
     pub super_segment_bytes: u32,
     /// Part of the window that a super-segment waits for: 1 of this number. 0 means no wait.
     pub super_segment_divisor: u32,
+    /// Whether the kernel sums the bytes that a program sends while it copies them. Otherwise it reads
+    /// them again, if no card sums them.
+    pub checksum_with_copy: bool,
+    /// Whether the driver of IPoIB uses the offloads of HCAs.
+    pub ipoib_offloads: bool,
+    /// Whether the driver of IPoIB joins received segments in datagram mode (GRO).
+    pub ipoib_aggregation: bool,
     /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
     /// Memory of fragments that wait for others, in bytes.
@@ -219,6 +226,9 @@ impl KernelPart {
             small_queue_time: Some(millis(1)),
             super_segment_bytes: 65_536,
             super_segment_divisor: 3,
+            checksum_with_copy: false,
+            ipoib_offloads: true,
+            ipoib_aggregation: true,
             fragment_memory_bytes: 4_194_304,
             fragment_memory_low_bytes: None,
             transmit_queue_packets: 1_000,

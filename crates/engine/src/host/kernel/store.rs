@@ -8,6 +8,8 @@ const OFFSET_BITS: u32 = 17;
 /// Bits of the number of a slot. The highest bit tells receive slots from send slots.
 const SLOT_BITS: u32 = 16;
 const RECEIVE: u32 = 1 << (SLOT_BITS - 1);
+/// Most slots of an area in each direction.
+pub(super) const SLOTS_MAX: u32 = RECEIVE;
 /// Bytes of all addresses.
 pub(super) const SPAN_BYTES: u64 = 1 << 48;
 
@@ -69,6 +71,13 @@ impl PacketStore {
         if let Some(bytes) = self.slot(slot) {
             *bytes = packet;
         }
+    }
+
+    /// Returns the packet in a slot.
+    pub(super) fn get(&self, slot: Slot) -> Option<&[u8]> {
+        let area = self.0.get(slot.area as usize)?;
+        let slots = if slot.number & RECEIVE == 0 { &area.sent } else { &area.received };
+        slots.get((slot.number & !RECEIVE) as usize).map(Vec::as_slice)
     }
 
     /// Takes the packet out of a slot.

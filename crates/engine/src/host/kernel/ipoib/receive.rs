@@ -12,6 +12,9 @@ use softband_sim::SimTime;
 use softband_types::WcStatus;
 use std::collections::VecDeque;
 
+/// Most bytes of packets that the driver joins to one: that of an IP packet.
+const JOINED_BYTES_MAX: u32 = 65_535;
+
 #[derive(Debug)]
 pub(super) struct Receiver {
     buffer_bytes: u32,
@@ -78,9 +81,35 @@ impl IpoibLink {
         self.receiver.interrupts.begin_polling();
     }
 
-    /// Takes the oldest packet, and gives its buffer back to the ring. A packet that is no frame is
+    /// Returns the bytes of the oldest packet, which the core takes next.
+    pub(in crate::host::kernel) fn next_bytes(&self) -> u64 {
+        self.receiver.arrived.front().map_or(0, |(_, len)| u64::from(*len))
+    }
+
+    /// Takes the oldest packet, and gives its buffer back to the ring. With aggregation, the following
+    /// segments of its connection come with it. Returns their number, too. A packet that is no frame is
     /// `None`.
-    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
+    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, u32)> {
+        let (mut frame, mut joined) = (self.take_one(world, common, now)?, 0);
+        while self.offloads.aggregation
+            && let Frame::Packet(packet) = &mut frame
+            && let Some(Frame::Packet(next)) = self.next_datagram(common)
+            && packet.join(next, JOINED_BYTES_MAX).is_none()
+        {
+            self.take_one(world, common, now);
+            joined += 1;
+        }
+        Some((frame, joined))
+    }
+
+    /// Returns the frame of the oldest packet, if it is a datagram.
+    fn next_datagram(&self, common: &Common) -> Option<Frame> {
+        let (request, len) = *self.receiver.arrived.front()?;
+        let bytes = common.store.get(Slot::to_receive(self.area, request as u32)).filter(|_| request & SHARED == 0)?;
+        frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?)
+    }
+
+    fn take_one(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
         let (request, len) = self.receiver.arrived.pop_front()?;
         let number = request as u32;
         if request & SHARED == 0 {
