@@ -7,7 +7,7 @@ use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
 use softband_model::verbs::api::{Completion, ReceiveRequest, ScatterGatherEntry};
-use softband_net::Frame;
+use softband_net::{Frame, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::WcStatus;
 use std::collections::VecDeque;
@@ -21,11 +21,13 @@ pub(super) struct Receiver {
     interrupts: Interrupts,
     /// Receive requests of packets that no core has taken yet, with their bytes.
     arrived: VecDeque<(u64, u32)>,
+    /// Frame of the oldest of them, if the core has looked at it already.
+    decoded: Option<Frame>,
 }
 
 impl Receiver {
     pub(super) fn new(buffer_bytes: u32, moderation: Moderation) -> Self {
-        Self { buffer_bytes, interrupts: Interrupts::new(moderation), arrived: VecDeque::new() }
+        Self { buffer_bytes, interrupts: Interrupts::new(moderation), arrived: VecDeque::new(), decoded: None }
     }
 }
 
@@ -93,32 +95,45 @@ impl IpoibLink {
         let (mut frame, mut joined) = (self.take_one(world, common, now)?, 0);
         while self.offloads.aggregation
             && let Frame::Packet(packet) = &mut frame
-            && let Some(Frame::Packet(next)) = self.next_datagram(common)
-            && packet.join(next, JOINED_BYTES_MAX).is_none()
+            && let Some(next) = self.decode_next(common)
         {
-            self.take_one(world, common, now);
+            let refused = match next {
+                Frame::Packet(next) => packet.join(next, JOINED_BYTES_MAX).map(Frame::Packet),
+                other => Some(other),
+            };
+            if refused.is_some() {
+                self.receiver.decoded = refused;
+                break;
+            }
+            self.release_oldest(world, common, now);
             joined += 1;
         }
         Some((frame, joined))
     }
 
     /// Returns the frame of the oldest packet, if it is a datagram.
-    fn next_datagram(&self, common: &Common) -> Option<Frame> {
+    fn decode_next(&self, common: &Common) -> Option<Frame> {
         let (request, len) = *self.receiver.arrived.front()?;
-        let bytes = common.store.get(Slot::to_receive(self.area, request as u32)).filter(|_| request & SHARED == 0)?;
-        frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?)
+        let packet = common.store.get(Slot::to_receive(self.area, request as u32)).filter(|_| request & SHARED == 0)?;
+        frames::decode(&packet.part(GRH_BYTES, len)?)
     }
 
     fn take_one(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
+        let decoded = self.receiver.decoded.take();
+        let bytes = self.release_oldest(world, common, now);
+        decoded.or_else(|| frames::decode(&bytes?))
+    }
+
+    /// Takes the oldest packet, and posts its buffer again. Returns the packet's bytes.
+    fn release_oldest(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<PayloadSlice> {
         let (request, len) = self.receiver.arrived.pop_front()?;
         let number = request as u32;
-        if request & SHARED == 0 {
-            let bytes = common.store.take(Slot::to_receive(self.area, number));
-            self.post_receive(world, now, number);
-            return frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?);
+        if request & SHARED != 0 {
+            return self.take_shared(world, common, now, number).part(0, len);
         }
-        let bytes = self.take_shared(world, common, now, number);
-        frames::decode(bytes.get(..len as usize)?)
+        let packet = common.store.take(Slot::to_receive(self.area, number));
+        self.post_receive(world, now, number);
+        packet.part(GRH_BYTES, len)
     }
 
     /// Returns whether packets are left. Without them, the core ends its work.

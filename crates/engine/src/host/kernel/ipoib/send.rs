@@ -11,6 +11,7 @@ use softband_net::{Frame, LinkAddress, LinkDestination};
 use softband_sim::SimTime;
 use softband_types::{AhHandle, QpState, Qpn, WcStatus};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Queue pair of a multicast group (IBTA 9.6.1.2).
 const GROUP_QPN: Qpn = Qpn(0xFF_FFFF);
@@ -46,12 +47,14 @@ pub(super) struct Sender {
     waiting: VecDeque<(u64, LinkDestination, Frame)>,
     /// Time of the last post. Threads and cores post in the order of the stack's effects.
     posted_at: SimTime,
+    /// Room for the bytes of a packet.
+    scratch: Vec<u8>,
 }
 
 impl Sender {
     pub(super) fn new(slots: u32) -> Self {
         let (free, frame_of) = ((0..slots).rev().collect(), vec![0; slots as usize]);
-        Self { free, frame_of, frames: BTreeMap::new(), next: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO }
+        Self { free, frame_of, frames: BTreeMap::new(), next: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO, scratch: Vec::new() }
     }
 
     fn number_frame(&mut self) -> u64 {
@@ -139,7 +142,7 @@ impl IpoibLink {
     /// Sends a frame whose way is known. Datagrams beyond the MTU of the port are lost.
     fn send_by(&mut self, world: &mut World, common: &mut Common, at: SimTime, way: Destination, (number, frame): (u64, Frame)) {
         let destination = if let Frame::Packet(packet) = &frame { Some(packet.destination) } else { None };
-        let packets = frames::encode(frame);
+        let packets = frames::encode(frame, &mut self.sender.scratch);
         let most = if let Destination::Connection(_) = way { usize::MAX } else { self.datagram_bytes(world) as usize };
         if packets.iter().any(|packet| packet.len() > most) {
             if let Some(destination) = destination {
@@ -219,7 +222,7 @@ impl IpoibLink {
         Some((handle, qpn))
     }
 
-    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Vec<u8>>)) {
+    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Arc<[u8]>>)) {
         let super::Place { owner, hca, .. } = self.place;
         self.sender.posted_at = self.sender.posted_at.max(at);
         // A super-segment of more packets than the ring has is lost.
