@@ -146,6 +146,9 @@ pub struct KernelPart {
     pub ipoib_offloads: bool,
     /// Whether the driver of IPoIB joins received segments in datagram mode (GRO).
     pub ipoib_aggregation: bool,
+    /// Packets in the backlog to which interrupts of IPoIB move them. `None`: they stay in the receive
+    /// ring until a core takes them (NAPI).
+    pub ipoib_backlog_packets: Option<u32>,
     /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
     /// Memory of fragments that wait for others, in bytes.
@@ -229,6 +232,7 @@ impl KernelPart {
             checksum_with_copy: false,
             ipoib_offloads: true,
             ipoib_aggregation: true,
+            ipoib_backlog_packets: None,
             fragment_memory_bytes: 4_194_304,
             fragment_memory_low_bytes: None,
             transmit_queue_packets: 1_000,

@@ -17,6 +17,9 @@ pub(in crate::host::kernel) struct Offloads {
     /// The driver joins received segments.
     pub(super) aggregation: bool,
     super_segment_bytes: u32,
+    /// Packets in the kernel's backlog, to which an interrupt moves them. `None`: they stay in the ring
+    /// until a core takes them (NAPI).
+    pub(super) backlog: Option<u32>,
 }
 
 impl Offloads {
@@ -27,7 +30,13 @@ impl Offloads {
         let is_used = kernel.ipoib_offloads && is_datagram;
         // Linux offers segmentation only with checksums (`ipoib_set_dev_features`).
         let (checksums, segmentation) = (is_used && hca.checksums, is_used && hca.checksums && hca.segmentation);
-        Self { checksums, segmentation, aggregation: kernel.ipoib_aggregation && is_datagram, super_segment_bytes: kernel.super_segment_bytes }
+        Self {
+            checksums,
+            segmentation,
+            aggregation: kernel.ipoib_aggregation && is_datagram,
+            super_segment_bytes: kernel.super_segment_bytes,
+            backlog: kernel.ipoib_backlog_packets,
+        }
     }
 
     /// Returns the most datagrams of a frame of the stack.

@@ -15,12 +15,21 @@ use std::collections::VecDeque;
 /// Most bytes of packets that the driver joins to one: that of an IP packet.
 const JOINED_BYTES_MAX: u32 = 65_535;
 
+/// Packet that waits for a core.
+#[derive(Debug)]
+enum Arrived {
+    /// The packet lies in the ring: its receive request, and its bytes.
+    InRing(u64, u32),
+    /// The interrupt has moved the packet to the kernel's backlog.
+    InBacklog(PayloadSlice),
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver {
     buffer_bytes: u32,
     interrupts: Interrupts,
-    /// Receive requests of packets that no core has taken yet, with their bytes.
-    arrived: VecDeque<(u64, u32)>,
+    /// Packets that no core has taken yet.
+    arrived: VecDeque<Arrived>,
     /// Frame of the oldest of them, if the core has looked at it already.
     decoded: Option<Frame>,
 }
@@ -50,7 +59,16 @@ impl IpoibLink {
             self.post_again(world, common, now, completion);
             return false;
         }
-        self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
+        let len = completion.byte_len;
+        match self.offloads.backlog {
+            None => self.receiver.arrived.push_back(Arrived::InRing(completion.wr_id, len)),
+            // `netif_rx` loses what the backlog does not take.
+            Some(most) => {
+                let bytes = self.unload(world, common, now, (completion.wr_id, len));
+                let has_room = self.receiver.arrived.len() < most as usize;
+                self.receiver.arrived.extend(bytes.filter(|_| has_room).map(Arrived::InBacklog));
+            }
+        }
         match self.receiver.interrupts.arrived(self.receiver.arrived.len(), now) {
             Signal::Now => true,
             Signal::At(at) => {
@@ -85,7 +103,11 @@ impl IpoibLink {
 
     /// Returns the bytes of the oldest packet, which the core takes next.
     pub(in crate::host::kernel) fn next_bytes(&self) -> u64 {
-        self.receiver.arrived.front().map_or(0, |(_, len)| u64::from(*len))
+        match self.receiver.arrived.front() {
+            Some(Arrived::InRing(_, len)) => u64::from(*len),
+            Some(Arrived::InBacklog(bytes)) => u64::from(bytes.len),
+            None => 0,
+        }
     }
 
     /// Takes the oldest packet, and gives its buffer back to the ring. With aggregation, the following
@@ -111,11 +133,11 @@ impl IpoibLink {
         Some((frame, joined))
     }
 
-    /// Returns the frame of the oldest packet, if it is a datagram.
+    /// Returns the frame of the oldest packet, if it is a datagram in the ring.
     fn decode_next(&self, common: &Common) -> Option<Frame> {
-        let (request, len) = *self.receiver.arrived.front()?;
-        let packet = common.store.get(Slot::to_receive(self.area, request as u32)).filter(|_| request & SHARED == 0)?;
-        frames::decode(&packet.part(GRH_BYTES, len)?)
+        let Some(Arrived::InRing(request, len)) = self.receiver.arrived.front() else { return None };
+        let packet = common.store.get(Slot::to_receive(self.area, *request as u32)).filter(|_| request & SHARED == 0)?;
+        frames::decode(&packet.part(GRH_BYTES, *len)?)
     }
 
     fn take_one(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
@@ -124,9 +146,16 @@ impl IpoibLink {
         decoded.or_else(|| frames::decode(&bytes?))
     }
 
-    /// Takes the oldest packet, and posts its buffer again. Returns the packet's bytes.
+    /// Takes the oldest packet. Returns its bytes.
     fn release_oldest(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<PayloadSlice> {
-        let (request, len) = self.receiver.arrived.pop_front()?;
+        match self.receiver.arrived.pop_front()? {
+            Arrived::InRing(request, len) => self.unload(world, common, now, (request, len)),
+            Arrived::InBacklog(bytes) => Some(bytes),
+        }
+    }
+
+    /// Takes the packet of a receive request, and posts its buffer again.
+    fn unload(&mut self, world: &mut World, common: &mut Common, now: SimTime, (request, len): (u64, u32)) -> Option<PayloadSlice> {
         let number = request as u32;
         if request & SHARED != 0 {
             return self.take_shared(world, common, now, number).part(0, len);
