@@ -35,7 +35,7 @@ impl Transfer {
             let count = received.clone();
             drop(lab.machine(RECEIVER).spawn(move || {
                 let listener = TcpListener::bind((address(RECEIVER), PORT)).expect("a free port");
-                drop(ready.send(()));
+                let _ = ready.send(());
                 let (mut stream, _) = listener.accept().expect("a connection");
                 let mut bytes = vec![0; 1 << 18];
                 while let Ok(len @ 1..) = stream.read(&mut bytes) {

@@ -1,6 +1,7 @@
 //! The machine's kernel in a network namespace of its own, behind a TUN device.
 
 use super::lab::{MTU_BYTES, address};
+use softband_model::parts::{BufferSizes, CongestionControl};
 use softband_net::KernelPart;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -70,12 +71,17 @@ impl Machine {
 
 /// Returns the settings that make the machine's kernel comparable to a part: files and values.
 fn settings(kernel: &KernelPart) -> Vec<(&'static str, String)> {
-    let buffers = |sizes: softband_model::parts::BufferSizes| format!("4096 {} {}", sizes.initial_bytes, sizes.max_bytes);
+    let buffers = |sizes: BufferSizes| format!("4096 {} {}", sizes.initial_bytes, sizes.max_bytes);
+    let congestion = match kernel.congestion_control {
+        CongestionControl::Reno => "reno",
+        CongestionControl::Bic => "bic",
+        CongestionControl::Cubic => "cubic",
+    };
     vec![
         ("ipv6/conf/all/disable_ipv6", "1".into()),
         ("ipv4/tcp_rmem", buffers(kernel.receive_buffer)),
         ("ipv4/tcp_wmem", buffers(kernel.send_buffer)),
-        ("ipv4/tcp_congestion_control", "cubic".into()),
+        ("ipv4/tcp_congestion_control", congestion.into()),
         ("ipv4/tcp_no_metrics_save", "1".into()),
         ("ipv4/tcp_ecn", "0".into()),
     ]

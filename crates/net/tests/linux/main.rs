@@ -12,7 +12,8 @@ mod common;
 use common::{kernel, pattern};
 use lab::{Kind, Lab, Wire, address};
 use softband_net::calls::{Accept, Bind, Close, Connect, Info, Listen, Open, Receive, ReceiveUrgent, Send, SetOption, Shutdown, SocketOption};
-use softband_net::{Events, Family, NetError, Payload, Protocol, SocketId};
+use softband_model::parts::CongestionControl;
+use softband_net::{Events, Family, KernelPart, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown as Direction, TcpListener, TcpStream};
@@ -33,7 +34,9 @@ fn pair(wire: Wire) -> Option<Lab> {
 }
 
 pub(crate) fn lab(kinds: [Kind; 2], wire: Wire) -> Option<Lab> {
-    match Lab::new(kinds, &kernel(KERNEL), wire, 11) {
+    // A namespace may use Reno on each machine, and other rules as its administrator says.
+    let kernel = KernelPart { congestion_control: CongestionControl::Reno, ..kernel(KERNEL) };
+    match Lab::new(kinds, &kernel, wire, 11) {
         Ok(lab) => Some(lab),
         Err(reason) => {
             println!("skipped, since this machine offers no host of its kernel: {reason}");
@@ -63,7 +66,7 @@ fn connect<T: std::marker::Send + 'static>(
     let (ready, is_ready) = mpsc::channel();
     let result = lab.machine(LINUX).spawn(move || {
         let listener = TcpListener::bind((address(LINUX), PORT)).expect("a free port");
-        drop(ready.send(()));
+        let _ = ready.send(());
         program(listener.accept().expect("a connection").0)
     });
     is_ready.recv().expect("a server");
@@ -144,7 +147,7 @@ fn handshakes_say_the_same() {
     for by_linux in [false, true] {
         let Some(mut lab) = pair(Wire::fast()) else { return };
         connect(&mut lab, by_linux, |stream| drop(stream));
-        let mut of = |side: usize| {
+        let of = |side: usize| {
             let (_, segment) = lab.handshake.iter().find(|(from, _)| *from == side).expect("a segment").clone();
             let options = segment.options;
             (segment.window, options.mss, options.window_scale, options.sack_permitted, options.timestamps.is_some())
@@ -162,7 +165,7 @@ fn a_reader_that_sleeps_stops_the_writer_and_wakes_it() {
     let Some(mut lab) = pair(Wire::fast()) else { return };
     let (wake, sleep) = mpsc::channel::<()>();
     let (socket, program) = connect(&mut lab, false, move |mut stream| {
-        drop(sleep.recv());
+        let _ = sleep.recv();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).map(|_| bytes.len() as u64)
     });
