@@ -49,6 +49,6 @@ mod tests {
         assert!(matches!(decode(&bytes), Some(Frame::Neighbour(found)) if found == message));
         let mut wrong = bytes.to_vec();
         wrong[13] = 0;
-        assert!(decode(&wrong.into()).is_none() && decode(&bytes[..13].into()).is_none());
+        assert!(decode(&Arc::from(wrong)).is_none() && decode(&Arc::from(&bytes[..13])).is_none());
     }
 }

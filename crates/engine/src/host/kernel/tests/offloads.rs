@@ -4,7 +4,7 @@ use super::{Lab, PORT, bytes, ip, spec, stream_time};
 use softband_model::parts::{IpoibOffloads, KernelPart};
 use softband_net::calls::{Open, SendTo};
 use softband_net::{Family, Payload, Protocol};
-use softband_sim::SimDuration;
+use softband_sim::{SimDuration, SimTime};
 use softband_spec::FabricSpec;
 use std::net::SocketAddr;
 
@@ -62,8 +62,9 @@ fn lost(backlog: Option<u32>) -> u64 {
         while left > 0 && lab.call(0, SendTo { socket, payload: Payload::counted(1_000), to }).is_ok() {
             left -= 1;
         }
-        lab.now.as_secs_f64() > 0.1
+        left == 0
     });
+    lab.run_to(SimTime::ZERO + SimDuration::from_micros(200_000));
     let counters = |host: usize| lab.kernels.stack(host).interfaces().nth(2).expect("ib0").2;
     counters(0).sent_packets - counters(1).received_packets
 }
