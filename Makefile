@@ -106,6 +106,7 @@ bench: build
 	@python3 benches/busy.py
 	@python3 benches/sweep.py
 	@python3 benches/cmtime.py
+	@python3 benches/sockets.py
 
 # scripts/bench-peers.sh installs the peers. The bench skips missing peers.
 # ENGINE: options, such as `--jobs a,c` or `--growth`.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the peers of `make bench-engine` on a Debian or Ubuntu machine: ns-3 and SimGrid.
+# Installs the peers of `make bench-engine` and of `benches/sockets.py` on a Debian or Ubuntu machine: ns-3 and SimGrid.
 set -euo pipefail
 
 sudo=

@@ -9,9 +9,9 @@ mod kernel_path;
 mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
-pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule};
+pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart};
 pub use kernel_path::KernelPath;
-pub use nic::{NicOffloads, NicPart};
+pub use nic::{IpoibOffloads, NicOffloads, NicPart};
 
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -162,6 +162,8 @@ pub struct HcaPart {
     pub max_inline_bytes: u32,
     /// RDMA reads and atomics outstanding at a QP, both as requester and as responder: 0 to 255.
     pub max_rd_atomic: u32,
+    /// Work that the HCA does for IP over InfiniBand in datagram mode.
+    pub ipoib_offloads: IpoibOffloads,
     /// Verbs that not every HCA offers.
     pub optional: OptionalVerbs,
 }

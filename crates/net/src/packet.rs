@@ -310,34 +310,42 @@ impl Packet {
     /// Cuts a super-segment into the packets that go over the wire, in order.
     pub fn cut(self) -> impl Iterator<Item = Self> {
         let count = self.packets();
-        (0..count).map(move |index| if count == 1 { self.clone() } else { self.cut_out(index, count) })
+        let mut whole = Some(self);
+        (0..count).filter_map(move |index| if count == 1 { whole.take() } else { whole.as_ref().map(|whole| whole.cut_out(index, count)) })
     }
 
     fn cut_out(&self, index: u32, count: u32) -> Self {
-        let mut packet = self.clone();
-        if let (Body::Tcp(whole), Body::Tcp(segment)) = (&self.body, &mut packet.body) {
-            let from = index * whole.packet_payload_bytes;
-            segment.payload = whole.payload.part(from, whole.packet_payload_bytes);
-            segment.packet_payload_bytes = 0;
-            segment.seq = whole.seq.plus(from);
-            segment.flags.fin &= index + 1 == count;
-            segment.flags.psh &= index + 1 == count;
-            segment.flags.urg &= u32::from(whole.urgent) > from;
-            segment.urgent = u32::from(whole.urgent).saturating_sub(from) as u16;
-        }
-        packet
+        let Body::Tcp(whole) = &self.body else { return self.clone() };
+        let (from, is_last) = (index * whole.packet_payload_bytes, index + 1 == count);
+        let mut flags = whole.flags;
+        flags.fin &= is_last;
+        flags.psh &= is_last;
+        flags.urg &= u32::from(whole.urgent) > from;
+        let segment = Segment {
+            source_port: whole.source_port,
+            destination_port: whole.destination_port,
+            seq: whole.seq.plus(from),
+            ack: whole.ack,
+            flags,
+            window: whole.window,
+            urgent: u32::from(whole.urgent).saturating_sub(from) as u16,
+            options: whole.options,
+            payload: whole.payload.part(from, whole.packet_payload_bytes),
+            packet_payload_bytes: 0,
+        };
+        Self { source: self.source, destination: self.destination, hop_limit: self.hop_limit, body: Body::Tcp(segment) }
     }
 
     /// Joins the next packet of the same connection to this one, as receive aggregation does.
     /// Returns the packet if it does not continue this one, or if the sum exceeds `bytes_max`.
-    pub fn join(&mut self, next: Self, bytes_max: u32) -> Option<Self> {
+    pub fn join(&mut self, mut next: Self, bytes_max: u32) -> Option<Self> {
         let same = self.source == next.source && self.destination == next.destination;
-        match (&mut self.body, &next.body) {
+        match (&mut self.body, &mut next.body) {
             (Body::Tcp(segment), Body::Tcp(more)) if same && segment.is_continued_by(more, bytes_max) => {
                 if segment.packet_payload_bytes == 0 {
                     segment.packet_payload_bytes = segment.payload.len();
                 }
-                segment.payload.append(more.payload.clone());
+                segment.payload.append(std::mem::take(&mut more.payload));
                 segment.flags.psh |= more.flags.psh;
                 segment.window = more.window;
                 None

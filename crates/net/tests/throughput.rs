@@ -77,30 +77,49 @@ fn a_long_path_is_filled_by_growing_buffers() {
     assert!(rate > 80_000_000, "{rate} bits a second");
 }
 
+/// Runs endless streams. Returns the rate of each in Mb/s.
+fn rates(net: &mut Net, count: usize, span: SimDuration) -> Vec<u64> {
+    let pairs = net.pairs(count);
+    let begin = net.now;
+    let mut transfers: Vec<Transfer> =
+        pairs.iter().map(|(client, server)| Transfer::new((CLIENT, *client), (SERVER, *server), u64::MAX, false)).collect();
+    transfers.iter_mut().for_each(|transfer| transfer.write(net));
+    while net.now < begin + span {
+        let Some(host) = net.step() else { break };
+        let ready: Vec<_> = net.hosts[host].ready.drain(..).map(|(socket, _)| socket).collect();
+        for socket in ready {
+            let Some(at) = transfers.iter().position(|transfer| transfer.from == (host, socket) || transfer.to == (host, socket)) else {
+                continue;
+            };
+            if host == SERVER { transfers[at].read(net) } else { transfers[at].write(net) }
+        }
+    }
+    transfers.iter().map(|transfer| transfer.received * 8_000_000 / span.as_picos()).collect()
+}
+
 #[test]
 fn many_streams_share_a_link_and_its_hosts_own_queue() {
     for name in ["linux-2.6.18", "linux-6.1"] {
         let kernel = softband_net::KernelPart { transmit_queue_packets: 20, ..kernel(name) };
         let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 4);
-        let pairs = net.pairs(8);
-        let begin = net.now;
-        let mut transfers: Vec<Transfer> =
-            pairs.iter().map(|(client, server)| Transfer::new((CLIENT, *client), (SERVER, *server), u64::MAX, false)).collect();
-        transfers.iter_mut().for_each(|transfer| transfer.write(&mut net));
-        while net.now < begin + HALF_SECOND {
-            let Some(host) = net.step() else { break };
-            let ready: Vec<_> = net.hosts[host].ready.drain(..).map(|(socket, _)| socket).collect();
-            for socket in ready {
-                let Some(at) = transfers.iter().position(|transfer| transfer.from == (host, socket) || transfer.to == (host, socket)) else {
-                    continue;
-                };
-                if host == SERVER { transfers[at].read(&mut net) } else { transfers[at].write(&mut net) }
-            }
-        }
-        let bits: Vec<u64> = transfers.iter().map(|transfer| transfer.received * 16 / 1_000_000).collect();
-        let sum: u64 = bits.iter().sum();
-        println!("{name}: {bits:?} Mb/s, together {sum}");
-        assert!((880..=941).contains(&sum), "{name}: {bits:?}");
-        assert!(bits.iter().all(|share| *share > 30), "{name}: {bits:?}");
+        let megabits = rates(&mut net, 8, HALF_SECOND);
+        let sum: u64 = megabits.iter().sum();
+        println!("{name}: {megabits:?} Mb/s, together {sum}");
+        assert!((880..=941).contains(&sum), "{name}: {megabits:?}");
+        assert!(megabits.iter().all(|share| *share > 30), "{name}: {megabits:?}");
+    }
+}
+
+#[test]
+fn four_streams_share_a_link_fairly() {
+    for name in ["linux-2.6.9", "linux-2.6.18", "linux-3.10", "linux-6.1"] {
+        let kernel = kernel(name);
+        let mut net = Net::new([&kernel, &kernel], Wire::new(1_000, SimDuration::from_micros(25)), 4);
+        let megabits = rates(&mut net, 4, HALF_SECOND);
+        let sum: u64 = megabits.iter().sum();
+        println!("{name}: {megabits:?} Mb/s, together {sum}");
+        assert!((920..=941).contains(&sum), "{name}: {megabits:?}");
+        // The host's own queue serves all streams, and no packet is lost.
+        assert!(megabits.iter().all(|share| (118..=353).contains(share)), "{name}: {megabits:?}");
     }
 }

@@ -56,30 +56,33 @@ fn the_first_window_follows_the_kernel_and_the_mtu() {
 }
 
 #[test]
-fn a_syn_offers_the_first_window_of_its_kernel() {
+fn both_sides_of_a_handshake_offer_the_first_windows_of_their_kernels() {
     // Linux 2.6: 4 segments up to 1,460 B, 3 up to 4,380 B, then 2. Linux 3.10: 20 segments of Ethernet, and
     // their bytes in whole larger segments, at least 2. Linux 6.1: half of 128 KiB in whole segments.
+    // SYN-ACK counts segments without the timestamps that both sides use.
     let expected = [
-        ("linux-2.6.9", [4 * 1_460, 3 * 2_004, 3 * 4_052, 2 * 8_960]),
-        ("linux-3.10", [20 * 1_460, 14 * 2_004, 7 * 4_052, 3 * 8_960]),
-        ("linux-6.1", [44 * 1_460, 32 * 2_004, 16 * 4_052, 7 * 8_960]),
+        ("linux-2.6.9", [(4, 4), (3, 3), (3, 3), (2, 2)]),
+        ("linux-3.10", [(20, 20), (14, 14), (7, 7), (3, 3)]),
+        ("linux-6.1", [(44, 45), (32, 32), (16, 16), (7, 7)]),
     ];
     for (name, windows) in expected {
-        for (mtu_bytes, expected) in [1_500, 2_044, 4_092, 9_000].into_iter().zip(windows) {
+        for (mtu_bytes, (of_client, of_server)) in [1_500_u16, 2_044, 4_092, 9_000].into_iter().zip(windows) {
             let kernel = kernel(name);
-            let mut net = Net::new([&kernel, &kernel], Wire { mtu_bytes, ..Wire::new(1_000, MILLI) }, 5);
-            let offered = Rc::new(Cell::new(0));
+            let mut net = Net::new([&kernel, &kernel], Wire { mtu_bytes: u32::from(mtu_bytes), ..Wire::new(1_000, MILLI) }, 5);
+            let offered = Rc::new(Cell::new([0; 2]));
             let seen = offered.clone();
-            net.tap = Some(Box::new(move |_, _, packet| {
+            net.tap = Some(Box::new(move |_, host, packet| {
                 if let Body::Tcp(segment) = &packet.body
                     && segment.flags.syn
-                    && !segment.flags.ack
                 {
-                    seen.set(segment.window);
+                    let mut windows = seen.get();
+                    windows[host] = segment.window;
+                    seen.set(windows);
                 }
             }));
             net.pair(&[]);
-            assert_eq!(u32::from(offered.get()), expected, "{name}, MTU {mtu_bytes} B");
+            let mss = mtu_bytes - 40;
+            assert_eq!(offered.get(), [of_client * mss, of_server * (mss - 12)], "{name}, MTU {mtu_bytes} B");
         }
     }
 }

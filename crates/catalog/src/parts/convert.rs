@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode,
+    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode,
     SwitchPart,
 };
 use softband_model::transport::AckTimer;
@@ -73,6 +73,10 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         max_ah: read.count("max_ah"),
         max_inline_bytes: read.bytes("max_inline"),
         max_rd_atomic: read.count("max_rd_atomic"),
+        ipoib_offloads: IpoibOffloads {
+            checksums: read.optional_flag("ipoib_checksums"),
+            segmentation: read.optional_flag("ipoib_segmentation"),
+        },
         optional: optional_verbs(&mut read),
     };
     part.max_payload_bytes = max_payload(&mut read, part.interface);
@@ -243,6 +247,7 @@ fn kernel_path(read: &mut PartReader<'_>) -> KernelPath {
         call: read.duration("socket_call"),
         send_packet: read.duration("packet_send"),
         receive_packet: read.duration("packet_receive"),
+        join_packet: read.duration("packet_join"),
         interrupt: read.duration("packet_interrupt"),
         copy_bytes_per_second: read.rate("socket_copy_rate"),
         moderation_packets: read.count("moderation_packets"),
@@ -252,6 +257,7 @@ fn kernel_path(read: &mut PartReader<'_>) -> KernelPath {
         ("socket_call", path.call),
         ("packet_send", path.send_packet),
         ("packet_receive", path.receive_packet),
+        ("packet_join", path.join_packet),
         ("packet_interrupt", path.interrupt),
         ("moderation_time", path.moderation_time),
     ];

@@ -1,6 +1,6 @@
 //! Kernel parts: the constants of TCP/IP.
 
-use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule};
+use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart};
 use softband_sim::SimDuration;
 
 use crate::parts::{PartReader, PartSheet};
@@ -12,6 +12,8 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
     let reductions = [("halving", RateReduction::Halving), ("proportional", RateReduction::Proportional)];
     let controls = [("reno", CongestionControl::Reno), ("bic", CongestionControl::Bic), ("cubic", CongestionControl::Cubic)];
     let window_rules = [("steps", ReceiveWindowRule::Steps), ("bytes", ReceiveWindowRule::Bytes)];
+    let growths = [("doubling", ReceiveGrowth::Doubling), ("growth", ReceiveGrowth::Growth)];
+    let starts = [("acknowledgements", SlowStart::Acknowledgements), ("packets", SlowStart::Packets)];
     let part = KernelPart {
         name: read.name(),
         initial_window: read.count("initial_window"),
@@ -32,17 +34,24 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         tail_loss_probe: read.choice("tail_loss_probe", Dimension::Name, &YES_NO),
         rate_reduction: read.choice("rate_reduction", Dimension::Name, &reductions),
         congestion_control: read.choice("congestion_control", Dimension::Name, &controls),
+        slow_start: read.choice("slow_start", Dimension::Name, &starts),
         hybrid_slow_start: read.choice("hybrid_slow_start", Dimension::Name, &YES_NO),
         timestamps: read.choice("timestamps", Dimension::Name, &YES_NO),
         selective_ack: read.choice("selective_ack", Dimension::Name, &YES_NO),
         window_scaling: read.choice("window_scaling", Dimension::Name, &YES_NO),
         receive_buffer: buffer(&mut read, "receive_buffer", "receive_buffer_max"),
+        receive_growth: read.choice("receive_buffer_growth", Dimension::Name, &growths),
         send_buffer: buffer(&mut read, "send_buffer", "send_buffer_max"),
         datagram_buffer: buffer(&mut read, "datagram_buffer", "datagram_buffer_max"),
         window_share_ppm: read.share_ppm("window_share"),
         small_queue_bytes: read.optional_bytes("small_queue").filter(|bytes| *bytes > 0),
+        small_queue_time: read.optional_duration("small_queue_time").filter(|time| *time > SimDuration::ZERO),
         super_segment_bytes: read.bytes("super_segment"),
         super_segment_divisor: read.count("super_segment_divisor"),
+        checksum_with_copy: read.choice("checksum_with_copy", Dimension::Name, &YES_NO),
+        ipoib_offloads: read.choice("ipoib_offloads", Dimension::Name, &YES_NO),
+        ipoib_aggregation: read.choice("ipoib_aggregation", Dimension::Name, &YES_NO),
+        ipoib_backlog_packets: read.optional_count("ipoib_backlog").filter(|packets| *packets > 0),
         transmit_queue_packets: read.count("transmit_queue"),
         fragment_memory_bytes: read.bytes("fragment_memory"),
         fragment_memory_low_bytes: read.optional_bytes("fragment_memory_low").filter(|bytes| *bytes > 0),

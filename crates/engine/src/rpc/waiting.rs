@@ -93,7 +93,13 @@ impl HostCalls<'_> {
             self.processes[caller.process].note_question(entry.object, entry.interest, !is_over);
         }
         if ready || is_over {
-            return Outcome::Reply(self.scheduler.wait_reply(self.host, &wanted, false));
+            let reply = self.scheduler.wait_reply(self.host, &wanted, false);
+            // A thread that sleeps pays meanwhile.
+            let price = wanted.iter().find_map(|entry| self.call_price(entry.object));
+            return match price {
+                Some(price) => Outcome::Paid(Ok(reply), price),
+                None => Outcome::Reply(reply),
+            };
         }
         self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Objects(wanted), program_time(request.head.deadline_ps));
         Outcome::Later

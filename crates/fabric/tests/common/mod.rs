@@ -74,6 +74,7 @@ pub fn hca_part() -> HcaPart {
         max_ah: 1_024,
         max_inline_bytes: 400,
         max_rd_atomic: 4,
+        ipoib_offloads: Default::default(),
         optional: OptionalVerbs {
             max_srq: 64,
             max_srq_wr: 1_024,

@@ -1,7 +1,7 @@
 //! Ideal parts: the limits of a model without any hardware.
 
 use super::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot,
+    BusPart, CablePart, CardInterface, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot,
     SwitchPart,
 };
 use crate::transport::AckTimer;
@@ -83,6 +83,7 @@ impl HcaPart {
             max_ah: MANY,
             max_inline_bytes: 4_096,
             max_rd_atomic: 255,
+            ipoib_offloads: IpoibOffloads { checksums: true, segmentation: true },
             optional: OptionalVerbs {
                 max_srq: MANY,
                 max_srq_wr: MANY,

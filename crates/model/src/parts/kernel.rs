@@ -41,6 +41,24 @@ pub enum ReceiveWindowRule {
     Bytes,
 }
 
+/// Rule by which a receive buffer grows while the program reads (dynamic right-sizing).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveGrowth {
+    /// To twice the bytes that the program read in a round trip.
+    Doubling,
+    /// To twice these bytes, and more while they grow from round trip to round trip.
+    Growth,
+}
+
+/// Events that a sender counts in slow start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStart {
+    /// The window grows by a segment for each acknowledgement, however many packets it covers.
+    Acknowledgements,
+    /// The window grows by the packets that arrived.
+    Packets,
+}
+
 /// Sizes of a socket's buffer in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
@@ -92,6 +110,8 @@ pub struct KernelPart {
     pub rate_reduction: RateReduction,
     /// Rule of the window's growth.
     pub congestion_control: CongestionControl,
+    /// Growth of the window in slow start.
+    pub slow_start: SlowStart,
     /// Whether CUBIC ends slow start before the first loss (hybrid slow start).
     pub hybrid_slow_start: bool,
     /// Whether TCP offers timestamps (RFC 7323).
@@ -102,6 +122,8 @@ pub struct KernelPart {
     pub window_scaling: bool,
     /// Receive buffer of a TCP socket.
     pub receive_buffer: BufferSizes,
+    /// Growth of that buffer.
+    pub receive_growth: ReceiveGrowth,
     /// Send buffer of a TCP socket.
     pub send_buffer: BufferSizes,
     /// Receive and send buffer of a UDP socket, and the most that a program may ask for any socket.
@@ -110,10 +132,23 @@ pub struct KernelPart {
     pub window_share_ppm: u32,
     /// Bytes of a connection below TCP, in queues of an interface. `None` means no limit.
     pub small_queue_bytes: Option<u32>,
+    /// Time for which these bytes suffice at the rate of the connection. It bounds them further, but
+    /// not below two super-segments. `None` means no such bound.
+    pub small_queue_time: Option<SimDuration>,
     /// Largest super-segment in bytes.
     pub super_segment_bytes: u32,
     /// Part of the window that a super-segment waits for: 1 of this number. 0 means no wait.
     pub super_segment_divisor: u32,
+    /// Whether the kernel sums the bytes that a program sends while it copies them. Otherwise it reads
+    /// them again, if no card sums them.
+    pub checksum_with_copy: bool,
+    /// Whether the driver of IPoIB uses the offloads of HCAs.
+    pub ipoib_offloads: bool,
+    /// Whether the driver of IPoIB joins received segments in datagram mode (GRO).
+    pub ipoib_aggregation: bool,
+    /// Packets in the backlog to which interrupts of IPoIB move them. `None`: they stay in the receive
+    /// ring until a core takes them (NAPI).
+    pub ipoib_backlog_packets: Option<u32>,
     /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
     /// Memory of fragments that wait for others, in bytes.
@@ -180,17 +215,24 @@ impl KernelPart {
             tail_loss_probe: true,
             rate_reduction: RateReduction::Proportional,
             congestion_control: CongestionControl::Cubic,
+            slow_start: SlowStart::Packets,
             hybrid_slow_start: true,
             timestamps: true,
             selective_ack: true,
             window_scaling: true,
             receive_buffer: BufferSizes { initial_bytes: 131_072, max_bytes: 6_291_456 },
+            receive_growth: ReceiveGrowth::Growth,
             send_buffer: BufferSizes { initial_bytes: 16_384, max_bytes: 4_194_304 },
             datagram_buffer: BufferSizes { initial_bytes: 212_992, max_bytes: 212_992 },
             window_share_ppm: 500_000,
             small_queue_bytes: Some(1_048_576),
+            small_queue_time: Some(millis(1)),
             super_segment_bytes: 65_536,
             super_segment_divisor: 3,
+            checksum_with_copy: false,
+            ipoib_offloads: true,
+            ipoib_aggregation: true,
+            ipoib_backlog_packets: None,
             fragment_memory_bytes: 4_194_304,
             fragment_memory_low_bytes: None,
             transmit_queue_packets: 1_000,

@@ -12,6 +12,8 @@ pub struct KernelPath {
     pub send_packet: SimDuration,
     /// CPU time to receive a packet: the driver, IP, TCP or UDP, up to the socket.
     pub receive_packet: SimDuration,
+    /// CPU time to receive a packet that the kernel joins to the one before it (GRO).
+    pub join_packet: SimDuration,
     /// CPU time of an interrupt of the card, before its first packet.
     pub interrupt: SimDuration,
     /// Rate at which a core copies bytes between a program and the kernel, in bytes per second.
@@ -31,6 +33,7 @@ impl KernelPath {
             call: SimDuration::from_picos(1),
             send_packet: none,
             receive_packet: none,
+            join_packet: none,
             interrupt: none,
             copy_bytes_per_second: 1_000_000_000_000,
             moderation_packets: 1,

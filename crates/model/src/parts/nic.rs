@@ -15,6 +15,15 @@ pub struct NicOffloads {
     pub aggregation: bool,
 }
 
+/// Work of TCP/IP over InfiniBand that an HCA does in place of the kernel, for datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpoibOffloads {
+    /// The HCA computes and checks the checksums of IP, TCP and UDP.
+    pub checksums: bool,
+    /// The HCA cuts super-segments into datagrams (LSO).
+    pub segmentation: bool,
+}
+
 /// Parameters of a NIC. The tables of the catalogue list these parameters with units, sources
 /// and statuses for each part.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -135,6 +135,15 @@ impl Verbs {
         (rest == 0).then_some(())
     }
 
+    /// Returns the checked bytes `offset..offset + len` of an entry.
+    fn part_of(&self, hca: HcaId, pd: PdHandle, entry: ScatterGatherEntry, (offset, len): (u64, u32)) -> Option<Segment> {
+        if offset + u64::from(len) > u64::from(entry.len_bytes) {
+            return None;
+        }
+        let address = entry.address.checked_add(offset)?;
+        self.check_local(hca, pd, ScatterGatherEntry { address, len_bytes: len, lkey: entry.lkey }, false)
+    }
+
     /// Gathers bytes `offset..offset + len` of `entries` into one buffer.
     ///
     /// # Errors
@@ -147,6 +156,13 @@ impl Verbs {
         entries: &[ScatterGatherEntry],
         (offset, len): (u64, u32),
     ) -> Result<PayloadSlice, WcStatus> {
+        if !pool.counts_only
+            && let [entry] = entries
+            && let Some(segment) = self.part_of(hca, pd, *entry, (offset, len))
+            && let Some(shared) = memory.share(segment.process, segment.address, len)
+        {
+            return Ok(shared);
+        }
         pool.filled(len as usize, |into| {
             let mut at = 0;
             let mut fault = false;

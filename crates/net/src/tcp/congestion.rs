@@ -8,7 +8,7 @@ use bic::Bic;
 use cubic::Cubic;
 pub(super) use hystart::Arrival;
 use hystart::HyStart;
-use softband_model::parts::{CongestionControl, KernelPart};
+use softband_model::parts::{CongestionControl, KernelPart, SlowStart};
 use softband_sim::{SimDuration, SimTime};
 
 /// Window that no loss has bounded yet.
@@ -31,6 +31,7 @@ pub(crate) struct Congestion {
     /// Segments that arrived since the last growth beyond slow start.
     arrived: u32,
     rule: Rule,
+    slow_start: SlowStart,
     /// Early end of slow start, until it has come.
     early_end: Option<HyStart>,
     /// Most segments in flight, and whether the window stopped the sender, until `usage_until`.
@@ -47,7 +48,8 @@ impl Congestion {
             CongestionControl::Cubic => Rule::Cubic(Cubic::default()),
         };
         let early_end = (kernel.hybrid_slow_start && control == CongestionControl::Cubic).then(HyStart::default);
-        Self { window: kernel.initial_window, threshold: NO_THRESHOLD, arrived: 0, rule, early_end, used: 0, is_limited: false, usage_until: 0 }
+        let (window, slow_start) = (kernel.initial_window, kernel.slow_start);
+        Self { window, threshold: NO_THRESHOLD, arrived: 0, rule, slow_start, early_end, used: 0, is_limited: false, usage_until: 0 }
     }
 
     /// Begins with the first window for packets of `mss` bytes.
@@ -111,7 +113,7 @@ impl Congestion {
         }
     }
 
-    /// Grows the window after `delivered` segments arrived.
+    /// Grows the window after an acknowledgement by which `delivered` segments arrived.
     pub(crate) fn grow(&mut self, now: SimTime, delivered: u32, min_rtt: SimDuration) {
         let used = self.is_limited || self.is_slow_start() && self.window < self.used.saturating_mul(2);
         if !used || delivered == 0 {
@@ -119,8 +121,9 @@ impl Congestion {
         }
         let mut left = delivered;
         if self.is_slow_start() {
-            let grown = (self.window + delivered).min(self.threshold);
-            left = delivered - (grown - self.window);
+            let step = if self.slow_start == SlowStart::Acknowledgements { 1 } else { delivered };
+            let grown = (self.window + step).min(self.threshold);
+            left = step - (grown - self.window);
             self.set_window(grown);
         }
         if left > 0 {
@@ -171,7 +174,7 @@ mod tests {
     const RTT: SimDuration = SimDuration::from_micros(100_000);
 
     fn congestion(rule: Rule) -> Congestion {
-        Congestion { window: 10, threshold: NO_THRESHOLD, arrived: 0, rule, early_end: None, used: 0, is_limited: true, usage_until: u64::MAX }
+        Congestion { window: 10, threshold: NO_THRESHOLD, arrived: 0, rule, slow_start: SlowStart::Packets, early_end: None, used: 0, is_limited: true, usage_until: u64::MAX }
     }
 
     /// Runs `rounds` round trips with a full window each.
@@ -192,6 +195,14 @@ mod tests {
         reno.set_window(reno.threshold());
         run(&mut reno, SimTime::ZERO, 10);
         assert_eq!(reno.window(), 50);
+    }
+
+    #[test]
+    fn an_old_kernel_counts_acknowledgements_in_slow_start() {
+        let mut old = congestion(Rule::Reno);
+        old.slow_start = SlowStart::Acknowledgements;
+        old.grow(SimTime::ZERO, 2, RTT);
+        assert_eq!(old.window(), 11);
     }
 
     #[test]

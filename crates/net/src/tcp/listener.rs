@@ -2,7 +2,7 @@
 
 use super::input::reset_for;
 use super::{Context, Handshake, ReceiveWindow, SocketOptions, clock, doubled};
-use crate::packet::{Flags, Options, Segment, Timestamps};
+use crate::packet::{Flags, Options, Segment, TIMESTAMPS_BYTES, Timestamps};
 use crate::sequence::SeqNumber;
 use crate::socket_id::SocketId;
 use softband_sim::{SimDuration, SimTime};
@@ -209,5 +209,7 @@ impl Listener {
 
 fn window_of(half: &HalfOpen, socket: &SocketOptions, cx: &Context<'_>) -> ReceiveWindow {
     let buffer = socket.receive_buffer.unwrap_or(cx.kernel.receive_buffer.initial_bytes);
-    ReceiveWindow::new(cx.kernel, buffer, socket.receive_buffer.is_some(), u32::from(half.mss), cx.now)
+    let has_timestamps = half.options.timestamps.is_some() && cx.kernel.timestamps;
+    let taken = if has_timestamps { TIMESTAMPS_BYTES } else { 0 };
+    ReceiveWindow::new(cx.kernel, (buffer, socket.receive_buffer.is_some()), u32::from(half.mss), taken, cx.now)
 }

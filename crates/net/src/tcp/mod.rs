@@ -241,7 +241,7 @@ impl Connection {
         let kernel = cx.kernel;
         let buffer = socket.receive_buffer.unwrap_or(kernel.receive_buffer.initial_bytes);
         let mss = cx.path.mss.min(socket.mss_max);
-        let window = ReceiveWindow::new(kernel, buffer, socket.receive_buffer.is_some(), mss, cx.now);
+        let window = ReceiveWindow::new(kernel, (buffer, socket.receive_buffer.is_some()), mss, 0, cx.now);
         let first = first_offset(first);
         let tx = Sender {
             first,

@@ -71,7 +71,15 @@ impl Connection {
     }
 
     fn has_room_below(&self, cx: &Context<'_>) -> bool {
-        cx.kernel.small_queue_bytes.is_none_or(|limit| self.tx.below < limit)
+        let Some(most) = cx.kernel.small_queue_bytes else { return true };
+        let by_rate = cx.kernel.small_queue_time.zip(self.rtt.smoothed()).map(|(time, smoothed)| {
+            // Linux, `tcp_update_pacing_rate`: twice the window a round trip in slow start, 1.2 times beyond.
+            let percent = if self.congestion.window() < self.congestion.threshold() / 2 { 200 } else { 120 };
+            let flight = u128::from(self.congestion.window()) * u128::from(self.tx.mss) * percent / 100;
+            let bytes = flight * u128::from(time.as_picos()) / u128::from(smoothed.as_picos().max(1));
+            bytes.max(2 * u128::from(self.super_segment(cx)))
+        });
+        u128::from(self.tx.below) < by_rate.map_or(u128::from(most), |bytes| bytes.min(u128::from(most)))
     }
 
     /// Sends the next new segment, if windows and rules allow it. `force` ignores the congestion

@@ -1,7 +1,7 @@
 //! Receive window: what a receiver offers, by Linux's rules, and the growth of its buffer.
 
 use super::congestion::initial_window;
-use softband_model::parts::{KernelPart, ReceiveWindowRule};
+use softband_model::parts::{KernelPart, ReceiveGrowth, ReceiveWindowRule};
 use softband_sim::{SimDuration, SimTime};
 
 /// Largest window field.
@@ -49,16 +49,22 @@ struct Tuning {
 }
 
 impl ReceiveWindow {
-    /// Returns the window of a new connection with a buffer of `buffer` bytes.
-    pub(crate) fn new(kernel: &KernelPart, buffer: u32, is_locked: bool, advertised_mss: u32, now: SimTime) -> Self {
+    /// Returns the window of a new connection with a buffer of `buffer` bytes. `taken` bytes of each of
+    /// the peer's packets are known to be options.
+    pub(crate) fn new(kernel: &KernelPart, (buffer, is_locked): (u32, bool), advertised_mss: u32, taken: u32, now: SimTime) -> Self {
         let space = share(buffer, kernel.window_share_ppm);
-        let whole = if space > advertised_mss { space / advertised_mss.max(1) * advertised_mss } else { space };
-        let segments = first_segments(kernel, advertised_mss).map_or(u32::MAX, |segments| segments.saturating_mul(advertised_mss));
+        // Linux, `tcp_select_initial_window`: whole packets. SYN knows nothing of the peer's options.
+        let packet = advertised_mss.saturating_sub(taken).max(1);
+        let whole = if space > packet { space / packet * packet } else { space };
+        let segments = first_segments(kernel, packet).map_or(u32::MAX, |segments| segments.saturating_mul(packet));
         let offered = whole.min(segments).min(FIELD_MAX);
         let scale =
             if kernel.window_scaling { scale_of(kernel.receive_buffer.max_bytes.max(kernel.datagram_buffer.max_bytes).max(buffer)) } else { 0 };
-        // Linux: a first round trip brings the initial window of the peer.
-        let space = offered.min(initial_window(kernel, advertised_mss).saturating_mul(advertised_mss));
+        let space = match kernel.receive_growth {
+            ReceiveGrowth::Doubling => offered,
+            // Linux: a first round trip brings the initial window of the peer.
+            ReceiveGrowth::Growth => offered.min(initial_window(kernel, advertised_mss).saturating_mul(advertised_mss)),
+        };
         let tuning = Tuning { space, read_from: 0, since: now, rtt: None, window_end: 0, window_since: now };
         Self {
             next: 0,
@@ -143,8 +149,8 @@ impl ReceiveWindow {
         self.tuning.rtt = measured;
     }
 
-    /// Notes that the program has read up to `read`. Enlarges the buffer if a round trip brings
-    /// more than half of it (dynamic right-sizing).
+    /// Notes that the program has read up to `read`. Enlarges the buffer if a round trip brought more
+    /// than the last ones (dynamic right-sizing).
     pub(crate) fn data_read(&mut self, now: SimTime, read: u64, kernel: &KernelPart) {
         let Some(rtt) = self.tuning.rtt else { return };
         if now.saturating_since(self.tuning.since) < rtt {
@@ -152,16 +158,22 @@ impl ReceiveWindow {
         }
         let copied = read.saturating_sub(self.tuning.read_from);
         let space = u64::from(self.tuning.space.max(1));
-        if copied > space {
-            let window = 2 * copied + 16 * u64::from(self.advertised_mss);
-            // The sender in slow start doubles its rate meanwhile.
-            let window = window + 2 * (window * (copied - space) / space);
+        let measured = if kernel.receive_growth == ReceiveGrowth::Doubling { 2 * copied } else { copied };
+        if measured > space {
+            let window = match kernel.receive_growth {
+                ReceiveGrowth::Doubling => measured,
+                ReceiveGrowth::Growth => {
+                    let window = 2 * copied + 16 * u64::from(self.advertised_mss);
+                    // The sender in slow start doubles its rate meanwhile.
+                    window + 2 * (window * (copied - space) / space)
+                }
+            };
             let wanted = window.saturating_mul(1_000_000) / u64::from(self.share_ppm);
             let wanted = wanted.min(u64::from(kernel.receive_buffer.max_bytes)) as u32;
             if !self.is_locked && wanted > self.buffer {
                 self.buffer = wanted;
             }
-            self.tuning.space = u32::try_from(copied).unwrap_or(u32::MAX);
+            self.tuning.space = u32::try_from(measured).unwrap_or(u32::MAX);
         }
         (self.tuning.read_from, self.tuning.since) = (read, now);
     }

@@ -3,14 +3,16 @@
 use crate::payload::Payload;
 use std::net::IpAddr;
 
-/// Sum of words of 16 bits, without the last fold.
+/// Sum of words of 16 bits in the machine's order of bytes, without the last fold. The order changes
+/// only the order of the sum's own bytes (RFC 1071, 2.B).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Checksum(u64);
 
 impl Checksum {
     /// Returns the sum of a pseudo header (RFC 9293, 3.1; RFC 8200, 8.1).
     pub(super) fn pseudo((source, destination): (IpAddr, IpAddr), protocol: u8, len: usize) -> Self {
-        let mut sum = Self(u64::from(protocol) + len as u64);
+        let mut sum = Self::default();
+        sum.add(&(u32::from(protocol) + len as u32).to_be_bytes());
         for address in [source, destination] {
             match address {
                 IpAddr::V4(address) => sum.add(&address.octets()),
@@ -24,10 +26,10 @@ impl Checksum {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         // Words of 32 bits have the same sum modulo 2^16 - 1.
         let (words, rest) = bytes.as_chunks::<4>();
-        self.0 += words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum::<u64>();
+        self.0 += words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>();
         let mut last = [0; 4];
         last[..rest.len()].copy_from_slice(rest);
-        self.0 += u64::from(u32::from_be_bytes(last));
+        self.0 += u64::from(u32::from_ne_bytes(last));
     }
 
     /// Adds a payload behind an even number of bytes. Bytes without a value are zeros.
@@ -45,13 +47,13 @@ impl Checksum {
 
     /// Returns the complement of the sum: the field to write, or 0 over bytes with a right field.
     pub(super) fn finish(self) -> u16 {
-        !fold(self.0)
+        !u16::from_be(fold(self.0))
     }
 }
 
 /// Returns a sum with its two bytes exchanged (RFC 1071, 2.B).
 fn exchanged(sum: u64) -> u64 {
-    u64::from(u16::from_be_bytes(fold(sum).to_le_bytes()))
+    u64::from(fold(sum).swap_bytes())
 }
 
 fn fold(mut sum: u64) -> u16 {

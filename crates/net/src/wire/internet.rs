@@ -1,11 +1,10 @@
 //! Headers of IPv4 and IPv6.
 
 use super::reader::{Reader, put_half, put_word, set_half};
-use super::{DecodeError, EncodeError, checksum, control, transport};
+use super::{DecodeError, EncodeError, Source, checksum, control, transport};
 use crate::frame::Frame;
 pub(super) use crate::packet::UDP_PROTOCOL as UDP;
 use crate::packet::{Body, Fragment, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Packet};
-use crate::payload::Payload;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Protocol numbers (IANA).
@@ -124,7 +123,7 @@ fn encode_body(packet: &Packet, into: &mut Vec<u8>) -> Result<(), EncodeError> {
     }
 }
 
-pub(super) fn decode_v4(bytes: &[u8]) -> Result<Frame, DecodeError> {
+pub(super) fn decode_v4(bytes: &[u8], source: Source<'_>) -> Result<Frame, DecodeError> {
     let header = V4Header::decode(bytes)?;
     if checksum::of(&bytes[..header.header_bytes]) != 0 {
         return Err(DecodeError::Checksum(0));
@@ -135,9 +134,9 @@ pub(super) fn decode_v4(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let offset = u32::from(header.field & 0x1fff) * 8;
     let body = if has_more || offset > 0 {
         let identification = u32::from(header.identification);
-        fragment(Fragment { identification, offset, has_more, protocol: header.protocol, payload: Payload::from(content) })?
+        fragment(Fragment { identification, offset, has_more, protocol: header.protocol, payload: source.payload(content) })?
     } else {
-        decode_body(header.protocol, content, addresses)?
+        decode_body(header.protocol, content, addresses, source)?
     };
     Ok(Frame::Packet(Packet { source: addresses.0, destination: addresses.1, hop_limit: header.hop_limit, body }))
 }
@@ -178,7 +177,7 @@ impl V4Header {
     }
 }
 
-pub(super) fn decode_v6(bytes: &[u8]) -> Result<Frame, DecodeError> {
+pub(super) fn decode_v6(bytes: &[u8], source: Source<'_>) -> Result<Frame, DecodeError> {
     let header = V6Header::decode(bytes)?;
     let addresses = (IpAddr::V6(header.source), IpAddr::V6(header.destination));
     let mut read = Reader::new(bytes);
@@ -186,7 +185,7 @@ pub(super) fn decode_v6(bytes: &[u8]) -> Result<Frame, DecodeError> {
     let content = read.take(header.len)?;
     let (next, content) = skip_extensions(header.next, content)?;
     let body = match next {
-        IPV6_FRAGMENT => decode_v6_fragment(content, addresses)?,
+        IPV6_FRAGMENT => decode_v6_fragment(content, addresses, source)?,
         ICMPV6 => {
             control::check_v6(content, addresses)?;
             if let Some(message) = control::decode_neighbour(content, &header)? {
@@ -194,7 +193,7 @@ pub(super) fn decode_v6(bytes: &[u8]) -> Result<Frame, DecodeError> {
             }
             Body::Unreachable(control::decode_v6(content)?)
         }
-        next => decode_body(next, content, addresses)?,
+        next => decode_body(next, content, addresses, source)?,
     };
     Ok(Frame::Packet(Packet { source: addresses.0, destination: addresses.1, hop_limit: header.hop_limit, body }))
 }
@@ -239,7 +238,7 @@ fn may_skip_options(value: &[u8]) -> Result<bool, DecodeError> {
     Ok(true)
 }
 
-fn decode_v6_fragment(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Body, DecodeError> {
+fn decode_v6_fragment(content: &[u8], addresses: (IpAddr, IpAddr), source: Source<'_>) -> Result<Body, DecodeError> {
     let mut read = Reader::new(content);
     let protocol = read.byte()?;
     read.byte()?;
@@ -248,9 +247,9 @@ fn decode_v6_fragment(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Bod
     if offset == 0 && !has_more {
         // RFC 8200, 4.5: a fragment that is a whole packet. Its header says nothing.
         let (next, content) = skip_extensions(protocol, read.rest())?;
-        return decode_body(next, content, addresses);
+        return decode_body(next, content, addresses, source);
     }
-    fragment(Fragment { identification, offset, has_more, protocol, payload: Payload::from(read.rest()) })
+    fragment(Fragment { identification, offset, has_more, protocol, payload: source.payload(read.rest()) })
 }
 
 fn fragment(fragment: Fragment) -> Result<Body, DecodeError> {
@@ -280,10 +279,10 @@ impl V6Header {
     }
 }
 
-fn decode_body(protocol: u8, content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Body, DecodeError> {
+fn decode_body(protocol: u8, content: &[u8], addresses: (IpAddr, IpAddr), source: Source<'_>) -> Result<Body, DecodeError> {
     match protocol {
-        TCP => transport::decode_tcp(content, addresses).map(Body::Tcp),
-        UDP => transport::decode_udp(content, addresses).map(Body::Udp),
+        TCP => transport::decode_tcp(content, addresses, source).map(Body::Tcp),
+        UDP => transport::decode_udp(content, addresses, source).map(Body::Udp),
         ICMP if addresses.0.is_ipv4() => control::decode_v4(content).map(Body::Unreachable),
         ICMPV6 if addresses.0.is_ipv6() => {
             control::check_v6(content, addresses)?;

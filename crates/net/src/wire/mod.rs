@@ -12,6 +12,8 @@ mod reader;
 mod transport;
 
 use crate::frame::Frame;
+use crate::payload::Payload;
+use softband_model::verbs::api::PayloadSlice;
 use std::fmt;
 use std::net::IpAddr;
 pub(crate) use transport::{udp_content, udp_datagram};
@@ -61,12 +63,43 @@ pub fn encode(frame: &Frame, into: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// # Errors
 /// [`DecodeError`] has the reasons.
 pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
+    decode_from(bytes, Source(None))
+}
+
+/// Returns the frame that shared bytes express, as [`decode`] does. Its payload refers to them.
+///
+/// # Errors
+/// [`DecodeError`] has the reasons.
+pub fn decode_shared(bytes: &PayloadSlice) -> Result<Frame, DecodeError> {
+    decode_from(bytes.bytes(), Source(Some(bytes)))
+}
+
+fn decode_from(bytes: &[u8], source: Source<'_>) -> Result<Frame, DecodeError> {
     // IP begins with its version, and ARP with the high byte of a small number.
     match bytes.first().ok_or(DecodeError::Truncated)? >> 4 {
         0 => link::decode(bytes).map(Frame::Neighbour),
-        4 => internet::decode_v4(bytes),
-        6 => internet::decode_v6(bytes),
+        4 => internet::decode_v4(bytes, source),
+        6 => internet::decode_v6(bytes, source),
         _ => Err(DecodeError::Version),
+    }
+}
+
+/// The shared bytes of a frame, if they are shared.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a>(Option<&'a PayloadSlice>);
+
+impl Source<'_> {
+    /// Returns a part of the frame as payload, without a copy if the frame's bytes are shared.
+    fn payload(self, part: &[u8]) -> Payload {
+        let shared = self.0.and_then(|whole| {
+            let from = part.as_ptr().addr().checked_sub(whole.bytes().as_ptr().addr())?;
+            let is_inside = from + part.len() <= whole.len as usize;
+            is_inside.then(|| PayloadSlice { buffer: whole.buffer.clone(), offset: whole.offset + from as u32, len: part.len() as u32 })
+        });
+        let Some(slice) = shared else { return Payload::from(part) };
+        let mut payload = Payload::empty();
+        payload.push(slice);
+        payload
     }
 }
 

@@ -3,7 +3,7 @@
 use super::checksum::Checksum;
 use super::internet::{TCP, UDP};
 use super::reader::{Reader, put_half, put_word, set_half};
-use super::{DecodeError, EncodeError};
+use super::{DecodeError, EncodeError, Source};
 use crate::packet::{Datagram, Flags, OPTIONS_BYTES_MAX, Options, SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES};
 use crate::payload::Payload;
 use crate::sequence::SeqNumber;
@@ -114,7 +114,7 @@ fn put_options(options: &Options, into: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn decode_tcp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Segment, DecodeError> {
+pub(super) fn decode_tcp(content: &[u8], addresses: (IpAddr, IpAddr), source: Source<'_>) -> Result<Segment, DecodeError> {
     let mut read = Reader::new(content);
     let (source_port, destination_port) = (read.half()?, read.half()?);
     let (seq, ack) = (SeqNumber(read.word()?), SeqNumber(read.word()?));
@@ -128,7 +128,7 @@ pub(super) fn decode_tcp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<
     if check(addresses, TCP, content) != 0 {
         return Err(DecodeError::Checksum(TCP));
     }
-    let payload = Payload::from(read.rest());
+    let payload = source.payload(read.rest());
     Ok(Segment { source_port, destination_port, seq, ack, flags, window, urgent, options, payload, packet_payload_bytes: 0 })
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn udp_datagram(content: &Payload, addresses: (IpAddr, IpAddr)) -> Op
     (is_right && len <= content.len()).then_some(Datagram { source_port, destination_port, payload })
 }
 
-pub(super) fn decode_udp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<Datagram, DecodeError> {
+pub(super) fn decode_udp(content: &[u8], addresses: (IpAddr, IpAddr), source: Source<'_>) -> Result<Datagram, DecodeError> {
     let mut read = Reader::new(content);
     let (source_port, destination_port, len, sum) = (read.half()?, read.half()?, usize::from(read.half()?), read.half()?);
     if len < UDP_HEADER_BYTES as usize || len > content.len() {
@@ -225,6 +225,6 @@ pub(super) fn decode_udp(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<
     if !is_right {
         return Err(DecodeError::Checksum(UDP));
     }
-    let payload = Payload::from(read.take(len - UDP_HEADER_BYTES as usize)?);
+    let payload = source.payload(read.take(len - UDP_HEADER_BYTES as usize)?);
     Ok(Datagram { source_port, destination_port, payload })
 }

@@ -5,7 +5,7 @@ use super::agenda::{Alarm, Due};
 use super::core::{Core, price};
 use super::ethernet::{Card, EthernetLink, Place as EthernetPlace};
 use super::interrupts::Moderation;
-use super::ipoib::{IpoibLink, Place, SEND_RING_PACKETS};
+use super::ipoib::{IpoibLink, Offloads, Place, SEND_RING_PACKETS};
 use super::kind::Kind;
 use super::management::{ManagementLink, Silence};
 use softband_fabric::World;
@@ -62,14 +62,15 @@ impl HostKernel {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
                 }
-                InterfaceKind::Ipoib { hca, port, mode, pkey } => {
+                InterfaceKind::Ipoib { hca: hca_index, port, mode, pkey } => {
                     let id = InterfaceId(kernel.links.len() as u32);
-                    let hca = world.hca_id(number, hca);
+                    let hca = world.hca_id(number, hca_index);
                     let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey, mode };
                     let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
-                    let mut link = IpoibLink::new(place, moderation, world, common).map_err(|error| refused(&error))?;
+                    let work = Offloads::of(&host.hcas[hca_index].part.ipoib_offloads, &host.kernel, mode);
+                    let mut link = IpoibLink::new(place, (moderation, work), world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
-                    (config.has_segmentation, config.ring_packets) = (false, SEND_RING_PACKETS);
+                    (config.has_segmentation, config.ring_packets) = (work.segmentation, SEND_RING_PACKETS);
                     link.join(world, common, SimTime::ZERO);
                     Kind::Ipoib(Box::new(link))
                 }
@@ -190,11 +191,14 @@ impl HostKernel {
         }
     }
 
-    /// Pays for the checksums of a frame that the card does not compute.
+    /// Pays for the checksums of a frame that the card does not compute. Some kernels sum while they
+    /// copy, and the price of the copy contains it.
     fn pay_checksums(&mut self, interface: InterfaceId, bytes: u64, now: SimTime, thread: &mut Option<SimTime>) {
-        let path = self.path;
-        let Some((core, link)) = self.ethernet(interface) else { return };
-        let cost = link.checksum_cost(&path, bytes);
+        if self.stack.kernel().checksum_with_copy {
+            return;
+        }
+        let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
+        let cost = kind.checksum_cost(&self.path, bytes);
         match thread {
             Some(clock) => *clock += cost,
             None if cost > SimDuration::ZERO => {
@@ -265,10 +269,11 @@ impl HostKernel {
     /// Hands the packet that a core has taken to the stack. The core takes the next one, if any.
     pub(super) fn taken(&mut self, world: &mut World, common: &mut Common, now: SimTime, interface: InterfaceId) {
         let Some(link) = self.links.get_mut(interface.0 as usize) else { return };
-        if let Some(frame) = link.kind.take_frame(world, common, now) {
+        let (host, path) = (self.number, self.path);
+        if let Some((frame, joined)) = link.kind.take_frame(world, common, now) {
+            link.core.work(now, path.join_packet * u64::from(joined));
             self.arrived(world, common, now, interface, frame);
         }
-        let (host, path) = (self.number, self.path);
         let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
         if kind.go_on_polling() {
             common.agenda.push(core.work(now, kind.receive_cost(&path)), Due::Taken { host, interface });

@@ -38,17 +38,32 @@ impl Kind {
 
     /// Returns the time that a core needs for the next packet.
     pub(super) fn receive_cost(&self, path: &KernelPath) -> SimDuration {
-        match self {
-            Self::Ethernet(link) => path.receive_packet + link.checksum_cost(path, link.next_bytes()),
-            _ => path.receive_packet,
-        }
+        let bytes = match self {
+            Self::Ethernet(link) => link.next_bytes(),
+            Self::Ipoib(link) => link.next_bytes(),
+            Self::Loopback | Self::Management(_) => 0,
+        };
+        path.receive_packet + self.checksum_cost(path, bytes)
     }
 
-    /// Takes the oldest packet. A packet that is no frame is `None`.
-    pub(super) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
+    /// Returns the time that a core needs for checksums that the card does not compute. A core reads
+    /// bytes as fast as it copies them.
+    pub(super) fn checksum_cost(&self, path: &KernelPath, bytes: u64) -> SimDuration {
+        let is_summed = match self {
+            Self::Ethernet(link) => link.sums(),
+            Self::Ipoib(link) => link.sums(),
+            Self::Loopback | Self::Management(_) => true,
+        };
+        if is_summed { SimDuration::ZERO } else { path.copy(bytes) }
+    }
+
+    /// Takes the oldest packet, and with it those that the kernel joins to it. Returns their number,
+    /// too. A packet that is no frame is `None`.
+    pub(super) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, u32)> {
         match self {
             Self::Ipoib(link) => link.take_frame(world, common, now),
-            Self::Ethernet(link) => link.take_frame(world),
+            // The card has joined its segments.
+            Self::Ethernet(link) => link.take_frame(world).map(|frame| (frame, 0)),
             Self::Loopback | Self::Management(_) => None,
         }
     }

@@ -2,12 +2,15 @@
 
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
 use softband_types::ProcessId;
+use std::sync::Arc;
 
 /// Bits of an address within a packet: the longest has 65,520 bytes and its headers.
 const OFFSET_BITS: u32 = 17;
 /// Bits of the number of a slot. The highest bit tells receive slots from send slots.
 const SLOT_BITS: u32 = 16;
 const RECEIVE: u32 = 1 << (SLOT_BITS - 1);
+/// Most slots of an area in each direction.
+pub(super) const SLOTS_MAX: u32 = RECEIVE;
 /// Bytes of all addresses.
 pub(super) const SPAN_BYTES: u64 = 1 << 48;
 
@@ -30,11 +33,11 @@ impl Slot {
         (u64::from(self.area) << SLOT_BITS | u64::from(self.number)) << OFFSET_BITS
     }
 
-    fn of(address: u64) -> Option<(Self, usize)> {
+    fn of(address: u64) -> Option<(Self, u32)> {
         let slot = address >> OFFSET_BITS;
         let number = (slot & ((1 << SLOT_BITS) - 1)) as u32;
         let area = u32::try_from(slot >> SLOT_BITS).ok()?;
-        Some((Self { area, number }, (address & ((1 << OFFSET_BITS) - 1)) as usize))
+        Some((Self { area, number }, (address & ((1 << OFFSET_BITS) - 1)) as u32))
     }
 }
 
@@ -42,8 +45,74 @@ impl Slot {
 #[derive(Debug)]
 struct Area {
     owner: ProcessId,
-    sent: Vec<Vec<u8>>,
-    received: Vec<Vec<u8>>,
+    sent: Vec<StoredPacket>,
+    received: Vec<StoredPacket>,
+}
+
+/// Bytes of a packet, as the kernel put them or as writes of the HCA left them. They are shared.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoredPacket {
+    /// Slices with their places, in order. They do not overlap.
+    pieces: Vec<(u32, PayloadSlice)>,
+}
+
+impl StoredPacket {
+    pub(super) fn new(bytes: Arc<[u8]>) -> Self {
+        let len = bytes.len() as u32;
+        Self { pieces: vec![(0, PayloadSlice { buffer: Some(bytes), offset: 0, len })] }
+    }
+
+    fn end(&self) -> u32 {
+        self.pieces.last().map_or(0, |(at, slice)| at + slice.len)
+    }
+
+    /// Returns the bytes from `start` to `end`; `None` if the packet ends before.
+    pub(super) fn part(&self, start: u32, end: u32) -> Option<PayloadSlice> {
+        let len = end.checked_sub(start)?;
+        let covers = |(at, slice): &&(u32, PayloadSlice)| *at <= start && end <= at + slice.len;
+        if let Some((at, slice)) = self.pieces.iter().find(covers) {
+            return Some(PayloadSlice { buffer: slice.buffer.clone(), offset: slice.offset + (start - at), len });
+        }
+        let mut bytes = vec![0; len as usize];
+        self.read(start, &mut bytes)?;
+        Some(PayloadSlice { buffer: Some(bytes.into()), offset: 0, len })
+    }
+
+    /// Fills `into` with the bytes from `start` on. Bytes that nobody wrote are zeros. Returns `None` if
+    /// the packet ends before.
+    fn read(&self, start: u32, into: &mut [u8]) -> Option<()> {
+        let end = start.checked_add(u32::try_from(into.len()).ok()?)?;
+        for (at, slice) in &self.pieces {
+            let (from, to) = ((*at).max(start), (at + slice.len).min(end));
+            if from < to {
+                let bytes = &slice.bytes()[(from - at) as usize..(to - at) as usize];
+                into[(from - start) as usize..(to - start) as usize].copy_from_slice(bytes);
+            }
+        }
+        (end <= self.end()).then_some(())
+    }
+
+    fn write(&mut self, at: u32, payload: &PayloadSlice) {
+        if at < self.end() {
+            // HCAs write in order; whatever else they do costs a copy.
+            let end = self.end().max(at + payload.len);
+            let mut bytes = vec![0; end as usize];
+            let _ = self.read(0, &mut bytes[..self.end() as usize]);
+            bytes[at as usize..(at + payload.len) as usize].copy_from_slice(payload.bytes());
+            *self = Self::new(bytes.into());
+            return;
+        }
+        if let Some((start, last)) = self.pieces.last_mut()
+            && *start + last.len == at
+            && last.offset + last.len == payload.offset
+            && let (Some(a), Some(b)) = (&last.buffer, &payload.buffer)
+            && Arc::ptr_eq(a, b)
+        {
+            last.len += payload.len;
+            return;
+        }
+        self.pieces.push((at, payload.clone()));
+    }
 }
 
 /// Packets of all kernels. Slots bound their number.
@@ -53,30 +122,37 @@ pub(super) struct PacketStore(Vec<Area>);
 impl PacketStore {
     /// Adds an area with slots for an interface. Returns its number.
     pub(super) fn add(&mut self, owner: ProcessId, sends: u32, receives: u32) -> u32 {
-        let slots = |count: u32| vec![Vec::new(); count.min(RECEIVE) as usize];
+        let slots = |count: u32| vec![StoredPacket::default(); count.min(RECEIVE) as usize];
         self.0.push(Area { owner, sent: slots(sends), received: slots(receives) });
         self.0.len() as u32 - 1
     }
 
-    fn slot(&mut self, slot: Slot) -> Option<&mut Vec<u8>> {
+    fn slot(&mut self, slot: Slot) -> Option<&mut StoredPacket> {
         let area = self.0.get_mut(slot.area as usize)?;
         let slots = if slot.number & RECEIVE == 0 { &mut area.sent } else { &mut area.received };
         slots.get_mut((slot.number & !RECEIVE) as usize)
     }
 
     /// Puts a packet into a slot.
-    pub(super) fn put(&mut self, slot: Slot, packet: Vec<u8>) {
+    pub(super) fn put(&mut self, slot: Slot, packet: Arc<[u8]>) {
         if let Some(bytes) = self.slot(slot) {
-            *bytes = packet;
+            *bytes = StoredPacket::new(packet);
         }
     }
 
+    /// Returns the packet in a slot.
+    pub(super) fn get(&self, slot: Slot) -> Option<&StoredPacket> {
+        let area = self.0.get(slot.area as usize)?;
+        let slots = if slot.number & RECEIVE == 0 { &area.sent } else { &area.received };
+        slots.get((slot.number & !RECEIVE) as usize)
+    }
+
     /// Takes the packet out of a slot.
-    pub(super) fn take(&mut self, slot: Slot) -> Vec<u8> {
+    pub(super) fn take(&mut self, slot: Slot) -> StoredPacket {
         self.slot(slot).map(std::mem::take).unwrap_or_default()
     }
 
-    fn of(&mut self, process: ProcessId, address: u64) -> Result<(&mut Vec<u8>, usize), MemoryFault> {
+    fn of(&mut self, process: ProcessId, address: u64) -> Result<(&mut StoredPacket, u32), MemoryFault> {
         let (slot, offset) = Slot::of(address).ok_or(MemoryFault)?;
         let is_own = self.0.get(slot.area as usize).is_some_and(|area| area.owner == process);
         self.slot(slot).filter(|_| is_own).map(|bytes| (bytes, offset)).ok_or(MemoryFault)
@@ -86,21 +162,22 @@ impl PacketStore {
 impl HostMemory for PacketStore {
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
         let (packet, offset) = self.of(process, address)?;
-        into.copy_from_slice(packet.get(offset..).and_then(|rest| rest.get(..into.len())).ok_or(MemoryFault)?);
-        Ok(())
+        packet.read(offset, into).ok_or(MemoryFault)
+    }
+
+    fn share(&mut self, process: ProcessId, address: u64, len: u32) -> Option<PayloadSlice> {
+        let (packet, offset) = self.of(process, address).ok()?;
+        packet.part(offset, offset.checked_add(len)?)
     }
 
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
         let (packet, offset) = self.of(process, address)?;
-        let end = offset + payload.len as usize;
-        if end > 1 << OFFSET_BITS {
+        if offset + payload.len > 1 << OFFSET_BITS {
             return Err(MemoryFault);
         }
-        if packet.len() < end {
-            packet.resize(end, 0);
+        if payload.len > 0 {
+            packet.write(offset, payload);
         }
-        let bytes = payload.bytes();
-        packet[offset..offset + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -121,6 +198,9 @@ impl HostMemory for AllMemory<'_> {
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
         self.of(process).read(process, address, into)
     }
+    fn share(&mut self, process: ProcessId, address: u64, len: u32) -> Option<PayloadSlice> {
+        self.of(process).share(process, address, len)
+    }
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
         self.of(process).write(process, address, payload)
     }
@@ -133,7 +213,6 @@ impl HostMemory for AllMemory<'_> {
 mod tests {
     use super::*;
     use softband_types::HostId;
-    use std::sync::Arc;
 
     #[test]
     fn only_the_owner_reaches_a_packet() {
@@ -150,7 +229,25 @@ mod tests {
         assert_eq!(store.read(owner, slot.address() + 1, &mut bytes), Err(MemoryFault), "behind the end");
         assert_eq!(store.read(owner, Slot::to_receive(1, 4).address(), &mut bytes), Err(MemoryFault));
         assert_eq!(store.read(owner, u64::MAX, &mut bytes), Err(MemoryFault));
-        assert_eq!(store.take(slot), [0, 0, 7, 7, 7]);
-        assert!(store.take(slot).is_empty());
+        let part = |packet: &StoredPacket| packet.part(0, 5).map(|slice| slice.bytes().to_vec());
+        assert_eq!(part(&store.take(slot)), Some(vec![0, 0, 7, 7, 7]));
+        assert_eq!(part(&store.take(slot)), None);
+    }
+
+    #[test]
+    fn a_packet_keeps_writes_in_order_without_a_copy() {
+        let buffer: Arc<[u8]> = (0..100).collect();
+        let piece = |offset: u32, len: u32| PayloadSlice { buffer: Some(buffer.clone()), offset, len };
+        let mut packet = StoredPacket::default();
+        packet.write(40, &piece(0, 30));
+        packet.write(70, &piece(30, 20));
+        let part = packet.part(45, 90).expect("bytes");
+        assert!(part.buffer.as_ref().is_some_and(|held| Arc::ptr_eq(held, &buffer)));
+        assert_eq!(part.bytes(), &buffer[5..50]);
+        assert_eq!(packet.part(0, 42).expect("bytes").bytes()[38..], [0, 0, 0, 1]);
+        assert!(packet.part(80, 91).is_none());
+        // A second write of the same place replaces the bytes.
+        packet.write(41, &piece(99, 1));
+        assert_eq!(packet.part(40, 43).expect("bytes").bytes(), [0, 99, 2]);
     }
 }

@@ -38,6 +38,11 @@ impl HostCalls<'_> {
         self.host.stack_sockets().place(object).map(|place| OnStack { object, place })
     }
 
+    /// Returns the time that a call on a socket of a stack costs; `None` for another object.
+    pub(super) fn call_price(&self, object: u32) -> Option<SimDuration> {
+        self.on_stack(object).map(|at| self.world.spec().hosts[at.place.host].part.kernel_path.call)
+    }
+
     /// Carries out a call on a socket, and notes the socket's new readiness.
     fn ask<C: Call>(&mut self, at: OnStack, call: C) -> Paid<C::Reply> {
         let Some(kernels) = self.kernels else { return (Err(libc::EBADF), SimDuration::ZERO) };

@@ -11,6 +11,11 @@ pub trait HostMemory {
     /// # Errors
     /// If the memory does not exist (any more).
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault>;
+    /// Returns `len` bytes at `address` of `process` by reference, if that memory never changes. Memory
+    /// of programs does.
+    fn share(&mut self, _process: ProcessId, _address: u64, _len: u32) -> Option<PayloadSlice> {
+        None
+    }
     /// Writes `payload` to `address` of `process`. The write may happen later, but before the
     /// process or `read` looks.
     ///

@@ -1,7 +1,7 @@
 //! Frames of Ethernet as bytes: both addresses and the EtherType (RFC 894), then IP or ARP.
 
 use super::address::Mac;
-use softband_net::{Frame, wire};
+use softband_net::{Frame, PayloadSlice, wire};
 use std::sync::Arc;
 
 /// Bytes in front of the packet.
@@ -23,9 +23,11 @@ pub(super) fn destination(bytes: &[u8]) -> Option<Mac> {
 }
 
 /// Returns the packet of a frame, or `None` if the bytes are none.
-pub(super) fn decode(bytes: &[u8]) -> Option<Frame> {
-    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    let frame = wire::decode(rest).ok()?;
+pub(super) fn decode(bytes: &Arc<[u8]>) -> Option<Frame> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let len = (bytes.len() - HEADER_BYTES) as u32;
+    let rest = PayloadSlice { buffer: Some(bytes.clone()), offset: HEADER_BYTES as u32, len };
+    let frame = wire::decode_shared(&rest).ok()?;
     let kind = u16::from_be_bytes([header[12], header[13]]);
     (kind == wire::ether_type(&frame)).then_some(frame)
 }
@@ -47,6 +49,6 @@ mod tests {
         assert!(matches!(decode(&bytes), Some(Frame::Neighbour(found)) if found == message));
         let mut wrong = bytes.to_vec();
         wrong[13] = 0;
-        assert!(decode(&wrong).is_none() && decode(&wrong[..13]).is_none());
+        assert!(decode(&Arc::from(wrong)).is_none() && decode(&Arc::from(&bytes[..13])).is_none());
     }
 }

@@ -16,7 +16,6 @@ use send::Sender;
 use softband_fabric::World;
 use softband_model::parts::{KernelPath, NicOffloads, NicPart};
 use softband_net::{InterfaceId, LinkAddress};
-use softband_sim::SimDuration;
 use softband_types::{HcaId, PortNumber};
 
 /// Packets in the send ring of an HCA's port, as `fabric` has places for.
@@ -82,9 +81,8 @@ impl EthernetLink {
         LinkAddress::new(&self.mac)
     }
 
-    /// Returns the time that the core needs for the checksums of packets, if the card does not compute
-    /// them. A core reads bytes as fast as it copies them.
-    pub(super) fn checksum_cost(&self, path: &KernelPath, bytes: u64) -> SimDuration {
-        if self.offloads.checksums { SimDuration::ZERO } else { path.copy(bytes) }
+    /// Returns whether the card computes checksums.
+    pub(super) fn sums(&self) -> bool {
+        self.offloads.checksums
     }
 }

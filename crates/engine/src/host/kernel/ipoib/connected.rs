@@ -7,7 +7,7 @@
 use super::address::parse;
 use super::{Common, IpoibLink, SEND_RING_PACKETS};
 use crate::host::kernel::agenda::Due;
-use crate::host::kernel::store::Slot;
+use crate::host::kernel::store::{Slot, StoredPacket};
 use softband_fabric::World;
 use softband_model::verbs::api::{AddressVector, QpCapabilities, QpInit, QpModification, ReceiveRequest, ScatterGatherEntry, SrqInit, VerbsError};
 use softband_net::LinkAddress;
@@ -80,11 +80,11 @@ impl IpoibLink {
     }
 
     /// Takes the bytes of a packet of a connection, and posts its buffer again.
-    pub(super) fn take_shared(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> Vec<u8> {
+    pub(super) fn take_shared(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> StoredPacket {
         let receives = self.connections.as_ref().map_or(0, |connections| connections.receives);
-        let bytes = common.store.take(Slot::to_receive(self.area, receives + number));
+        let packet = common.store.take(Slot::to_receive(self.area, receives + number));
         self.post_shared_receive(world, now, number);
-        bytes
+        packet
     }
 
     /// Asks for a connection to a neighbour.

@@ -1,17 +1,18 @@
 //! Packets of IPoIB as bytes: a header of 4 bytes (RFC 4391, 6), then IP or ARP.
 
-use softband_net::{Frame, wire};
+use softband_net::{Frame, PayloadSlice, wire};
+use std::sync::Arc;
 
 /// Bytes of the header: the EtherType, and two reserved bytes.
 pub(super) const HEADER_BYTES: usize = 4;
 
-/// Returns the packets of a frame; none if no bytes express it.
-pub(super) fn encode(frame: Frame) -> Vec<Vec<u8>> {
-    let single = |frame: &Frame| {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + frame.wire_bytes() as usize);
-        bytes.extend_from_slice(&wire::ether_type(frame).to_be_bytes());
-        bytes.extend_from_slice(&[0; 2]);
-        wire::encode(frame, &mut bytes).ok().map(|()| bytes)
+/// Returns the packets of a frame; none if no bytes express it. `scratch` keeps its room for the next.
+pub(super) fn encode(frame: Frame, scratch: &mut Vec<u8>) -> Vec<Arc<[u8]>> {
+    let mut single = |frame: &Frame| -> Option<Arc<[u8]>> {
+        scratch.clear();
+        scratch.extend_from_slice(&wire::ether_type(frame).to_be_bytes());
+        scratch.extend_from_slice(&[0; 2]);
+        wire::encode(frame, scratch).ok().map(|()| scratch.as_slice().into())
     };
     match frame {
         Frame::Packet(packet) => packet.cut().filter_map(|packet| single(&Frame::Packet(packet))).collect(),
@@ -20,9 +21,11 @@ pub(super) fn encode(frame: Frame) -> Vec<Vec<u8>> {
 }
 
 /// Returns the frame of a packet, or `None` if the bytes are none.
-pub(super) fn decode(bytes: &[u8]) -> Option<Frame> {
-    let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
-    let frame = wire::decode(rest).ok()?;
+pub(super) fn decode(bytes: &PayloadSlice) -> Option<Frame> {
+    let header = bytes.bytes().first_chunk::<HEADER_BYTES>()?;
+    let taken = HEADER_BYTES as u32;
+    let rest = PayloadSlice { buffer: bytes.buffer.clone(), offset: bytes.offset + taken, len: bytes.len - taken };
+    let frame = wire::decode_shared(&rest).ok()?;
     let kind = u16::from_be_bytes([header[0], header[1]]);
     (kind == wire::ether_type(&frame)).then_some(frame)
 }

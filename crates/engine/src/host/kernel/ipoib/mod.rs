@@ -9,13 +9,16 @@ mod address;
 mod connected;
 mod frames;
 mod group;
+mod offloads;
 mod receive;
 mod send;
 
 use super::Common;
 use crate::host::kernel::interrupts::Moderation;
+use crate::host::kernel::store::SLOTS_MAX;
 use address::{BROADCAST_QKEY, link_address};
 use connected::Connections;
+pub(super) use offloads::Offloads;
 use receive::Receiver;
 use send::Sender;
 use softband_fabric::World;
@@ -85,6 +88,7 @@ pub(super) struct IpoibLink {
     has_given_up: bool,
     /// Connections, in connected mode.
     connections: Option<Connections>,
+    offloads: Offloads,
 }
 
 impl IpoibLink {
@@ -92,13 +96,15 @@ impl IpoibLink {
     ///
     /// # Errors
     /// If the HCA has no room for its objects.
-    pub(super) fn new(place: Place, moderation: Moderation, world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
+    pub(super) fn new(place: Place, (moderation, offloads): (Moderation, Offloads), world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
         let Place { owner, hca, port, pkey, .. } = place;
         let pd = world.alloc_pd(owner, hca)?;
         let access = Access { local_write: true, ..Access::default() };
         let (_, lkey, _) = world.register_mr(hca, MrInit { owner, pd, address: 0, len_bytes: super::store::SPAN_BYTES, iova: 0, access })?;
         let most = world.hca_part(hca).max_qp_wr;
-        let (sends, receives) = (SEND_RING_PACKETS.min(most), RECEIVE_RING_PACKETS.min(most));
+        let datagram_bytes = world.port(hca, port).map_or(0, |port| port.mtu_active.bytes());
+        let sends = (SEND_RING_PACKETS * offloads.packets_max(datagram_bytes)).min(most).min(SLOTS_MAX);
+        let receives = RECEIVE_RING_PACKETS.min(most);
         let is_connected = place.mode == IpoibMode::Connected;
         let cq = world.create_cq(owner, hca, 2 * (sends + receives))?;
         let capabilities = QpCapabilities { max_send_wr: sends, max_recv_wr: receives, ..QpCapabilities::default() };
@@ -134,6 +140,7 @@ impl IpoibLink {
             retired: Vec::new(),
             has_given_up: false,
             connections: None,
+            offloads,
         };
         link.receiver = Receiver::new(link.datagram_bytes(world) + GRH_BYTES, moderation);
         if is_connected {

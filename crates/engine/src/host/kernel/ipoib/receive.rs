@@ -7,22 +7,36 @@ use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
 use softband_model::verbs::api::{Completion, ReceiveRequest, ScatterGatherEntry};
-use softband_net::Frame;
+use softband_net::{Frame, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::WcStatus;
 use std::collections::VecDeque;
+
+/// Most bytes of packets that the driver joins to one: that of an IP packet.
+const JOINED_BYTES_MAX: u32 = 65_535;
+
+/// Packet that waits for a core.
+#[derive(Debug)]
+enum Arrived {
+    /// The packet lies in the ring: its receive request, and its bytes.
+    InRing(u64, u32),
+    /// The interrupt has moved the packet to the kernel's backlog.
+    InBacklog(PayloadSlice),
+}
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     buffer_bytes: u32,
     interrupts: Interrupts,
-    /// Receive requests of packets that no core has taken yet, with their bytes.
-    arrived: VecDeque<(u64, u32)>,
+    /// Packets that no core has taken yet.
+    arrived: VecDeque<Arrived>,
+    /// Frame of the oldest of them, if the core has looked at it already.
+    decoded: Option<Frame>,
 }
 
 impl Receiver {
     pub(super) fn new(buffer_bytes: u32, moderation: Moderation) -> Self {
-        Self { buffer_bytes, interrupts: Interrupts::new(moderation), arrived: VecDeque::new() }
+        Self { buffer_bytes, interrupts: Interrupts::new(moderation), arrived: VecDeque::new(), decoded: None }
     }
 }
 
@@ -45,7 +59,16 @@ impl IpoibLink {
             self.post_again(world, common, now, completion);
             return false;
         }
-        self.receiver.arrived.push_back((completion.wr_id, completion.byte_len));
+        let len = completion.byte_len;
+        match self.offloads.backlog {
+            None => self.receiver.arrived.push_back(Arrived::InRing(completion.wr_id, len)),
+            // `netif_rx` loses what the backlog does not take.
+            Some(most) => {
+                let bytes = self.unload(world, common, now, (completion.wr_id, len));
+                let has_room = self.receiver.arrived.len() < most as usize;
+                self.receiver.arrived.extend(bytes.filter(|_| has_room).map(Arrived::InBacklog));
+            }
+        }
         match self.receiver.interrupts.arrived(self.receiver.arrived.len(), now) {
             Signal::Now => true,
             Signal::At(at) => {
@@ -78,18 +101,68 @@ impl IpoibLink {
         self.receiver.interrupts.begin_polling();
     }
 
-    /// Takes the oldest packet, and gives its buffer back to the ring. A packet that is no frame is
-    /// `None`.
-    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
-        let (request, len) = self.receiver.arrived.pop_front()?;
-        let number = request as u32;
-        if request & SHARED == 0 {
-            let bytes = common.store.take(Slot::to_receive(self.area, number));
-            self.post_receive(world, now, number);
-            return frames::decode(bytes.get(GRH_BYTES as usize..len as usize)?);
+    /// Returns the bytes of the oldest packet, which the core takes next.
+    pub(in crate::host::kernel) fn next_bytes(&self) -> u64 {
+        match self.receiver.arrived.front() {
+            Some(Arrived::InRing(_, len)) => u64::from(*len),
+            Some(Arrived::InBacklog(bytes)) => u64::from(bytes.len),
+            None => 0,
         }
-        let bytes = self.take_shared(world, common, now, number);
-        frames::decode(bytes.get(..len as usize)?)
+    }
+
+    /// Takes the oldest packet, and gives its buffer back to the ring. With aggregation, the following
+    /// segments of its connection come with it. Returns their number, too. A packet that is no frame is
+    /// `None`.
+    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, u32)> {
+        let (mut frame, mut joined) = (self.take_one(world, common, now)?, 0);
+        while self.offloads.aggregation
+            && let Frame::Packet(packet) = &mut frame
+            && let Some(next) = self.decode_next(common)
+        {
+            let refused = match next {
+                Frame::Packet(next) => packet.join(next, JOINED_BYTES_MAX).map(Frame::Packet),
+                other => Some(other),
+            };
+            if refused.is_some() {
+                self.receiver.decoded = refused;
+                break;
+            }
+            self.release_oldest(world, common, now);
+            joined += 1;
+        }
+        Some((frame, joined))
+    }
+
+    /// Returns the frame of the oldest packet, if it is a datagram in the ring.
+    fn decode_next(&self, common: &Common) -> Option<Frame> {
+        let Some(Arrived::InRing(request, len)) = self.receiver.arrived.front() else { return None };
+        let packet = common.store.get(Slot::to_receive(self.area, *request as u32)).filter(|_| request & SHARED == 0)?;
+        frames::decode(&packet.part(GRH_BYTES, *len)?)
+    }
+
+    fn take_one(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {
+        let decoded = self.receiver.decoded.take();
+        let bytes = self.release_oldest(world, common, now);
+        decoded.or_else(|| frames::decode(&bytes?))
+    }
+
+    /// Takes the oldest packet. Returns its bytes.
+    fn release_oldest(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<PayloadSlice> {
+        match self.receiver.arrived.pop_front()? {
+            Arrived::InRing(request, len) => self.unload(world, common, now, (request, len)),
+            Arrived::InBacklog(bytes) => Some(bytes),
+        }
+    }
+
+    /// Takes the packet of a receive request, and posts its buffer again.
+    fn unload(&mut self, world: &mut World, common: &mut Common, now: SimTime, (request, len): (u64, u32)) -> Option<PayloadSlice> {
+        let number = request as u32;
+        if request & SHARED != 0 {
+            return self.take_shared(world, common, now, number).part(0, len);
+        }
+        let packet = common.store.take(Slot::to_receive(self.area, number));
+        self.post_receive(world, now, number);
+        packet.part(GRH_BYTES, len)
     }
 
     /// Returns whether packets are left. Without them, the core ends its work.

@@ -11,6 +11,7 @@ use softband_net::{Frame, LinkAddress, LinkDestination};
 use softband_sim::SimTime;
 use softband_types::{AhHandle, QpState, Qpn, WcStatus};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Queue pair of a multicast group (IBTA 9.6.1.2).
 const GROUP_QPN: Qpn = Qpn(0xFF_FFFF);
@@ -38,20 +39,22 @@ pub(super) struct Sender {
     free: Vec<u32>,
     /// Frame of each slot, by its number.
     frame_of: Vec<u64>,
-    /// Frames in the ring by number, with their packets that are not sent yet.
-    frames: BTreeMap<u64, u32>,
+    /// Frames in the ring by number, with the slots of their packets.
+    frames: BTreeMap<u64, Vec<u32>>,
     /// Number of the next frame, in the order of the stack.
     next: u64,
     /// Frames that wait for membership, for a connection, or for room.
     waiting: VecDeque<(u64, LinkDestination, Frame)>,
     /// Time of the last post. Threads and cores post in the order of the stack's effects.
     posted_at: SimTime,
+    /// Room for the bytes of a packet.
+    scratch: Vec<u8>,
 }
 
 impl Sender {
     pub(super) fn new(slots: u32) -> Self {
         let (free, frame_of) = ((0..slots).rev().collect(), vec![0; slots as usize]);
-        Self { free, frame_of, frames: BTreeMap::new(), next: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO }
+        Self { free, frame_of, frames: BTreeMap::new(), next: 0, waiting: VecDeque::new(), posted_at: SimTime::ZERO, scratch: Vec::new() }
     }
 
     fn number_frame(&mut self) -> u64 {
@@ -62,25 +65,26 @@ impl Sender {
     /// Takes slots for the packets of a frame, or `None` if the ring lacks room.
     fn take_slots(&mut self, frame: u64, packets: usize) -> Option<Vec<u32>> {
         let slots = self.free.split_off(self.free.len().checked_sub(packets)?);
-        self.frames.insert(frame, packets as u32);
+        self.frames.insert(frame, slots.clone());
         for slot in &slots {
             self.frame_of[*slot as usize] = frame;
         }
         Some(slots)
     }
 
-    /// Gives a slot back. Returns the frame that leaves the ring with it, if any. A connection with
-    /// a dead neighbour holds its frames for long, and other frames pass them.
-    fn give_back(&mut self, slot: u32) -> Option<u64> {
-        let frame = self.frame_of.get(slot as usize).copied()?;
-        let left = self.frames.get_mut(&frame)?;
-        self.free.push(slot);
-        *left = left.saturating_sub(1);
-        if *left > 0 {
-            return None;
+    /// Gives slots back: that of a request that failed, or those of a whole frame, whose last request
+    /// alone completes. Returns the slots, and the frame that leaves the ring with them, if any. A
+    /// connection with a dead neighbour holds its frames for long, and other frames pass them.
+    fn give_back(&mut self, slot: u32, is_whole: bool) -> (Vec<u32>, Option<u64>) {
+        let frame = self.frame_of.get(slot as usize).copied().unwrap_or(u64::MAX);
+        let Some(slots) = self.frames.get_mut(&frame) else { return (Vec::new(), None) };
+        let gone: Vec<u32> = slots.extract_if(.., |own| is_whole || *own == slot).collect();
+        let is_empty = slots.is_empty();
+        if is_empty {
+            self.frames.remove(&frame);
         }
-        self.frames.remove(&frame);
-        Some(frame)
+        self.free.extend(gone.iter().rev());
+        (gone, Some(frame).filter(|_| is_empty))
     }
 
     /// Returns the number that all later frames reach or exceed.
@@ -112,7 +116,8 @@ impl IpoibLink {
         let mut index = 0;
         while self.group.is_some() {
             let Some((_, to, frame)) = self.sender.waiting.get(index) else { return };
-            if frame.packets() as usize > self.sender.free.len() {
+            let packets = frame.packets() as usize;
+            if packets > self.sender.free.len() && packets <= self.sender.frame_of.len() {
                 return;
             }
             let way = match self.way(world, *to) {
@@ -137,7 +142,7 @@ impl IpoibLink {
     /// Sends a frame whose way is known. Datagrams beyond the MTU of the port are lost.
     fn send_by(&mut self, world: &mut World, common: &mut Common, at: SimTime, way: Destination, (number, frame): (u64, Frame)) {
         let destination = if let Frame::Packet(packet) = &frame { Some(packet.destination) } else { None };
-        let packets = frames::encode(frame);
+        let packets = frames::encode(frame, &mut self.sender.scratch);
         let most = if let Destination::Connection(_) = way { usize::MAX } else { self.datagram_bytes(world) as usize };
         if packets.iter().any(|packet| packet.len() > most) {
             if let Some(destination) = destination {
@@ -217,10 +222,12 @@ impl IpoibLink {
         Some((handle, qpn))
     }
 
-    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Vec<u8>>)) {
+    fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Arc<[u8]>>)) {
         let super::Place { owner, hca, .. } = self.place;
         self.sender.posted_at = self.sender.posted_at.max(at);
+        // A super-segment of more packets than the ring has is lost.
         let Some(slots) = self.sender.take_slots(frame, packets.len()) else { return self.note_sent(common, at, frame) };
+        let last = slots.last().copied();
         for (number, packet) in slots.into_iter().zip(packets) {
             let slot = Slot::to_send(self.area, number);
             let entry = ScatterGatherEntry { address: slot.address(), len_bytes: packet.len() as u32, lkey: self.lkey };
@@ -230,15 +237,19 @@ impl IpoibLink {
                 Destination::Datagram(to) => (self.qpn, Some(to)),
                 Destination::Connection(qpn) => (qpn, None),
             };
-            let request = SendRequest { datagram, ..SendRequest::new(u64::from(number), send, vec![entry]) };
+            let signaled = Some(number) == last;
+            let request = SendRequest { datagram, signaled, ..SendRequest::new(u64::from(number), send, vec![entry]) };
             world.post_send(self.sender.posted_at, owner, hca, qpn, request);
         }
     }
 
     /// Notes the completion of a packet.
     pub(super) fn sent(&mut self, world: &mut World, common: &mut Common, now: SimTime, (number, qpn): (u32, Qpn), status: WcStatus) {
-        common.store.take(Slot::to_send(self.area, number));
-        if let Some(frame) = self.sender.give_back(number) {
+        let (slots, frame) = self.sender.give_back(number, status == WcStatus::Success);
+        for slot in slots {
+            common.store.take(Slot::to_send(self.area, slot));
+        }
+        if let Some(frame) = frame {
             self.note_sent(common, now, frame);
             self.destroy_retired(world);
         }
@@ -263,9 +274,10 @@ mod tests {
         let (first, second) = (sender.number_frame(), sender.number_frame());
         let (a, b) = (sender.take_slots(first, 2).expect("room"), sender.take_slots(second, 1).expect("room"));
         assert_eq!(sender.take_slots(sender.next(), 1), None);
-        assert_eq!(sender.give_back(b[0]), Some(second));
+        assert_eq!(sender.give_back(b[0], true), (b, Some(second)));
         assert!(!sender.has_sent_before(second));
-        assert_eq!((sender.give_back(a[1]), sender.give_back(a[0])), (None, Some(first)));
+        assert_eq!(sender.give_back(a[1], false), (vec![a[1]], None));
+        assert_eq!(sender.give_back(a[0], true), (vec![a[0]], Some(first)));
         assert!(sender.has_sent_before(sender.next()));
         assert_eq!(sender.take_slots(sender.next(), 4), None);
         assert_eq!(sender.take_slots(sender.next(), 3).map(|slots| slots.len()), Some(3));

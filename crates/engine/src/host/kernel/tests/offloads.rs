@@ -1,0 +1,77 @@
+//! Work that HCAs and drivers of IPoIB do for the kernel.
+
+use super::{Lab, PORT, bytes, ip, spec, stream_time};
+use softband_model::parts::{IpoibOffloads, KernelPart};
+use softband_net::calls::{Open, SendTo};
+use softband_net::{Family, Payload, Protocol};
+use softband_sim::{SimDuration, SimTime};
+use softband_spec::FabricSpec;
+use std::net::SocketAddr;
+
+/// Two hosts whose HCAs compute checksums and cut super-segments.
+const MODERN: &str = "qdr-through-switch.toml";
+
+fn with_kernels(file: &str, change: impl Fn(&mut KernelPart)) -> FabricSpec {
+    let mut spec = spec(file, 2_044);
+    spec.hosts.iter_mut().for_each(|host| change(&mut host.kernel));
+    spec
+}
+
+#[test]
+fn each_offload_of_a_modern_hca_makes_a_stream_faster() {
+    let whole = stream_time(&with_kernels(MODERN, |_| {}));
+    let without_joins = stream_time(&with_kernels(MODERN, |kernel| kernel.ipoib_aggregation = false));
+    let without_all = stream_time(&with_kernels(MODERN, |kernel| (kernel.ipoib_aggregation, kernel.ipoib_offloads) = (false, false)));
+    println!("all {whole:?}, without GRO {without_joins:?}, without offloads {without_all:?}");
+    assert!(whole < without_joins && without_joins < without_all);
+}
+
+#[test]
+fn an_hca_cuts_super_segments_into_datagrams_of_the_mtu() {
+    let mut lab = Lab::new(&with_kernels(MODERN, |_| {}));
+    let ends = lab.connect();
+    let data = bytes(1 << 20);
+    let (received, _) = lab.transfer(ends, &data);
+    assert_eq!(received, data.to_vec());
+    let interface = lab.kernels.stack(0).interfaces().nth(2).expect("ib0");
+    assert!(interface.1.has_segmentation && interface.2.sent_packets >= (1 << 20) / 1_992);
+}
+
+#[test]
+fn without_checksums_the_kernel_reads_the_bytes_again() {
+    let time = |checksums| {
+        let mut spec = with_kernels(MODERN, |kernel| kernel.ipoib_aggregation = false);
+        for host in &mut spec.hosts {
+            host.hcas[0].part.ipoib_offloads = IpoibOffloads { checksums, segmentation: false };
+        }
+        stream_time(&spec)
+    };
+    assert!(time(true) < time(false));
+}
+
+/// Returns the packets that a slow receiver loses of a burst.
+fn lost(backlog: Option<u32>) -> u64 {
+    let mut spec = with_kernels("two-hosts.toml", |kernel| kernel.ipoib_backlog_packets = backlog);
+    spec.hosts[1].part.kernel_path.receive_packet = SimDuration::from_micros(40);
+    spec.hosts[1].part.kernel_path.interrupt = SimDuration::from_micros(40_000);
+    let mut lab = Lab::new(&spec);
+    let socket = lab.call(0, Open { family: Family::V4, protocol: Protocol::Datagram }).expect("a socket");
+    let to = Some(SocketAddr::new(ip(2), PORT));
+    let mut left = 400;
+    lab.run_until(|lab| {
+        while left > 0 && lab.call(0, SendTo { socket, payload: Payload::counted(1_000), to }).is_ok() {
+            left -= 1;
+        }
+        left == 0
+    });
+    lab.run_to(SimTime::ZERO + SimDuration::from_micros(200_000));
+    let counters = |host: usize| lab.kernels.stack(host).interfaces().nth(2).expect("ib0").2;
+    counters(0).sent_packets - counters(1).received_packets
+}
+
+#[test]
+fn a_backlog_holds_what_the_ring_of_a_driver_with_napi_loses() {
+    assert!(lost(None) > 50, "the ring has 256 packets");
+    assert_eq!(lost(Some(1_000)), 0);
+    assert!(lost(Some(100)) > 250);
+}
