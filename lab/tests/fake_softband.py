@@ -2,7 +2,7 @@
 """Stands in for the `softband` binary: same arguments, same files, and a toy model in place of the engine.
 
 A fabric file may hold `[fake] fail = "text"` to fail a run, or `seconds = 5` to take its time; `warn = "text"` to be
-warned of, and `deadlock = true` for a warning of the run.
+warned of, `deadlock = true` for a warning of the run, and `probe = "text"` for the answer to `... && echo there`.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ def run(arguments: list[str]) -> int:
         number = count.get(host, 0)
         count[host] = number + 1
         text = f"{'-' * 80}\n                    Send Test\n{table(fabric, command)}\n{'-' * 80}\n"
+        if " && echo there " in command:
+            text = fabric.get("fake", {}).get("probe", "there") + "\n"
         (out / f"{host}-{number}.out").write_text(text)
     used = max([int(words.split("--ports ")[1][0]) for _, words in programs if "--ports " in words], default=1)
     ports = [

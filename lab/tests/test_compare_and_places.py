@@ -148,7 +148,7 @@ def test_a_latency_without_a_typical_one_is_compared_by_its_average(pair: tuple[
         ("size_bytes", "4.0", r"results\.csv:3: size_bytes: `4\.0` is not a size of a message\n  help: a whole number"),
         ("size_bytes", "", r"results\.csv:3: size_bytes: `` is not a size"),
         ("size_bytes", "2", r"results\.csv:3: has the row ddr-rc-bandwidth of 2 bytes again"),
-        ("format", "", r"results\.csv:3: column `format`: is empty, this version reads 2"),
+        ("format", "", r"results\.csv:3: column `format`: is empty, this version reads 3"),
     ],
 )
 def test_a_field_that_means_nothing_is_named_with_its_line(
@@ -166,7 +166,7 @@ def test_a_field_that_means_nothing_is_named_with_its_line(
 def test_a_row_of_another_length_is_named(pair: tuple[Path, Path]) -> None:
     lines = pair[1].read_text().splitlines()
     pair[1].write_text("\n".join([*lines[:2], f"{lines[2]},more", *lines[3:]]))
-    assert "results.csv:3: has 25 fields, the header 24" in compared(pair)[1]
+    assert "results.csv:3: has 26 fields, the header 25" in compared(pair)[1]
 
 
 @pytest.mark.parametrize("tolerance", ["nan", "inf", "-1"])
@@ -212,11 +212,11 @@ def test_results_of_another_version_are_refused(tree: Tree) -> None:
     tree.run(quick=True)
     path = tree.out / "results.csv"
     now = path.read_text()
-    path.write_text(now.replace(",2\n", ",1\n"))
-    with pytest.raises(LabError, match=r"results\.csv:2: column `format`: is 1, this version reads 2\n  help: run the"):
+    path.write_text(now.replace(",3\n", ",1\n"))
+    with pytest.raises(LabError, match=r"results\.csv:2: column `format`: is 1, this version reads 3\n  help: run the"):
         load_results(tree.out)
     path.write_text("\n".join(line.rpartition(",")[0] for line in now.splitlines()))
-    with pytest.raises(LabError, match=r"column `format`: is none, this version reads 2"):
+    with pytest.raises(LabError, match=r"column `format`: is none, this version reads 3"):
         load_results(tree.out)
 
 

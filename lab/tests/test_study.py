@@ -73,8 +73,19 @@ def test_the_cable_study_is_complete() -> None:
     ("name", "claims"),
     [
         ("pcie", [*(f"E{number:03}" for number in range(1, 46)), "E069", "E070"]),
-        ("xt3", [f"C{number:03}" for number in range(1, 15)]),
+        ("xt3", [f"C{number:03}" for number in range(1, 23)]),
         ("generations", [f"G{number:03}" for number in range(1, 50)]),
+        (
+            "sockets",
+            [*(f"S{number:03}" for number in range(1, 11)), *(f"S{number:03}" for number in range(20, 24)), "S046"],
+        ),
+        (
+            "sockets-unnamed",
+            [
+                *(f"S{number:03}" for number in (*range(11, 18), *range(24, 33))),
+                *(f"S{number:03}" for number in range(40, 44)),
+            ],
+        ),
     ],
 )
 def test_a_study_judges_all_claims_of_its_paper(name: str, claims: list[str]) -> None:

@@ -35,6 +35,7 @@ fn nic(rate: EthernetRate) -> NicPart {
         offloads: NicOffloads::default(),
         moderation_frames: 1,
         moderation_time: SimDuration::ZERO,
+        interrupt_interval: SimDuration::ZERO,
     }
 }
 

@@ -1,6 +1,7 @@
 //! NICs: Ethernet cards without RDMA.
 
 use softband_model::parts::{NicOffloads, NicPart};
+use softband_sim::SimDuration;
 use softband_wire::ethernet::{FCS_BYTES, MAC_BYTES, TAG_BYTES};
 
 use crate::parts::bus::interface;
@@ -38,6 +39,7 @@ pub(crate) fn nic(mut read: PartReader<'_>) -> Option<(NicPart, PartSheet)> {
         },
         moderation_frames: read.count("moderation_frames"),
         moderation_time: read.duration("moderation_time"),
+        interrupt_interval: read.optional_duration("interrupt_interval").unwrap_or(SimDuration::ZERO),
     };
     check(&mut read, &part);
     read.finish().map(|sheet| (part, sheet))
@@ -53,6 +55,12 @@ fn check(read: &mut PartReader<'_>, part: &NicPart) {
     for (name, count) in counts {
         if !(1..=COUNT_MAX).contains(&count) {
             read.refuse(name, format!("{count} is not possible"), Some(format!("write 1 to {COUNT_MAX}")));
+        }
+    }
+    for (name, time) in [("moderation_time", part.moderation_time), ("interrupt_interval", part.interrupt_interval)] {
+        // Simulated time ends after 213 days, and interrupts add up.
+        if time > SimDuration::from_micros(1_000_000) {
+            read.refuse(name, "no card waits longer than a second".into(), Some("write at most 1 s".into()));
         }
     }
     if !(MTU_MIN..=MTU_MAX).contains(&part.mtu_max_bytes) {

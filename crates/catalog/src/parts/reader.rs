@@ -81,6 +81,9 @@ impl<'a> PartReader<'a> {
     pub(crate) fn duration(&mut self, name: &str) -> SimDuration {
         SimDuration::from_picos(self.number(name, Dimension::Duration).unwrap_or(0))
     }
+    pub(crate) fn optional_duration(&mut self, name: &str) -> Option<SimDuration> {
+        self.peek(name).then(|| self.duration(name))
+    }
     /// Returns whether the part's own file has `name`. Makes `name` a known key that is not on the sheet.
     pub(crate) fn writes(&mut self, name: &str) -> bool {
         self.know(name);

@@ -66,6 +66,8 @@ pub struct NicPart {
     pub moderation_frames: u32,
     /// Time for which the card collects frames before it interrupts. Zero: it interrupts at once.
     pub moderation_time: SimDuration,
+    /// Least time between two interrupts. Zero: the card keeps none.
+    pub interrupt_interval: SimDuration,
 }
 
 impl NicPart {

@@ -38,6 +38,7 @@ COLUMN_UNITS = {
     "bw_average_mib_s": "MiB/s",
     "bw_peak_mb_s": "MB/s",
     "bw_average_mb_s": "MB/s",
+    "bw_average_gbit_s": "Gb/s",
     "message_rate_mpps": "Mmsg/s",
     "latency_min_us": "us",
     "latency_typical_us": "us",

@@ -12,7 +12,8 @@ from softband_lab.base.softband import Program, RunFailed, Softband, run_argumen
 from softband_lab.base.tables import Kind, Table
 from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
-from softband_lab.campaign.perftest import Measurement, parse_table
+from softband_lab.campaign.perftest import Measurement
+from softband_lab.campaign.printed import parse_table
 
 MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
 SCHEMA: dict[str, Kind] = {
@@ -21,7 +22,11 @@ SCHEMA: dict[str, Kind] = {
     "wall_seconds": Kind.FLOAT,
     "command": Kind.STRING,
     "versions": Kind.STRING,
+    # The missing property of the model, in the only row of a run that therefore did not start.
+    "lacks": Kind.STRING,
 }
+_NO_MEASUREMENT = Measurement(0, 0)
+_THERE, _NOT_THERE = "there", "not there"
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,19 @@ class Step:
     """One command of a run. The lab reads the table of its last program."""
 
     programs: list[Program]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A property of the model that a run needs. It is there if the command succeeds on the host."""
+
+    name: str
+    host: str
+    command: str
+
+    def probe(self) -> Program:
+        """Returns a program that prints the answer and never fails, so that a failure means another fault."""
+        return Program(self.host, f"({self.command}) >/dev/null 2>&1 && echo {_THERE} || echo {_NOT_THERE}")
 
 
 @dataclass(frozen=True)
@@ -44,9 +62,12 @@ class Row:
 
 @dataclass(frozen=True)
 class JobResult:
+    """The rows of a run. `lacks`: the property of the model without which it did not start, else empty."""
+
     id: str
     key: str
     rows: list[Row]
+    lacks: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,7 @@ class EngineJob:
     seed: int
     timeout_seconds: float
     expected_sizes: list[int]
+    requirement: Requirement | None = None
 
     tables: ClassVar[tuple[str, ...]] = ("measurements",)
     head_columns: ClassVar[dict[str, Kind]] = SCHEMA
@@ -66,7 +88,8 @@ class EngineJob:
 
     def inputs(self) -> Any:
         steps = [[asdict(program) for program in step.programs] for step in self.steps]
-        return [self.fabric.text, steps, self.seed, self.expected_sizes]
+        needs = asdict(self.requirement) if self.requirement else None
+        return [self.fabric.text, steps, self.seed, self.expected_sizes, needs]
 
     def command(self) -> str:
         return self.command_of(self.steps[0])
@@ -76,6 +99,8 @@ class EngineJob:
 
     def run(self, softband: Softband, folder: Path) -> Tables:
         fabric = self.fabric.lay(folder)
+        if self.requirement is not None and not self._has(self.requirement, softband, fabric, folder / "requirement"):
+            return {"measurements": Table.of([self._lacking(self.requirement)], SCHEMA)}
         rows: list[dict[str, Any]] = []
         for number, step in enumerate(self.steps):
             rows += self._run_step(step, softband, fabric, folder / f"step-{number}")
@@ -86,6 +111,8 @@ class EngineJob:
         return {"measurements": Table.of(rows, SCHEMA)}
 
     def read(self, key: str, head: Table) -> JobResult:
+        found = list(head.rows())
+        lacks = next((row["lacks"] for row in found if row["lacks"]), "")
         rows = [
             Row(
                 Measurement(**{name: row[name] for name in MEASURED}),
@@ -94,18 +121,40 @@ class EngineJob:
                 row["virtual_seconds"],
                 row["wall_seconds"],
             )
-            for row in head.rows()
+            for row in found
+            if not lacks
         ]
-        return JobResult(self.id, key, rows)
+        return JobResult(self.id, key, rows, lacks)
 
-    def _run_step(self, step: Step, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
-        command = self.command_of(step)
+    def _has(self, requirement: Requirement, softband: Softband, fabric: Path, out: Path) -> bool:
+        """Returns whether the model has a property. Raises RunFailed if the probe gives no answer."""
+        step = Step([requirement.probe()])
+        self._execute(step, softband, fabric, out)
+        answer = _output(step, self.command_of(step), out)
+        if answer.strip() not in (_THERE, _NOT_THERE):
+            raise RunFailed(self.command_of(step), "the probe gave no answer", answer.rstrip().splitlines()[-12:])
+        return answer.strip() == _THERE
+
+    def _lacking(self, requirement: Requirement) -> dict[str, Any]:
+        return {
+            **asdict(_NO_MEASUREMENT),
+            "virtual_seconds": 0.0,
+            "wall_seconds": 0.0,
+            "command": self.command_of(Step([requirement.probe()])),
+            "versions": "",
+            "lacks": requirement.name,
+        }
+
+    def _execute(self, step: Step, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
         try:
-            run = softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
+            return softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
         except RunFailed as failed:
             # The command as a user types it, without the temporary folders of the run.
             lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
-            raise RunFailed(command, failed.reason, lines) from None
+            raise RunFailed(self.command_of(step), failed.reason, lines) from None
+
+    def _run_step(self, step: Step, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
+        command, run = self.command_of(step), self._execute(step, softband, fabric, out)
         return [
             {
                 **asdict(measurement),
@@ -113,23 +162,33 @@ class EngineJob:
                 "wall_seconds": float(run.get("wall_seconds", 0.0)),
                 "command": command,
                 "versions": describe_versions(run.get("versions")),
+                "lacks": "",
             }
             for measurement in _printed(step, command, out)
         ]
 
 
 def _printed(step: Step, command: str, out: Path) -> list[Measurement]:
-    reader = step.programs[-1]
-    number = sum(program.host == reader.host for program in step.programs) - 1
-    output = out / f"{reader.host}-{number}.out"
+    text = _output(step, command, out)
     try:
-        text = output.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        raise RunFailed(command, f"the run left no {output.name}", []) from None
-    try:
-        return parse_table(text, Path(output.name))
+        return parse_table(text, Path(_output_name(step)))
     except LabError as error:
         raise RunFailed(command, str(error), text.rstrip().splitlines()[-12:]) from None
+
+
+def _output(step: Step, command: str, out: Path) -> str:
+    """Returns the output of the last program of a step."""
+    name = _output_name(step)
+    try:
+        return (out / name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise RunFailed(command, f"the run left no {name}", []) from None
+
+
+def _output_name(step: Step) -> str:
+    reader = step.programs[-1]
+    number = sum(program.host == reader.host for program in step.programs) - 1
+    return f"{reader.host}-{number}.out"
 
 
 def _brief(sizes: list[int]) -> str:

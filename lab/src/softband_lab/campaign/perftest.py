@@ -23,6 +23,8 @@ class Measurement:
     bw_average_mib_s: float | None = None
     bw_peak_mb_s: float | None = None
     bw_average_mb_s: float | None = None
+    # 10^9 bits a second, of programs over sockets.
+    bw_average_gbit_s: float | None = None
     message_rate_mpps: float | None = None
     latency_min_us: float | None = None
     latency_typical_us: float | None = None

@@ -13,7 +13,7 @@ from softband_lab.base.softband import Program
 from softband_lab.base.tables import Kind, Schema, Table
 from softband_lab.campaign.engine_job import MEASURED
 from softband_lab.campaign.jobs import Tables
-from softband_lab.campaign.perftest import has_table, parse_table
+from softband_lab.campaign.printed import has_table, parse_table
 
 _PROGRAMS: Schema = {
     "program": Kind.STRING,

@@ -19,7 +19,7 @@ from softband_lab.report.results import FORMAT, SCHEMA
 _KEY = ["run", "size_bytes"]
 # The name that earlier versions gave to the column `run`.
 _EARLIER_RUN = "cell"
-_QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "latency_typical_us")
+_QUANTITIES = ("bw_average_mib_s", "bw_average_mb_s", "bw_average_gbit_s", "latency_typical_us")
 # Compared if a program prints no typical latency, as perftest with a duration. Outliers change an average.
 _ELSE = "latency_avg_us"
 # All numbers are checked, also those that are not compared: damage there makes the whole table doubtful.

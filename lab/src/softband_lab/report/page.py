@@ -53,7 +53,7 @@ def write_report(report: Report, path: Path) -> None:
             "failures": list(report.outcome.failures.values()),
             "drawings": _drawing_context(report),
             "runs": _run_context(report),
-            "finished": len(report.outcome.results),
+            "finished": sum(not result.lacks for result in report.outcome.results.values()),
             "provenance": _provenance(report),
         },
     )
@@ -89,6 +89,7 @@ def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
         "section": figure.section,
         "caption": figure.caption,
         "takeaway": takeaway(panels, claims),
+        "lacking": _lacking(report, figure),
         "has_marks": any(panel.marks for panel in panels),
         "legend": [
             {
@@ -102,6 +103,17 @@ def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
         "panels": [{"title": panel.test.title, "drawing": Markup(page_panel(panel))} for panel in panels],
         "claims": [_claim_context(row) for row in claims],
     }
+
+
+def _lacking(report: Report, figure: Figure) -> list[str]:
+    """Returns a sentence for each property that the model lacks, with the curves that need it."""
+    curves: dict[str, list[str]] = {}
+    for test in figure.tests:
+        for curve in figure.curves:
+            result = report.outcome.results.get(figure.run_of(curve, test).id)
+            if result is not None and result.lacks and curve.shown not in curves.get(result.lacks, []):
+                curves.setdefault(result.lacks, []).append(curve.shown)
+    return [f"The model has no {name}, so these curves are missing: {', '.join(of)}." for name, of in curves.items()]
 
 
 def _claim_context(row: ClaimRow) -> dict[str, Any]:
@@ -135,10 +147,17 @@ def _run_context(report: Report) -> list[dict[str, Any]]:
             "id": job_id,
             "uses": uses[job_id],
             "commands": [job.command_of(step) for step in job.steps],
-            "state": "failed" if job_id in report.outcome.failures else "finished",
+            "state": _state(report, job_id),
         }
         for job_id, job in report.jobs.items()
     ]
+
+
+def _state(report: Report, job_id: str) -> str:
+    if job_id in report.outcome.failures:
+        return "failed"
+    result = report.outcome.results.get(job_id)
+    return "not modelled" if result is not None and result.lacks else "finished"
 
 
 def _provenance(report: Report) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from softband_lab.campaign.engine_job import JobResult
 from softband_lab.spec.study import Run, Study
 
 # Format of results.csv. The number rises with each change of meaning.
-FORMAT = 2
+FORMAT = 3
 
 SCHEMA: dict[str, Kind] = {
     "run": Kind.STRING,
@@ -26,6 +26,7 @@ SCHEMA: dict[str, Kind] = {
     "bw_average_mib_s": Kind.FLOAT,
     "bw_peak_mb_s": Kind.FLOAT,
     "bw_average_mb_s": Kind.FLOAT,
+    "bw_average_gbit_s": Kind.FLOAT,
     "message_rate_mpps": Kind.FLOAT,
     "latency_min_us": Kind.FLOAT,
     "latency_typical_us": Kind.FLOAT,

@@ -47,8 +47,10 @@ class Evidence:
 
     def series(self, curve: str, test: str) -> Series:
         """Returns a curve of a figure: message size in bytes to value, in the unit of the test's column."""
-        rows = self.results[self._finished(curve, test).id].rows
-        column = self.study.tests[test].column
+        result = self.results[self._finished(curve, test).id]
+        if result.lacks:
+            raise MissingEvidence(f"the model has no {result.lacks}")
+        rows, column = result.rows, self.study.tests[test].column
         values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
         found = {size: value for size, value in values.items() if value is not None}
         if not found:

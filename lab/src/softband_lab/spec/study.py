@@ -13,23 +13,43 @@ from softband_lab.base.softband import Program
 from softband_lab.base.strict import Strict
 from softband_lab.base.units import BINARY_MEGABYTE
 
-Transport = Literal["RC", "UC", "UD"]
+# Of verbs, or of sockets: IPoIB, SDP, and Ethernet without RDMA.
+Transport = Literal["RC", "UC", "UD", "IPoIB", "SDP", "Ethernet"]
 Direction = Literal["uni", "bi", "pingpong"]
 # Words in braces that the command of a test may contain.
 COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
 
 
 class PowerRange(Strict):
-    """Message sizes: the powers of two from `from` to `to`, both included."""
+    """Message sizes: the powers of two from `from` to `to`, both included.
+
+    `halfway`: also the sizes halfway between two powers, as NetPIPE has them (1, 2, 3, 4, 6, 8).
+    """
 
     smallest: int = Field(alias="from", gt=0)
     largest: int = Field(alias="to", gt=0)
+    halfway: bool = False
 
     def sizes(self) -> list[int]:
-        sizes = [self.smallest]
-        while sizes[-1] * 2 <= self.largest:
-            sizes.append(sizes[-1] * 2)
+        sizes, power = [], self.smallest
+        while power <= self.largest:
+            sizes.append(power)
+            between = power + power // 2
+            if self.halfway and power > 1 and between <= self.largest:
+                sizes.append(between)
+            power *= 2
         return sizes
+
+
+class Need(Strict):
+    """A property of the model that a test needs. Without it, its claims are not testable.
+
+    It is there if `command` succeeds on the test's server host. `transports`: the runs that need it.
+    """
+
+    name: str = Field(min_length=1)
+    command: str = Field(min_length=1)
+    transports: Annotated[list[Transport], Field(min_length=1)]
 
 
 class Test(Strict):
@@ -48,6 +68,7 @@ class Test(Strict):
     client_host: str
     client: str
     run_per_size: bool = False
+    needs: Need | None = None
     sizes: dict[Transport, PowerRange]
 
     @property

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from softband_lab.base.places import fabric_path
 from softband_lab.campaign.cluster import Cluster
-from softband_lab.campaign.engine_job import EngineJob, Step
+from softband_lab.campaign.engine_job import EngineJob, Requirement, Step
 from softband_lab.campaign.inputs import fabric_file
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import Figure, Run, Study
+from softband_lab.spec.study import Figure, Run, Study, Test, Transport
 from softband_lab.spec.study_file import check_fabrics
 
 
@@ -68,4 +68,12 @@ def _job(study: Study, run: Run, home: Path) -> EngineJob:
     sizes = test.expected_sizes(run.transport)
     of_steps: list[int | None] = [*sizes] if test.run_per_size else [None]
     steps = [Step(test.programs(run.transport, size, run.client_host)) for size in of_steps]
-    return EngineJob(run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes)
+    return EngineJob(
+        run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes, _requirement(test, run.transport)
+    )
+
+
+def _requirement(test: Test, transport: Transport) -> Requirement | None:
+    if test.needs is None or transport not in test.needs.transports:
+        return None
+    return Requirement(test.needs.name, test.server_host, test.needs.command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from rich.console import Console
@@ -42,7 +43,10 @@ def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> N
 def print_end(evaluated: Evaluated, options: StudyOptions, console: Console) -> None:
     """Prints the numbers of runs and claims, the failed runs, and the place of the page."""
     outcome = evaluated.measured.outcome
+    lacking = Counter(result.lacks for result in outcome.results.values() if result.lacks)
     console.print(f"runs: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
+    for name, count in lacking.items():
+        console.print(f"[yellow]{count} of them did not start:[/] the model has no {name}")
     console.print("claims by how the model came to them:")
     for line in describe_counts(evaluated.claims):
         console.print(f"  {line}")

@@ -1,7 +1,7 @@
 //! When a card interrupts, and when a core takes its packets.
 //!
 //! An interrupt starts a core, which then takes packets until none is left (NAPI). While it works, the
-//! card does not interrupt.
+//! card does not interrupt. Some cards also keep a least time between two interrupts.
 
 use softband_sim::{SimDuration, SimTime};
 
@@ -37,26 +37,43 @@ pub(super) enum Signal {
 #[derive(Debug)]
 pub(super) struct Interrupts {
     moderation: Moderation,
+    /// Least time between two interrupts.
+    interval: SimDuration,
+    last: Option<SimTime>,
     state: State,
 }
 
 impl Interrupts {
     pub(super) fn new(moderation: Moderation) -> Self {
-        Self { moderation, state: State::Idle }
+        Self { moderation, interval: SimDuration::ZERO, last: None, state: State::Idle }
+    }
+
+    /// Sets the least time between two interrupts.
+    pub(super) fn with_interval(self, interval: SimDuration) -> Self {
+        Self { interval, ..self }
     }
 
     /// Notes a packet. `waiting` counts those that no core has taken.
     pub(super) fn arrived(&mut self, waiting: usize, now: SimTime) -> Signal {
         let Moderation { packets, time } = self.moderation;
+        let earliest = self.last.map_or(now, |last| now.max(last + self.interval));
+        let is_full = waiting >= packets.max(1) as usize;
         match self.state {
             State::Polling => Signal::None,
-            State::Idle | State::Armed(_) if waiting >= packets.max(1) as usize => Signal::Now,
-            State::Armed(_) => Signal::None,
-            State::Idle => {
-                self.state = State::Armed(now + time);
-                Signal::At(now + time)
+            State::Idle | State::Armed(_) if is_full && earliest == now => {
+                self.last = Some(now);
+                self.state = State::Idle;
+                Signal::Now
             }
+            State::Armed(at) if is_full && earliest < at => self.arm(earliest),
+            State::Armed(_) => Signal::None,
+            State::Idle => self.arm(if is_full { earliest } else { earliest.max(now + time) }),
         }
+    }
+
+    fn arm(&mut self, at: SimTime) -> Signal {
+        self.state = State::Armed(at);
+        Signal::At(at)
     }
 
     /// Returns whether an interrupt that was due at `now` still is.
@@ -65,6 +82,9 @@ impl Interrupts {
     }
 
     pub(super) fn begin_polling(&mut self) {
+        if let State::Armed(at) = self.state {
+            self.last = Some(at);
+        }
         self.state = State::Polling;
     }
 
@@ -90,5 +110,22 @@ mod tests {
         assert_eq!((interrupts.arrived(4, SimTime::ZERO), interrupts.is_due(at)), (Signal::None, false));
         interrupts.end_polling();
         assert_eq!(interrupts.arrived(1, at), Signal::At(at + time));
+    }
+
+    #[test]
+    fn a_card_with_an_interval_interrupts_at_once_after_a_pause_and_then_no_more_often() {
+        let [after, interval] = [30, 100].map(SimDuration::from_nanos);
+        let mut interrupts = Interrupts::new(Moderation { packets: 8, time: SimDuration::ZERO }).with_interval(interval);
+        let first = SimTime::ZERO;
+        assert_eq!(interrupts.arrived(1, first), Signal::At(first));
+        interrupts.begin_polling();
+        interrupts.end_polling();
+        // Also a full ring waits for the end of the interval.
+        assert_eq!(interrupts.arrived(1, first + after), Signal::At(first + interval));
+        assert_eq!(interrupts.arrived(8, first + after + after), Signal::None);
+        interrupts.begin_polling();
+        interrupts.end_polling();
+        let later = first + interval + interval + interval;
+        assert_eq!(interrupts.arrived(8, later), Signal::Now);
     }
 }

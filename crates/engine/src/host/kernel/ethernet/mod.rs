@@ -38,6 +38,7 @@ pub(super) struct Card {
     pub(super) ring_packets: u32,
     pub(super) offloads: NicOffloads,
     moderation: Moderation,
+    interrupt_interval: SimDuration,
 }
 
 impl Card {
@@ -48,11 +49,13 @@ impl Card {
                 ring_packets: nic.transmit_ring_frames,
                 offloads: nic.offloads,
                 moderation: Moderation { packets: nic.moderation_frames, time: nic.moderation_time },
+                interrupt_interval: nic.interrupt_interval,
             },
             None => Self {
                 ring_packets: HCA_RING_PACKETS,
                 offloads: HCA_OFFLOADS,
                 moderation: Moderation { packets: path.moderation_packets, time: path.moderation_time },
+                interrupt_interval: SimDuration::ZERO,
             },
         }
     }
@@ -72,7 +75,7 @@ impl EthernetLink {
     pub(super) fn new(place: Place, card: &Card, world: &World, common: &mut Common) -> Option<Self> {
         let mac = world.mac(place.hca, place.port)?;
         common.ports.insert((place.hca, place.port), (place.host, place.interface));
-        let receiver = Receiver::new(card.moderation);
+        let receiver = Receiver::new(card.moderation, card.interrupt_interval);
         Some(Self { place, mac, offloads: card.offloads, sender: Sender::default(), receiver })
     }
 

@@ -7,7 +7,7 @@ use crate::host::kernel::agenda::Due;
 use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use softband_fabric::World;
 use softband_net::{Frame, Packet};
-use softband_sim::SimTime;
+use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(moderation: Moderation) -> Self {
-        Self { interrupts: Interrupts::new(moderation), groups: BTreeMap::new(), arrived: VecDeque::new() }
+    pub(super) fn new(moderation: Moderation, interval: SimDuration) -> Self {
+        Self { interrupts: Interrupts::new(moderation).with_interval(interval), groups: BTreeMap::new(), arrived: VecDeque::new() }
     }
 
     fn takes(&self, own: Mac, to: Mac) -> bool {
