@@ -9,7 +9,7 @@ mod kernel_path;
 mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
-pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule};
+pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule, SynCookies};
 pub use kernel_path::KernelPath;
 pub use nic::{NicOffloads, NicPart};
 

@@ -1,6 +1,6 @@
 //! Kernel parts: the constants of TCP/IP.
 
-use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule};
+use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveWindowRule, SynCookies};
 use softband_sim::SimDuration;
 
 use crate::parts::{PartReader, PartSheet};
@@ -12,6 +12,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
     let reductions = [("halving", RateReduction::Halving), ("proportional", RateReduction::Proportional)];
     let controls = [("reno", CongestionControl::Reno), ("bic", CongestionControl::Bic), ("cubic", CongestionControl::Cubic)];
     let window_rules = [("steps", ReceiveWindowRule::Steps), ("bytes", ReceiveWindowRule::Bytes)];
+    let cookies = [("no", SynCookies::No), ("plain", SynCookies::Plain), ("options", SynCookies::Options)];
     let part = KernelPart {
         name: read.name(),
         initial_window: read.count("initial_window"),
@@ -48,6 +49,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         fragment_memory_low_bytes: read.optional_bytes("fragment_memory_low").filter(|bytes| *bytes > 0),
         backlog_max: read.count("backlog_max"),
         syn_backlog_max: read.count("syn_backlog_max"),
+        syn_cookies: read.choice("syn_cookies", Dimension::Name, &cookies),
         time_wait: read.duration("time_wait"),
         tcp_memory_bytes: read.bytes("tcp_memory"),
         orphans_max: read.count("orphans_max"),

@@ -3,6 +3,7 @@
 
 mod ack;
 mod congestion;
+mod cookies;
 mod input;
 mod listener;
 mod output;
