@@ -7,6 +7,7 @@ mod cookies;
 mod input;
 mod listener;
 mod output;
+mod path_mtu;
 mod reassembly;
 mod recovery;
 mod rtt;
