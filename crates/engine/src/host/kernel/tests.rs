@@ -21,6 +21,8 @@ const CALL_BYTES: u32 = 65_536;
 
 mod ethernet;
 mod neighbours;
+mod routes;
+mod subnet;
 
 struct NoPrograms;
 

@@ -9,6 +9,7 @@ mod address;
 mod connected;
 mod frames;
 mod group;
+mod paths;
 mod receive;
 mod send;
 
@@ -16,6 +17,7 @@ use super::Common;
 use crate::host::kernel::interrupts::Moderation;
 use address::{BROADCAST_QKEY, link_address};
 use connected::Connections;
+use paths::PortPaths;
 use receive::Receiver;
 use send::Sender;
 use softband_fabric::World;
@@ -79,6 +81,8 @@ pub(super) struct IpoibLink {
     qkey: QKey,
     /// Neighbours that got datagrams.
     handles: BTreeMap<LinkAddress, Neighbour>,
+    /// Paths to neighbours, where the subnet manager works by packets.
+    paths: Option<PortPaths>,
     /// Address handles that only frames before a number may still name.
     retired: Vec<(u64, AhHandle)>,
     /// Whether subnet administration has refused membership too often: packets are lost.
@@ -131,6 +135,7 @@ impl IpoibLink {
             group: None,
             qkey: BROADCAST_QKEY,
             handles: BTreeMap::new(),
+            paths: world.spec().subnet.manager.works_by_packets().then(PortPaths::default),
             retired: Vec::new(),
             has_given_up: false,
             connections: None,
