@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::fabric_file::interfaces::route_text;
 use softband_spec::settings_of;
 use softband_spec::{CableSpec, FabricSpec, HostSpec, InterfaceKind, InterfaceSpec, PortRef};
 use softband_types::counted;
@@ -34,6 +35,7 @@ fn write_text(out: &mut String, spec: &FabricSpec) -> std::fmt::Result {
         }
         if spec.has_modelled_network() {
             host.interfaces.iter().try_for_each(|interface| write_interface(out, host, interface))?;
+            host.routes.iter().try_for_each(|route| writeln!(out, "  {} ({})", route_text(route), host.interfaces[route.interface].name))?;
         }
     }
     for (switch_index, switch) in spec.switches.iter().enumerate() {

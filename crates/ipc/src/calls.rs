@@ -49,7 +49,7 @@ pod! {
     pub struct Name { pub len: u32, pub bytes: [u8; 256], }
     /// IPv4 address as a big-endian number.
     pub struct AddressReply { pub address: u32, pub reserved: u32, }
-    /// Place of an interface in the order of their numbers, from 0 (`lo`).
+    /// Place of an interface in the order of their numbers, from 0 (`lo`), or of a route.
     pub struct InterfacePlace { pub place: u32, pub reserved: u32, }
     /// IPv4 address as a big-endian number, with the bits of its prefix.
     pub struct InterfaceAddress { pub address: u32, pub prefix: u32, }
@@ -74,6 +74,8 @@ pod! {
         pub sent_bytes: u64,
         pub sent_dropped: u64,
     }
+    /// A route through another host ([`crate::interfaces::Route`]).
+    pub struct RouteRecord { pub network: u32, pub prefix: u32, pub gateway: u32, pub index: u32, }
     /// `datagram`: 0 stream, 1 datagram.
     pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }

@@ -2,7 +2,7 @@
 //! loopback, and one interface on the management network. The engine describes others in simulated
 //! time.
 
-use crate::calls::{InterfaceAddress, InterfaceRecord};
+use crate::calls::{InterfaceAddress, InterfaceRecord, RouteRecord};
 use bytemuck::Zeroable;
 
 /// Name of the loopback interface.
@@ -59,6 +59,16 @@ pub struct Address {
     pub address: u32,
     /// Bits of the network's prefix.
     pub prefix: u8,
+}
+
+/// Route of a host through another host, the gateway. Addresses are big-endian numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// First address of the network, with its prefix.
+    pub network: Address,
+    pub gateway: u32,
+    /// Number of the interface to the gateway.
+    pub index: u32,
 }
 
 /// Packets and bytes of an interface.
@@ -197,6 +207,18 @@ impl From<&InterfaceRecord> for Interface {
             hardware: of.hardware as u16,
             counters: (of.counts_packets != 0).then_some(counters),
         }
+    }
+}
+
+impl From<&Route> for RouteRecord {
+    fn from(of: &Route) -> Self {
+        Self { network: of.network.address, prefix: of.network.prefix.into(), gateway: of.gateway, index: of.index }
+    }
+}
+
+impl From<&RouteRecord> for Route {
+    fn from(of: &RouteRecord) -> Self {
+        Self { network: Address { address: of.network, prefix: of.prefix.min(32) as u8 }, gateway: of.gateway, index: of.index }
     }
 }
 

@@ -35,6 +35,7 @@ const REFUSED_IN_WALL_PACE: [Op; 32] = [
     Op::SocketOption,
     Op::SocketSetting,
     Op::ReadInterface,
+    Op::ReadRoute,
 ];
 
 #[test]

@@ -9,7 +9,7 @@ mod kernel_path;
 mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
-pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart};
+pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart, SynCookies};
 pub use kernel_path::KernelPath;
 pub use nic::{IpoibOffloads, NicOffloads, NicPart};
 

@@ -25,10 +25,11 @@
 //! probes, PRR, CUBIC, BIC and Reno, timestamps, window scaling and growing buffers. UDP has
 //! fragments and multicast groups. IPv6 sockets take IPv4 by mapped addresses. Memory is bounded:
 //! half-open connections by the backlog; closed sockets, unread data and fragments by the kernel
-//! part.
+//! part. Floods of SYNs meet cookies. A host may forward packets ([`Stack::set_forwarding`]), and
+//! sources hear from routers about lost hops and smaller links.
 //!
-//! The stack has no ECN, no SYN cookies, no path MTU discovery and no echo (ping). It sends no ICMP
-//! error about a datagram whose fragments do not all arrive.
+//! The stack has no ECN and no echo (ping). It sends no ICMP error about a datagram whose fragments do
+//! not all arrive.
 //!
 //! # Example
 //!

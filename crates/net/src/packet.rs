@@ -86,7 +86,7 @@ pub struct Datagram {
     pub payload: Payload,
 }
 
-/// ICMP error "destination unreachable" about a datagram or segment of the receiver.
+/// ICMP error about a datagram or segment of the receiver, which went no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// Reason.
@@ -108,6 +108,15 @@ pub enum UnreachableReason {
     Port,
     /// The host does not answer.
     Host,
+    /// A router has no route.
+    Network,
+    /// The packet passed too many routers.
+    HopLimit,
+    /// The packet is too long for the link behind a router.
+    TooLong {
+        /// Largest packet of the link in bytes.
+        mtu_bytes: u32,
+    },
 }
 
 /// Flags of a TCP segment.
@@ -294,6 +303,15 @@ impl Packet {
                 u64::from(headers + segment.packet_payload_bytes)
             }
             _ => self.wire_bytes(),
+        }
+    }
+
+    /// Returns whether the packet is a TCP segment, and its ports. ICMP errors and fragments have none.
+    pub(crate) fn ports(&self) -> Option<(bool, u16, u16)> {
+        match &self.body {
+            Body::Tcp(segment) => Some((true, segment.source_port, segment.destination_port)),
+            Body::Udp(datagram) => Some((false, datagram.source_port, datagram.destination_port)),
+            Body::Unreachable(_) | Body::Fragment(_) => None,
         }
     }
 

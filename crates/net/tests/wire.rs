@@ -334,8 +334,14 @@ fn body(destination: IpAddr) -> impl Strategy<Value = Body> {
         let identification = if destination.is_ipv4() { number & 0xffff } else { number };
         Body::Fragment(Fragment { identification, offset: (place + u32::from(!has_more)) * 8, has_more, protocol, payload })
     });
-    let error = any::<(bool, bool, u16, u16)>().prop_map(move |(is_port, tcp, source_port, destination_port)| {
-        let reason = if is_port { UnreachableReason::Port } else { UnreachableReason::Host };
+    let error = any::<(u8, bool, u16, u16)>().prop_map(move |(kind, tcp, source_port, destination_port)| {
+        let reason = match kind % 5 {
+            0 => UnreachableReason::Port,
+            1 => UnreachableReason::Host,
+            2 => UnreachableReason::Network,
+            3 => UnreachableReason::HopLimit,
+            _ => UnreachableReason::TooLong { mtu_bytes: u32::from(source_port) },
+        };
         Body::Unreachable(Unreachable { reason, tcp, source_port, destination, destination_port })
     });
     prop_oneof![4 => segment(), 2 => datagram, 1 => fragment, 1 => error]

@@ -143,7 +143,7 @@ impl FabricBuilder {
     pub fn host(&mut self, name: impl Into<String>, part: HostPart) -> usize {
         let host = self.spec.hosts.len();
         let interfaces = vec![InterfaceSpec::management(host)];
-        self.spec.hosts.push(HostSpec { name: name.into(), part, kernel: KernelPart::linux_6_1(), hcas: Vec::new(), interfaces });
+        self.spec.hosts.push(HostSpec { name: name.into(), part, kernel: KernelPart::linux_6_1(), hcas: Vec::new(), interfaces, routes: Vec::new() });
         host
     }
 

@@ -1,7 +1,7 @@
 //! The fabric description that builds a World: checked, with every part resolved.
 
-use crate::InterfaceSpec;
 use crate::faults::FaultSpec;
+use crate::{InterfaceSpec, RouteSpec};
 use softband_model::link::Framing;
 use softband_model::management::Routing;
 pub use softband_model::management::manager::PortClasses;
@@ -178,6 +178,8 @@ pub struct HostSpec {
     pub hcas: Vec<HcaSpec>,
     /// Network interfaces besides `lo`, in the order of their numbers, which begin with 2.
     pub interfaces: Vec<InterfaceSpec>,
+    /// Routes through other hosts, beside those to the networks of its interfaces.
+    pub routes: Vec<RouteSpec>,
 }
 
 impl HostSpec {

@@ -38,6 +38,17 @@ pub struct InterfaceAddress {
     pub prefix: u8,
 }
 
+/// Route of a host to a network behind another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteSpec {
+    /// First address of the network, with its prefix. A prefix of 0 is the default route.
+    pub network: InterfaceAddress,
+    /// Address of the next host, which forwards packets.
+    pub gateway: IpAddr,
+    /// Index of the interface to the gateway among those of the host.
+    pub interface: usize,
+}
+
 /// Link of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {
@@ -146,6 +157,12 @@ impl FabricSpec {
         } else {
             None
         }
+    }
+
+    /// Checks whether a host forwards packets: a route of another host leads to one of its addresses.
+    pub fn forwards(&self, host: usize) -> bool {
+        let own = |address: IpAddr| self.hosts[host].interfaces.iter().flat_map(|interface| &interface.addresses).any(|own| own.address == address);
+        self.hosts.iter().flat_map(|host| &host.routes).any(|route| own(route.gateway))
     }
 
     /// Checks whether any interface sends packets over modelled links.

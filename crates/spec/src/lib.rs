@@ -71,7 +71,7 @@ pub use fabric::{
 };
 pub use interfaces::{
     INTERFACE_NAME_MAX, InterfaceAddress, InterfaceKind, InterfaceSpec, IpoibMode, MANAGEMENT_FIRST, MANAGEMENT_MTU_BYTES, MANAGEMENT_NAME,
-    MANAGEMENT_PREFIX,
+    MANAGEMENT_PREFIX, RouteSpec,
 };
 pub use link_settings::{
     EndSettings, capabilities, end_settings, ethernet_part, framing_of, lane_and_loop, largest_packet, lossy_ends, settings_of, weights_of,

@@ -7,7 +7,7 @@ mod ethernet;
 mod faults;
 mod generate;
 mod guids;
-mod interfaces;
+pub(crate) mod interfaces;
 mod kernels;
 mod nics;
 mod nodes;

@@ -66,7 +66,7 @@ pub(super) struct SwitchDraft {
 impl HostDraft {
     pub(super) fn into_spec(self) -> Option<HostSpec> {
         let hcas = self.hcas.into_iter().map(HcaDraft::into_spec).collect::<Option<_>>()?;
-        Some(HostSpec { name: self.name, part: self.part?, kernel: self.kernel?, hcas, interfaces: self.interfaces })
+        Some(HostSpec { name: self.name, part: self.part?, kernel: self.kernel?, hcas, interfaces: self.interfaces, routes: Vec::new() })
     }
 }
 
@@ -129,8 +129,9 @@ fn host((entry, index): (&Entry, usize), kernel: Option<&KernelPart>, context: &
     let kernel = kernels::read(&mut fields, kernel, context);
     let buses = fields.optional("buses");
     let hcas = fields.optional("hcas");
-    // `interfaces.rs` reads them when the cables are known.
+    // `interfaces` reads both when the cables are known.
     fields.optional("interfaces");
+    fields.optional("routes");
     let nics = fields.optional("nics");
     fields.finish(&mut context.findings);
     let part = part.and_then(|(name, span)| context.part(PartKind::Host, name, span, |all: &Catalog, name| all.host(name).cloned()));

@@ -11,7 +11,7 @@ use softband_spec::{
 };
 use softband_types::{CreditBlocks, LinkLayer, Lmc};
 
-use super::interfaces::write_interfaces;
+use super::interfaces::{write_interfaces, write_routes};
 use super::train::metres;
 use crate::parts::{Parameter, PartKind, PartSheet};
 use crate::start_date::StartDate;
@@ -35,6 +35,7 @@ fn write_toml(out: &mut String, spec: &FabricSpec, (seed, start_date): (u64, Sta
         if sheets.contains_key(&(PartKind::Kernel, host.kernel.name.clone())) {
             writeln!(out, "kernel = {}", quoted(&host.kernel.name))?;
         }
+        write_routes(out, host)?;
         let buses: BTreeMap<_, _> = host.hcas.iter().filter_map(|hca| Some((hca.shared_bus.as_ref()?, &hca.bus.name))).collect();
         for (name, part) in buses {
             writeln!(out, "\n[hosts.{}.buses.{}]\npart = {}", quoted(&host.name), quoted(name), quoted(part))?;

@@ -1,6 +1,8 @@
 //! Kernel parts: the constants of TCP/IP.
 
-use softband_model::parts::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart};
+use softband_model::parts::{
+    BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart, SynCookies,
+};
 use softband_sim::SimDuration;
 
 use crate::parts::{PartReader, PartSheet};
@@ -14,6 +16,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
     let window_rules = [("steps", ReceiveWindowRule::Steps), ("bytes", ReceiveWindowRule::Bytes)];
     let growths = [("doubling", ReceiveGrowth::Doubling), ("growth", ReceiveGrowth::Growth)];
     let starts = [("acknowledgements", SlowStart::Acknowledgements), ("packets", SlowStart::Packets)];
+    let cookies = [("no", SynCookies::No), ("plain", SynCookies::Plain), ("options", SynCookies::Options)];
     let part = KernelPart {
         name: read.name(),
         initial_window: read.count("initial_window"),
@@ -57,6 +60,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         fragment_memory_low_bytes: read.optional_bytes("fragment_memory_low").filter(|bytes| *bytes > 0),
         backlog_max: read.count("backlog_max"),
         syn_backlog_max: read.count("syn_backlog_max"),
+        syn_cookies: read.choice("syn_cookies", Dimension::Name, &cookies),
         time_wait: read.duration("time_wait"),
         tcp_memory_bytes: read.bytes("tcp_memory"),
         orphans_max: read.count("orphans_max"),

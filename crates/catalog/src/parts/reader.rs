@@ -51,9 +51,6 @@ impl<'a> PartReader<'a> {
     pub(crate) fn optional_count(&mut self, name: &str) -> Option<u32> {
         self.peek(name).then(|| self.count(name))
     }
-    pub(crate) fn optional_duration(&mut self, name: &str) -> Option<SimDuration> {
-        self.peek(name).then(|| self.duration(name))
-    }
     pub(crate) fn code(&mut self, name: &str) -> u32 {
         self.small(name, Dimension::Code)
     }

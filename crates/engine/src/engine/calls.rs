@@ -47,6 +47,7 @@ macro_rules! rooms_of {
     ($engine:ident resolve) => { $engine.host_calls() };
     ($engine:ident reverse_resolve) => { $engine.host_calls() };
     ($engine:ident read_interface) => { $engine.host_calls() };
+    ($engine:ident read_route) => { $engine.host_calls() };
     ($engine:ident socket_new) => { $engine.host_calls() };
     ($engine:ident socket_bind) => { $engine.host_calls() };
     ($engine:ident socket_listen) => { $engine.host_calls() };

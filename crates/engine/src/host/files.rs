@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
 use softband_ipc::environment;
-use softband_ipc::interfaces::Interface;
+use softband_ipc::interfaces::{Interface, Route};
 use softband_model::management::agent::LinkState;
 use softband_model::verbs::api::PortSnapshot;
 use softband_spec::HcaSpec;
@@ -124,7 +124,7 @@ impl Files {
     fn of_host(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
-            write_host(&folder, world, host, &interfaces::of_host(kernels, world, host))?;
+            write_host(&folder, world, host, (&interfaces::of_host(kernels, world, host), &interfaces::routes_of_host(kernels, host)))?;
         }
         Ok(folder)
     }
@@ -158,7 +158,7 @@ pub(crate) fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
     files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
 }
 
-fn write_host(root: &Path, world: &World, host: usize, interfaces: &[Interface]) -> io::Result<()> {
+fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &[Route])) -> io::Result<()> {
     let spec = &world.spec().hosts[host];
     let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
     fs::create_dir_all(&class)?;
@@ -167,7 +167,7 @@ fn write_host(root: &Path, world: &World, host: usize, interfaces: &[Interface])
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;
-    net_files::write(root, interfaces, &spec.interfaces)?;
+    net_files::write(root, network, &spec.interfaces)?;
     for (number, hca) in spec.verbs_devices() {
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);

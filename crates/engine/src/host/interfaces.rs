@@ -3,7 +3,7 @@
 use crate::host::kernel::Kernels;
 use crate::host::network;
 use softband_fabric::World;
-use softband_ipc::interfaces::{self, Address, Counters, Interface, flag, hardware};
+use softband_ipc::interfaces::{self, Address, Counters, Interface, Route, flag, hardware};
 use softband_model::management::agent::LinkState;
 use softband_net::{InterfaceConfig, InterfaceCounters};
 use softband_spec::{InterfaceKind, InterfaceSpec};
@@ -26,6 +26,16 @@ pub(crate) fn of_host(kernels: Option<&Kernels>, world: &World, host: usize) -> 
         ..one(world, host, config, interface)
     });
     std::iter::once(loopback).chain(others).collect()
+}
+
+/// Returns the routes of a host through other hosts. Without kernels, it has none.
+pub(crate) fn routes_of_host(kernels: Option<&Kernels>, host: usize) -> Vec<Route> {
+    let through_others = |route: &softband_net::Route| {
+        let (IpAddr::V4(network), Some(IpAddr::V4(gateway))) = (route.network, route.gateway) else { return None };
+        let network = Address { address: network.into(), prefix: route.prefix };
+        Some(Route { network, gateway: gateway.into(), index: route.interface.0 + 1 })
+    };
+    kernels.map_or(Vec::new(), |kernels| kernels.stack(host).routes().iter().filter_map(through_others).collect())
 }
 
 fn counts(counters: InterfaceCounters) -> Counters {

@@ -1,7 +1,7 @@
 //! The files about a host's network interfaces: `/sys/class/net`, and tables of `/proc/net`.
 
 use crate::host::files::{card, put};
-use softband_ipc::interfaces::{Interface, hardware};
+use softband_ipc::interfaces::{Interface, Route, hardware};
 use softband_spec::{InterfaceKind, InterfaceSpec};
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use std::path::Path;
 const COUNTS: [&str; 6] = ["rx_bytes", "rx_dropped", "rx_packets", "tx_bytes", "tx_dropped", "tx_packets"];
 
 /// Writes the files of a host below `root`. `specs` describes the links of its interfaces.
-pub(crate) fn write(root: &Path, interfaces: &[Interface], specs: &[InterfaceSpec]) -> io::Result<()> {
+pub(crate) fn write(root: &Path, (interfaces, routes): (&[Interface], &[Route]), specs: &[InterfaceSpec]) -> io::Result<()> {
     let class = root.join("sys/class/net");
     fs::create_dir_all(&class)?;
     for interface in interfaces {
@@ -27,7 +27,7 @@ pub(crate) fn write(root: &Path, interfaces: &[Interface], specs: &[InterfaceSpe
         }
         symlink(format!("../../{device}"), class.join(&interface.name))?;
     }
-    write_tables(&root.join("proc/net"), interfaces)
+    write_tables(&root.join("proc/net"), interfaces, routes)
 }
 
 fn octets(bytes: &[u8]) -> String {
@@ -71,9 +71,15 @@ fn write_interface(folder: &Path, interface: &Interface, spec: Option<&Interface
 
 /// Writes the tables as they are when the host starts. The library in programs writes the table of
 /// devices anew for each read if the engine counts packets.
-fn write_tables(folder: &Path, interfaces: &[Interface]) -> io::Result<()> {
+fn write_tables(folder: &Path, interfaces: &[Interface], through_others: &[Route]) -> io::Result<()> {
     let devices = softband_ipc::interfaces::device_table(interfaces);
     let mut routes = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT".to_owned();
+    for route in through_others {
+        let Some(interface) = interfaces.iter().find(|interface| interface.index == route.index) else { continue };
+        let (network, gateway, mask) = (route.network.address.swap_bytes(), route.gateway.swap_bytes(), route.network.mask().swap_bytes());
+        // Up, through a gateway (`RTF_UP`, `RTF_GATEWAY`).
+        routes += &format!("\n{}\t{network:08X}\t{gateway:08X}\t0003\t0\t0\t0\t{mask:08X}\t0\t0\t0", interface.name);
+    }
     for interface in interfaces.iter().filter(|interface| !interface.is_loopback()) {
         for own in &interface.addresses {
             // Addresses stand in the byte order of the machine.
@@ -96,11 +102,14 @@ mod tests {
     #[test]
     fn the_files_show_the_interfaces_of_the_host() {
         let root = std::env::temp_dir().join(format!("softband-test-{}-net", std::process::id()));
-        write(&root, &of_host(0xC612_0002), &[InterfaceSpec::management(1)]).unwrap();
+        let network = Address { address: 0x0A02_0000, prefix: 16 };
+        let route = Route { network, gateway: 0xC612_0003, index: 2 };
+        write(&root, (&of_host(0xC612_0002), &[route]), &[InterfaceSpec::management(1)]).unwrap();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
         assert_eq!(read("sys/class/net/eth0/address"), "02:00:c6:12:00:02\n");
         assert_eq!(read("sys/class/net/lo/type"), "772\n");
         assert!(read("proc/net/route").contains("eth0\t000012C6\t00000000\t0001\t0\t0\t0\t0000FFFF"));
+        assert!(read("proc/net/route").contains("eth0\t0000020A\t030012C6\t0003\t0\t0\t0\t0000FFFF"));
         assert_eq!(read("proc/net/dev").lines().count(), 4);
         fs::remove_dir_all(&root).unwrap();
     }
@@ -120,7 +129,7 @@ mod tests {
             hardware: hardware::INFINIBAND,
             ..management(0)
         };
-        write(&root, &[ib0], &[spec]).unwrap();
+        write(&root, (&[ib0], &[]), &[spec]).unwrap();
         let read = |path: &str| fs::read_to_string(root.join("sys/class/net/ib0").join(path)).unwrap();
         assert_eq!((read("type"), read("mtu"), read("addr_len"), read("dev_port")), ("32\n".into(), "2044\n".into(), "20\n".into(), "1\n".into()));
         assert_eq!((read("mode"), read("pkey")), ("datagram\n".into(), "0x8001\n".into()));

@@ -189,6 +189,7 @@ fn host(name: &str, index: u64, part: HostPart, hca: HcaPart) -> HostSpec {
         }],
         kernel: KernelPart::linux_6_1(),
         interfaces: vec![InterfaceSpec::management(index as usize)],
+        routes: Vec::new(),
     }
 }
 

@@ -122,6 +122,8 @@ macro_rules! for_each_call {
             ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
             /// An interface of the program's host, with its counters. ENODEV behind the last.
             ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
+            /// A route of the program's host through another host. ENOENT behind the last.
+            ReadRoute = 68, read_route(InterfacePlace) -> RouteRecord, Free, Virtual;
 
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;

@@ -59,6 +59,17 @@ pub enum SlowStart {
     Packets,
 }
 
+/// Answer to SYNs that find no room in the queue of half-open connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SynCookies {
+    /// None: the SYN is lost.
+    No,
+    /// A SYN-ACK whose number holds the size of segments (RFC 4987, 3.6). Other options are lost.
+    Plain,
+    /// The same, with the other options in the timestamp.
+    Options,
+}
+
 /// Sizes of a socket's buffer in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
@@ -160,6 +171,8 @@ pub struct KernelPart {
     pub backlog_max: u32,
     /// Most half-open connections of a listening socket.
     pub syn_backlog_max: u32,
+    /// Answer to SYNs beyond them.
+    pub syn_cookies: SynCookies,
     /// Time that a closed connection stays in TIME_WAIT.
     pub time_wait: SimDuration,
     /// Memory of all TCP connections together, in bytes.
@@ -238,6 +251,7 @@ impl KernelPart {
             transmit_queue_packets: 1_000,
             backlog_max: 4_096,
             syn_backlog_max: 4_096,
+            syn_cookies: SynCookies::Options,
             time_wait: seconds(60),
             tcp_memory_bytes: 1_610_612_736,
             orphans_max: 65_536,

@@ -27,9 +27,7 @@ impl Stack {
         let is_group = packet.destination.is_multicast() || self.interfaces[interface.0 as usize].is_broadcast(packet.destination);
         self.charge(Charge::Received { interface, packets: packet.packets() });
         if !is_group && !self.is_local(packet.destination) {
-            // Hosts forward nothing.
-            self.interfaces[interface.0 as usize].counters.received_dropped += 1;
-            return;
+            return self.forward(interface, packet);
         }
         let (source, destination) = (packet.source, packet.destination);
         match packet.body {
@@ -132,17 +130,21 @@ impl Stack {
     }
 
     pub(super) fn unreachable_in(&mut self, now: SimTime, local: IpAddr, unreachable: &Unreachable) {
-        let error = match unreachable.reason {
-            UnreachableReason::Port => NetError::Refused,
-            UnreachableReason::Host => NetError::HostUnreachable,
-        };
         let local = SocketAddr::new(local, unreachable.source_port);
         let remote = SocketAddr::new(unreachable.destination, unreachable.destination_port);
+        let error = match unreachable.reason {
+            UnreachableReason::Port => NetError::Refused,
+            UnreachableReason::Host | UnreachableReason::HopLimit => NetError::HostUnreachable,
+            UnreachableReason::Network => NetError::NetworkUnreachable,
+            UnreachableReason::TooLong { mtu_bytes } => return self.path_shrank(now, (local, remote), mtu_bytes),
+        };
+        // Linux tells such fates to a UDP socket only with `IP_RECVERR`.
+        let is_soft = matches!(unreachable.reason, UnreachableReason::HopLimit | UnreachableReason::Network);
         if unreachable.tcp {
             if let Some(socket) = self.connections.get(&(local, remote)).copied() {
                 self.with_connection(now, socket, |connection, cx| connection.unreachable(error, cx));
             }
-        } else {
+        } else if !is_soft {
             self.datagram_failed(local, remote, error);
         }
     }

@@ -3,6 +3,7 @@
 mod datagram;
 mod deliver;
 mod disconnect;
+mod forward;
 mod fragments;
 mod groups;
 mod neighbours;
@@ -150,6 +151,8 @@ pub struct Stack {
     loopback: VecDeque<Packet>,
     fragments: Fragments,
     path_mtus: PathMtus,
+    /// Whether the host forwards packets for others.
+    forwards: bool,
     /// Closed sockets whose connections still end.
     orphans: u32,
     /// Bytes that all connections keep.
@@ -180,6 +183,7 @@ impl Stack {
             loopback: VecDeque::new(),
             fragments: Fragments::new(seed as u32),
             path_mtus: PathMtus::default(),
+            forwards: false,
             orphans: 0,
             tcp_memory: 0,
             starved: BTreeSet::new(),

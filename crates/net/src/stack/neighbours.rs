@@ -5,7 +5,7 @@ use crate::error::NetError;
 use crate::frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
 use crate::interface::{InterfaceId, Owner, Waiting};
 use crate::neighbour::{Key, Resolution, Step, solicited_group};
-use crate::packet::{Body, Packet, Unreachable, UnreachableReason};
+use crate::packet::{Packet, Unreachable, UnreachableReason};
 use crate::socket::Kind;
 use std::net::IpAddr;
 
@@ -74,11 +74,10 @@ impl Stack {
     /// Tells the sender of a packet that the next host does not answer.
     fn fail_packet(&mut self, packet: &Packet, owner: Option<Owner>) {
         self.lose(owner);
-        let (tcp, source_port, destination_port) = match &packet.body {
-            Body::Tcp(segment) => (true, segment.source_port, segment.destination_port),
-            Body::Udp(datagram) => (false, datagram.source_port, datagram.destination_port),
-            Body::Unreachable(_) | Body::Fragment(_) => return,
-        };
+        if !self.is_local(packet.source) {
+            return self.report(packet, UnreachableReason::Host);
+        }
+        let Some((tcp, source_port, destination_port)) = packet.ports() else { return };
         let unreachable = Unreachable { reason: UnreachableReason::Host, tcp, source_port, destination: packet.destination, destination_port };
         self.unreachable_in(self.now, packet.source, &unreachable);
     }

@@ -27,7 +27,8 @@ impl Stack {
     pub(super) fn path(&self, destination: IpAddr) -> Path {
         let interface = self.way(destination).map_or(InterfaceId(0), |(interface, ..)| interface);
         let config = &self.interfaces[interface.0 as usize].config;
-        let mss = config.mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
+        let mtu_bytes = self.path_mtus.of(destination, config.mtu_bytes, self.now);
+        let mss = mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
         let room = if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room() };
         Path { mss, super_segment, room }

@@ -1,10 +1,12 @@
 //! Listening sockets: half-open connections, and those that wait for `accept`.
 
+use super::cookies::{Cookies, kept, restored, stamped};
 use super::input::reset_for;
 use super::{Context, Handshake, ReceiveWindow, SocketOptions, clock, doubled};
 use crate::packet::{Flags, Options, Segment, TIMESTAMPS_BYTES, Timestamps};
 use crate::sequence::SeqNumber;
 use crate::socket_id::SocketId;
+use softband_model::parts::SynCookies;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -35,11 +37,13 @@ pub(crate) struct Listener {
     deadlines: BTreeSet<(SimTime, Addresses)>,
     ready: VecDeque<SocketId>,
     overflows: u64,
+    /// Cookies, since SYNs first found no room.
+    cookies: Option<Box<Cookies>>,
 }
 
 impl Listener {
     pub(crate) fn new(backlog: u32) -> Self {
-        Self { backlog, half_open: BTreeMap::new(), deadlines: BTreeSet::new(), ready: VecDeque::new(), overflows: 0 }
+        Self { backlog, half_open: BTreeMap::new(), deadlines: BTreeSet::new(), ready: VecDeque::new(), overflows: 0, cookies: None }
     }
     pub(crate) fn set_backlog(&mut self, backlog: u32) {
         self.backlog = backlog;
@@ -108,46 +112,49 @@ impl Listener {
         if !known {
             let most = self.backlog.min(cx.kernel.syn_backlog_max).max(HALF_OPEN_MIN) as usize;
             self.forget(addresses);
-            if self.is_full() || self.half_open.len() >= most {
+            let is_crowded = self.half_open.len() >= most;
+            if self.is_full() || is_crowded && cx.kernel.syn_cookies == SynCookies::No {
                 self.overflows += 1;
                 return;
             }
-            let mss = cx.path.mss.min(socket.mss_max).min(u32::from(u16::MAX)) as u16;
-            let deadline = cx.now + cx.kernel.rto_initial;
-            let half = HalfOpen { first, remote_first: segment.seq.0, options: segment.options, mss, attempts: 0, sent_at: cx.now, deadline };
-            self.half_open.insert(addresses, half);
-            self.deadlines.insert((deadline, addresses));
+            let fresh = HalfOpen::new(first, segment.seq.0, segment.options, socket, cx);
+            if is_crowded {
+                self.answer_by_cookie(addresses, fresh, socket, cx);
+                return;
+            }
+            self.deadlines.insert((fresh.deadline, addresses));
+            self.half_open.insert(addresses, fresh);
         }
         self.answer(addresses, socket, cx);
     }
 
     /// Sends SYN-ACK.
     fn answer(&self, addresses: Addresses, socket: &SocketOptions, cx: &mut Context<'_>) {
-        let Some(half) = self.half_open.get(&addresses) else { return };
-        let window = window_of(half, socket, cx);
-        let kernel = cx.kernel;
-        let timestamps = half.options.timestamps.filter(|_| kernel.timestamps);
-        let options = Options {
-            mss: Some(half.mss),
-            window_scale: half.options.window_scale.filter(|_| kernel.window_scaling).map(|_| window.scale()),
-            sack_permitted: half.options.sack_permitted && kernel.selective_ack,
-            timestamps: timestamps.map(|timestamps| Timestamps { value: clock(cx.now), echo: timestamps.value }),
-            ..Options::default()
-        };
-        cx.out.push(Segment {
-            source_port: addresses.0.port(),
-            destination_port: addresses.1.port(),
-            seq: SeqNumber(half.first),
-            ack: SeqNumber(half.remote_first).plus(1),
-            flags: Flags { syn: true, ack: true, ..Flags::default() },
-            window: window.first_field(),
-            options,
-            ..Segment::default()
-        });
+        if let Some(half) = self.half_open.get(&addresses) {
+            cx.out.push(half.answer(addresses, clock(cx.now), socket, cx));
+        }
+    }
+
+    /// Answers a SYN that finds no room, and remembers nothing of it.
+    fn answer_by_cookie(&mut self, addresses: Addresses, fresh: HalfOpen, socket: &SocketOptions, cx: &mut Context<'_>) {
+        let cookies = self.cookies.get_or_insert_with(|| Box::new(Cookies::new(fresh.first, cx.now)));
+        let first = cookies.number(addresses, fresh.remote_first, &fresh.options, cx.now);
+        let half = HalfOpen { first, options: kept(&fresh.options, cx.kernel.syn_cookies), ..fresh };
+        cx.out.push(half.answer(addresses, stamped(&half.options, clock(cx.now)), socket, cx));
+    }
+
+    /// Returns the handshake that the third segment completes by a cookie.
+    fn by_cookie(&self, addresses: Addresses, segment: &Segment, socket: &SocketOptions, cx: &Context<'_>) -> Option<HalfOpen> {
+        let (first, remote_first) = (segment.ack.0.wrapping_sub(1), segment.seq.0.wrapping_sub(1));
+        let size = self.cookies.as_ref()?.check(addresses, (first, remote_first), cx.now)?;
+        let timestamps = segment.options.timestamps.filter(|_| cx.kernel.timestamps && cx.kernel.syn_cookies == SynCookies::Options);
+        // The time of the answer is not known, so that it measures no round trip.
+        Some(HalfOpen { attempts: 1, ..HalfOpen::new(first, remote_first, restored(size, timestamps), socket, cx) })
     }
 
     fn complete(&mut self, addresses: Addresses, segment: &Segment, socket: &SocketOptions, cx: &mut Context<'_>) -> Option<Handshake> {
-        let Some(half) = self.half_open.get(&addresses) else {
+        let known = self.half_open.get(&addresses).cloned();
+        let Some(half) = known.or_else(|| self.by_cookie(addresses, segment, socket, cx)) else {
             cx.out.push(reset_for(segment));
             return None;
         };
@@ -168,7 +175,7 @@ impl Listener {
             remote_first: half.remote_first,
             options: half.options,
             rtt,
-            window: window_of(half, socket, cx),
+            window: half.window(socket, cx),
             socket: socket.clone(),
         };
         self.forget(addresses);
@@ -207,9 +214,39 @@ impl Listener {
     }
 }
 
-fn window_of(half: &HalfOpen, socket: &SocketOptions, cx: &Context<'_>) -> ReceiveWindow {
-    let buffer = socket.receive_buffer.unwrap_or(cx.kernel.receive_buffer.initial_bytes);
-    let has_timestamps = half.options.timestamps.is_some() && cx.kernel.timestamps;
-    let taken = if has_timestamps { TIMESTAMPS_BYTES } else { 0 };
-    ReceiveWindow::new(cx.kernel, (buffer, socket.receive_buffer.is_some()), u32::from(half.mss), taken, cx.now)
+impl HalfOpen {
+    fn new(first: u32, remote_first: u32, options: Options, socket: &SocketOptions, cx: &Context<'_>) -> Self {
+        let mss = cx.path.mss.min(socket.mss_max).min(u32::from(u16::MAX)) as u16;
+        Self { first, remote_first, options, mss, attempts: 0, sent_at: cx.now, deadline: cx.now + cx.kernel.rto_initial }
+    }
+
+    fn window(&self, socket: &SocketOptions, cx: &Context<'_>) -> ReceiveWindow {
+        let buffer = socket.receive_buffer.unwrap_or(cx.kernel.receive_buffer.initial_bytes);
+        let has_timestamps = self.options.timestamps.is_some() && cx.kernel.timestamps;
+        let taken = if has_timestamps { TIMESTAMPS_BYTES } else { 0 };
+        ReceiveWindow::new(cx.kernel, (buffer, socket.receive_buffer.is_some()), u32::from(self.mss), taken, cx.now)
+    }
+
+    /// Returns SYN-ACK.
+    fn answer(&self, addresses: Addresses, value: u32, socket: &SocketOptions, cx: &Context<'_>) -> Segment {
+        let (window, kernel) = (self.window(socket, cx), cx.kernel);
+        let timestamps = self.options.timestamps.filter(|_| kernel.timestamps);
+        let options = Options {
+            mss: Some(self.mss),
+            window_scale: self.options.window_scale.filter(|_| kernel.window_scaling).map(|_| window.scale()),
+            sack_permitted: self.options.sack_permitted && kernel.selective_ack,
+            timestamps: timestamps.map(|timestamps| Timestamps { value, echo: timestamps.value }),
+            ..Options::default()
+        };
+        Segment {
+            source_port: addresses.0.port(),
+            destination_port: addresses.1.port(),
+            seq: SeqNumber(self.first),
+            ack: SeqNumber(self.remote_first).plus(1),
+            flags: Flags { syn: true, ack: true, ..Flags::default() },
+            window: window.first_field(),
+            options,
+            ..Segment::default()
+        }
+    }
 }

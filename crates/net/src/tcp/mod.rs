@@ -3,9 +3,11 @@
 
 mod ack;
 mod congestion;
+mod cookies;
 mod input;
 mod listener;
 mod output;
+mod path_mtu;
 mod reassembly;
 mod recovery;
 mod rtt;

@@ -109,7 +109,7 @@ impl Connection {
         cx.now.saturating_since(since).as_picos() >= limit || self.has_timed_out(cx)
     }
 
-    fn flow<'a>(&'a mut self, cx: &'a Context<'_>) -> (&'a mut super::Recovery, Flow<'a>) {
+    pub(super) fn flow<'a>(&'a mut self, cx: &'a Context<'_>) -> (&'a mut super::Recovery, Flow<'a>) {
         let (una, next) = (self.tx.una, self.tx.next);
         let flow = Flow { board: &mut self.board, congestion: &mut self.congestion, rtt: &self.rtt, kernel: cx.kernel, now: cx.now, una, next };
         (&mut self.recovery, flow)
@@ -128,7 +128,7 @@ impl Connection {
         self.set_retransmission_timer(cx);
     }
 
-    fn set_retransmission_timer(&mut self, cx: &Context<'_>) {
+    pub(super) fn set_retransmission_timer(&mut self, cx: &Context<'_>) {
         let span = self.rtt.backed_off(cx.kernel, self.recovery.backoff());
         self.timer = Some(Timer { at: cx.now + span, kind: TimerKind::Retransmission });
     }

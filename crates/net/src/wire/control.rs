@@ -2,16 +2,19 @@
 
 use super::checksum::{self, Checksum};
 use super::internet::{ICMP, ICMPV6, TCP, UDP, V4Header, V6Header, finish_v6, put_v6_header};
-use super::reader::{Reader, put_half, set_half};
+use super::reader::{Reader, put_half, put_word, set_half};
 use super::{DecodeError, EncodeError};
 use crate::frame::{LinkAddress, NeighbourMessage};
 use crate::neighbour::solicited_group;
-use crate::packet::{HOP_LIMIT, ICMP_HEADER_BYTES, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, Unreachable, UnreachableReason};
+use crate::packet::{HOP_LIMIT, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, Unreachable, UnreachableReason};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Types of messages.
 const UNREACHABLE: u8 = 3;
+const TIME_EXCEEDED: u8 = 11;
 const UNREACHABLE_V6: u8 = 1;
+const TOO_LONG_V6: u8 = 2;
+const TIME_EXCEEDED_V6: u8 = 3;
 const NEIGHBOUR_REQUEST: u8 = 135;
 const NEIGHBOUR_ANSWER: u8 = 136;
 
@@ -31,8 +34,9 @@ pub(super) fn encode(unreachable: &Unreachable, (source, destination): (IpAddr, 
     let protocol = if unreachable.tcp { TCP } else { UDP };
     match (destination, unreachable.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let code = if unreachable.reason == UnreachableReason::Port { 3 } else { 1 };
-            into.extend_from_slice(&[UNREACHABLE, code, 0, 0, 0, 0, 0, 0]);
+            let (kind, code, value) = kind_v4(unreachable.reason);
+            into.extend_from_slice(&[kind, code, 0, 0]);
+            put_word(into, value);
             let quote = into.len();
             // The packet's own length is not known; these bytes are all that is quoted.
             into.extend_from_slice(&[0x45, 0, 0, 28, 0, 0, 0x40, 0, HOP_LIMIT, protocol, 0, 0]);
@@ -45,8 +49,9 @@ pub(super) fn encode(unreachable: &Unreachable, (source, destination): (IpAddr, 
             set_half(into, start + 2, sum);
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let code = if unreachable.reason == UnreachableReason::Port { 4 } else { 3 };
-            into.extend_from_slice(&[UNREACHABLE_V6, code, 0, 0, 0, 0, 0, 0]);
+            let (kind, code, value) = kind_v6(unreachable.reason);
+            into.extend_from_slice(&[kind, code, 0, 0]);
+            put_word(into, value);
             let quote = into.len();
             put_v6_header(into, protocol, HOP_LIMIT, (from, to));
             put_quote(unreachable, into);
@@ -56,6 +61,29 @@ pub(super) fn encode(unreachable: &Unreachable, (source, destination): (IpAddr, 
         _ => return Err(EncodeError::MixedFamilies),
     }
     Ok(())
+}
+
+/// Returns type, code and value of an error (RFC 792; RFC 1191, 4).
+fn kind_v4(reason: UnreachableReason) -> (u8, u8, u32) {
+    match reason {
+        UnreachableReason::Network => (UNREACHABLE, 0, 0),
+        UnreachableReason::Host => (UNREACHABLE, 1, 0),
+        UnreachableReason::Port => (UNREACHABLE, 3, 0),
+        // The field has 16 bits.
+        UnreachableReason::TooLong { mtu_bytes } => (UNREACHABLE, 4, mtu_bytes.min(0xffff)),
+        UnreachableReason::HopLimit => (TIME_EXCEEDED, 0, 0),
+    }
+}
+
+/// Returns type, code and value of an error (RFC 4443, 3).
+fn kind_v6(reason: UnreachableReason) -> (u8, u8, u32) {
+    match reason {
+        UnreachableReason::Network => (UNREACHABLE_V6, 0, 0),
+        UnreachableReason::Host => (UNREACHABLE_V6, 3, 0),
+        UnreachableReason::Port => (UNREACHABLE_V6, 4, 0),
+        UnreachableReason::TooLong { mtu_bytes } => (TOO_LONG_V6, 0, mtu_bytes),
+        UnreachableReason::HopLimit => (TIME_EXCEEDED_V6, 0, 0),
+    }
 }
 
 /// Appends the first 8 bytes of the offending packet: ports, then TCP's number or UDP's length.
@@ -77,12 +105,17 @@ pub(super) fn decode_v4(content: &[u8]) -> Result<Unreachable, DecodeError> {
         return Err(DecodeError::Checksum(ICMP));
     }
     let mut read = Reader::new(content);
-    let reason = match (read.byte()?, read.byte()?) {
+    let (kind, code) = (read.byte()?, read.byte()?);
+    read.half()?;
+    let mtu_bytes = read.word()? & 0xffff;
+    let reason = match (kind, code) {
+        (UNREACHABLE, 0) => UnreachableReason::Network,
+        (UNREACHABLE, 1) => UnreachableReason::Host,
         (UNREACHABLE, 3) => UnreachableReason::Port,
-        (UNREACHABLE, 0 | 1) => UnreachableReason::Host,
+        (UNREACHABLE, 4) => UnreachableReason::TooLong { mtu_bytes },
+        (TIME_EXCEEDED, 0) => UnreachableReason::HopLimit,
         _ => return Err(DecodeError::Unsupported),
     };
-    read.take(ICMP_HEADER_BYTES as usize - 2)?;
     let header = V4Header::decode(read.rest())?;
     if header.is_later_fragment() {
         // It has no ports.
@@ -101,12 +134,17 @@ pub(super) fn check_v6(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<()
 
 pub(super) fn decode_v6(content: &[u8]) -> Result<Unreachable, DecodeError> {
     let mut read = Reader::new(content);
-    let reason = match (read.byte()?, read.byte()?) {
+    let (kind, code) = (read.byte()?, read.byte()?);
+    read.half()?;
+    let mtu_bytes = read.word()?;
+    let reason = match (kind, code) {
+        (UNREACHABLE_V6, 0) => UnreachableReason::Network,
+        (UNREACHABLE_V6, 3) => UnreachableReason::Host,
         (UNREACHABLE_V6, 4) => UnreachableReason::Port,
-        (UNREACHABLE_V6, 0 | 3) => UnreachableReason::Host,
+        (TOO_LONG_V6, 0) => UnreachableReason::TooLong { mtu_bytes },
+        (TIME_EXCEEDED_V6, 0) => UnreachableReason::HopLimit,
         _ => return Err(DecodeError::Unsupported),
     };
-    read.take(ICMP_HEADER_BYTES as usize - 2)?;
     let header = V6Header::decode(read.rest())?;
     read.take(IPV6_HEADER_BYTES as usize)?;
     quoted(reason, header.next, header.destination.into(), read)

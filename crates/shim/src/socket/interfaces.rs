@@ -10,7 +10,7 @@ use crate::socket::resolver::named;
 use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in};
 use softband_client as client;
 use softband_ipc::calls::{InterfacePlace, op};
-use softband_ipc::interfaces::{Address, Interface, of_host};
+use softband_ipc::interfaces::{Address, Interface, Route, of_host};
 use std::ffi::CString;
 
 /// Interfaces of a host, at most. The engine has fewer.
@@ -23,6 +23,15 @@ pub fn own() -> Vec<Interface> {
     }
     let described = |place| client::call::<op::ReadInterface>(&InterfacePlace { place, reserved: 0 }).ok();
     (0..INTERFACES_MAX).map_while(described).map(|record| Interface::from(&record)).collect()
+}
+
+/// Returns the routes of this host through other hosts.
+pub fn routes() -> Vec<Route> {
+    if client::header().has_modelled_network == 0 || !active() {
+        return Vec::new();
+    }
+    let described = |place| client::call::<op::ReadRoute>(&InterfacePlace { place, reserved: 0 }).ok();
+    (0..INTERFACES_MAX).map_while(described).map(|record| Route::from(&record)).collect()
 }
 
 /// An entry of the result of `getifaddrs`. All entries are in one allocation, because glibc's

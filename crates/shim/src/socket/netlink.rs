@@ -134,7 +134,7 @@ pub unsafe fn name(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> Opti
 /// Takes requests, and puts the answers into the queue of the socket.
 pub fn send(fd: c_int, parts: &[Readable]) -> ssize_t {
     let request: Vec<u8> = parts.iter().flat_map(|part| part.bytes().iter().copied()).collect();
-    for datagram in route::answers(&request, &interfaces::own(), port(fd).unwrap_or(0)) {
+    for datagram in route::answers(&request, (&interfaces::own(), &interfaces::routes()), port(fd).unwrap_or(0)) {
         // SAFETY: the bytes are those of the answer.
         if unsafe { real::send(fd, datagram.as_ptr().cast(), datagram.len(), libc::MSG_DONTWAIT) } < 0 {
             return fail(libc::ENOBUFS);

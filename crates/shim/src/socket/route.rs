@@ -1,7 +1,7 @@
 //! Answers to requests for links, addresses and routes (rtnetlink(7)), and for HCAs
 //! (`rdma/rdma_netlink.h`). The numbers of both protocols differ.
 
-use softband_ipc::interfaces::{Address, Counters, Interface};
+use softband_ipc::interfaces::{Address, Counters, Interface, Route as Gateway};
 
 /// Bytes of `nlmsghdr`.
 const HEADER: usize = 16;
@@ -44,6 +44,7 @@ const IFA_CACHEINFO: u16 = 6;
 const IFA_FLAGS: u16 = 8;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
 const RTA_PREFSRC: u16 = 7;
 const RTA_TABLE: u16 = 15;
 
@@ -56,6 +57,8 @@ const TABLE_LOCAL: u8 = 255;
 const RTM_F_CLONED: u32 = 0x200;
 const RTPROT_UNSPEC: u8 = 0;
 const RTPROT_KERNEL: u8 = 2;
+/// Programs at the start of the host have added the route.
+const RTPROT_BOOT: u8 = 3;
 const SCOPE_UNIVERSE: u8 = 0;
 const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
@@ -136,26 +139,29 @@ impl Message {
     }
 }
 
+/// Interfaces of the host, and its routes through other hosts.
+type Network<'a> = (&'a [Interface], &'a [Gateway]);
+
 /// Returns the answers to the requests in `bytes`, as datagrams for the socket of this port.
-pub fn answers(bytes: &[u8], interfaces: &[Interface], port: u32) -> Vec<Vec<u8>> {
+pub fn answers(bytes: &[u8], network: Network, port: u32) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let mut rest = bytes;
     while let Some((request, behind)) = Request::first(rest) {
         rest = behind;
-        answer(&request, interfaces, port, &mut datagrams);
+        answer(&request, network, port, &mut datagrams);
     }
     datagrams
 }
 
-fn answer(request: &Request, interfaces: &[Interface], port: u32, datagrams: &mut Vec<Vec<u8>>) {
+fn answer(request: &Request, (interfaces, gateways): Network, port: u32, datagrams: &mut Vec<Vec<u8>>) {
     let lists = request.is_dump() || request.kind == RTM_GETADDR;
     let flags = if lists { NLM_F_MULTI } else { 0 };
     let head = |kind: u16| (kind, flags, request.sequence, port);
     let found: Result<Vec<Message>, i32> = match request.kind {
         RTM_GETLINK => links(request, interfaces).map(|links| links.iter().map(|one| link(one, head(RTM_NEWLINK))).collect()),
         RTM_GETADDR => Ok(addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR))).collect()),
-        RTM_GETROUTE if lists => Ok(if has_v4(request) { routes(interfaces, head(RTM_NEWROUTE)) } else { Vec::new() }),
-        RTM_GETROUTE => route_to(request, interfaces, head(RTM_NEWROUTE)).map(|route| vec![route]),
+        RTM_GETROUTE if lists => Ok(if has_v4(request) { routes((interfaces, gateways), head(RTM_NEWROUTE)) } else { Vec::new() }),
+        RTM_GETROUTE => route_to(request, (interfaces, gateways), head(RTM_NEWROUTE)).map(|route| vec![route]),
         // This library knows no HCAs. UCX looks only whether the answer says that an HCA is a part of another.
         RDMA_GET if !lists => match request.attribute(0, RDMA_DEVICE_INDEX) {
             Some(index) => Ok(vec![Message::new(head(RDMA_GET), &[]).with(RDMA_DEVICE_INDEX, index)]),
@@ -278,7 +284,8 @@ fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Me
     message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
-/// A route of the host: destination with its prefix, table, origin, scope, type and flags.
+/// A route of the host: destination with its prefix, table, origin, scope, type and flags. An entry
+/// without a source names its gateway.
 struct Route<'a> {
     to: (u32, u8),
     table: u8,
@@ -287,51 +294,65 @@ struct Route<'a> {
     kind: u8,
     flags: u32,
     by: &'a Interface,
-    source: u32,
+    gateway: Option<u32>,
+    source: Option<u32>,
 }
 
 impl Route<'_> {
     fn message(&self, head: (u16, u16, u32, u32)) -> Message {
         let [a, b, c, d] = self.flags.to_ne_bytes();
         let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, a, b, c, d];
-        Message::new(head, &fixed)
-            .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
-            .with(RTA_DST, &self.to.0.to_be_bytes())
-            .with(RTA_PREFSRC, &self.source.to_be_bytes())
-            .with(RTA_OIF, &self.by.index.to_ne_bytes())
+        let parts = [(RTA_DST, Some(self.to.0).filter(|_| self.to.1 > 0)), (RTA_PREFSRC, self.source), (RTA_GATEWAY, self.gateway)];
+        let message = Message::new(head, &fixed).with(RTA_TABLE, &u32::from(self.table).to_ne_bytes());
+        let given = parts.into_iter().filter_map(|(kind, address)| Some((kind, address?)));
+        given.fold(message, |message, (kind, address)| message.with(kind, &address.to_be_bytes())).with(RTA_OIF, &self.by.index.to_ne_bytes())
     }
 }
 
-/// Returns the routes of the host: its networks, and its own addresses.
-fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> {
+/// Returns the routes of the host: through other hosts, to its networks, and to its own addresses. The
+/// default route comes first, as the kernel lists it.
+fn routes((interfaces, gateways): Network, head: (u16, u16, u32, u32)) -> Vec<Message> {
     let origin = RTPROT_KERNEL;
+    let far = |is_default: bool| {
+        gateways.iter().filter(move |route| (route.network.prefix == 0) == is_default).filter_map(move |route| {
+            let by = interfaces.iter().find(|one| one.index == route.index)?;
+            Some(Route { origin: RTPROT_BOOT, scope: SCOPE_UNIVERSE, gateway: Some(route.gateway), source: None, ..unicast(by, route.network) })
+        })
+    };
     let networks = each_address(interfaces).map(move |(by, own)| {
-        let (to, source) = ((own.network(), own.prefix), own.address);
-        if by.is_loopback() {
-            return Route { to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source };
-        }
-        Route { to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, flags: 0, by, source }
+        let network = Address { address: own.network(), ..own };
+        let route = Route { origin, scope: SCOPE_LINK, source: Some(own.address), ..unicast(by, network) };
+        if by.is_loopback() { Route { table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, ..route } } else { route }
     });
     let own = each_address(interfaces).map(move |(by, own)| {
-        let source = own.address;
-        Route { to: (source, 32), table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source }
+        let to = Address { prefix: 32, ..own };
+        Route { table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, source: Some(own.address), ..unicast(by, to) }
     });
-    networks.chain(own).map(|route| route.message(head)).collect()
+    far(true).chain(networks).chain(far(false)).chain(own).map(|route| route.message(head)).collect()
+}
+
+fn unicast(by: &Interface, to: Address) -> Route<'_> {
+    let to = (to.address, to.prefix);
+    Route { to, table: TABLE_MAIN, origin: RTPROT_UNSPEC, scope: SCOPE_UNIVERSE, kind: RTN_UNICAST, flags: 0, by, gateway: None, source: None }
 }
 
 /// Returns the route to one destination.
-fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Result<Message, i32> {
+fn route_to(request: &Request, (interfaces, gateways): Network, head: (u16, u16, u32, u32)) -> Result<Message, i32> {
     const FIXED: usize = 12;
     let to = request.attribute(FIXED, RTA_DST).filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
     let to = u32::from_be_bytes(to.ok_or(libc::ENETUNREACH)?);
-    let leads = |(_, own): &(&Interface, Address)| to & own.mask() == own.network();
-    // The route with the longest prefix leads.
-    let (by, own) = each_address(interfaces).filter(leads).max_by_key(|(_, own)| own.prefix).ok_or(libc::ENETUNREACH)?;
-    let is_own = by.is_loopback() || own.address == to;
-    let (table, kind) = if is_own { (TABLE_LOCAL, RTN_LOCAL) } else { (TABLE_MAIN, RTN_UNICAST) };
+    let near = each_address(interfaces).filter(|(_, own)| to & own.mask() == own.network()).map(|(by, own)| (own.prefix, by, own.address, None));
+    let far = gateways.iter().filter(|route| to & route.network.mask() == route.network.address).filter_map(|route| {
+        let by = interfaces.iter().find(|one| one.index == route.index)?;
+        Some((route.network.prefix, by, by.addresses.first()?.address, Some(route.gateway)))
+    });
+    // The route with the longest prefix leads, and that of an interface before others.
+    let found = far.chain(near).max_by_key(|(prefix, ..)| *prefix);
+    let (_, by, source, gateway) = found.ok_or(libc::ENETUNREACH)?;
+    let route = Route { flags: RTM_F_CLONED, gateway, source: Some(source), ..unicast(by, Address { address: to, prefix: 32 }) };
     // The answer has neither the origin nor the scope of the route (`rt_fill_info`).
-    let (origin, scope, flags) = (RTPROT_UNSPEC, SCOPE_UNIVERSE, RTM_F_CLONED);
-    Ok(Route { to: (to, 32), table, origin, scope, kind, flags, by, source: own.address }.message(head))
+    let is_own = by.is_loopback() || source == to;
+    Ok(if is_own { Route { table: TABLE_LOCAL, kind: RTN_LOCAL, ..route } } else { route }.message(head))
 }
 
 #[cfg(test)]
@@ -339,9 +360,12 @@ mod tests {
     use super::*;
     use softband_ipc::interfaces::of_host;
 
+    /// A route to 10.2.0.0/16 through 198.18.0.3.
+    const GATEWAY: Gateway = Gateway { network: Address { address: 0x0A02_0000, prefix: 16 }, gateway: 0xC612_0003, index: 2 };
+
     fn ask(kind: u16, flags: u16, body: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let request = Message::new((kind, flags, 7, 0), body).bytes();
-        let datagrams = answers(&request, &of_host(0xC612_0002), 99).concat();
+        let datagrams = answers(&request, (&of_host(0xC612_0002), &[GATEWAY]), 99).concat();
         let mut rest = datagrams.as_slice();
         let mut messages = Vec::new();
         while let Some((message, behind)) = Request::first(rest) {
@@ -381,6 +405,11 @@ mod tests {
         let found = to([198, 18, 0, 1]);
         assert_eq!(kinds(&found), [RTM_NEWROUTE]);
         assert_eq!(found[0].1[5], RTPROT_UNSPEC);
+        let far = to([10, 2, 0, 9]);
+        let gateway = [8, 0, 5, 0, 198, 18, 0, 3];
+        assert!(far[0].1.windows(8).any(|part| part == gateway), "{far:?}");
+        let all = ask(RTM_GETROUTE, NLM_F_DUMP, &[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(all.iter().any(|(_, body)| body[1] == 16 && body.windows(8).any(|part| part == gateway)), "{all:?}");
         let away = to([192, 0, 2, 1]);
         assert_eq!(word(&away[0].1, 0) as i32, -libc::ENETUNREACH);
     }
@@ -401,7 +430,7 @@ mod tests {
 
     #[test]
     fn nonsense_gets_no_answer() {
-        assert!(answers(&[1, 2, 3], &of_host(1), 1).is_empty());
-        assert!(answers(&[0xff; 64], &of_host(1), 1).is_empty());
+        assert!(answers(&[1, 2, 3], (&of_host(1), &[]), 1).is_empty());
+        assert!(answers(&[0xff; 64], (&of_host(1), &[]), 1).is_empty());
     }
 }

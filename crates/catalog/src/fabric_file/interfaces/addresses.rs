@@ -59,7 +59,7 @@ pub(super) fn subnet(entry: &Entry, findings: &mut Findings) -> Option<Placed> {
     found.map(|subnet| (subnet, entry.node.span.clone()))
 }
 
-fn parse(text: &str) -> Option<InterfaceAddress> {
+pub(super) fn parse(text: &str) -> Option<InterfaceAddress> {
     let (address, prefix) = text.split_once('/')?;
     let (address, prefix) = (address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?);
     (1..=bits(address)).contains(&prefix).then_some(InterfaceAddress { address, prefix })
@@ -109,7 +109,7 @@ fn mask(bits: u8) -> u128 {
 }
 
 /// Checks whether the subnets of two addresses have an address in common.
-fn overlap(one: InterfaceAddress, two: InterfaceAddress) -> bool {
+pub(super) fn overlap(one: InterfaceAddress, two: InterfaceAddress) -> bool {
     let prefix = one.prefix.min(two.prefix);
     let shift = bits(one.address).saturating_sub(prefix);
     let head = |own: InterfaceAddress| number(own.address).checked_shr(shift.into()).unwrap_or(0);
@@ -117,7 +117,7 @@ fn overlap(one: InterfaceAddress, two: InterfaceAddress) -> bool {
 }
 
 /// Returns the first address of the subnet.
-fn base(own: InterfaceAddress) -> IpAddr {
+pub(super) fn base(own: InterfaceAddress) -> IpAddr {
     with_number(own.address, number(own.address) & !mask(bits(own.address) - own.prefix))
 }
 

@@ -1,7 +1,9 @@
-//! Network interfaces: `[interfaces.*]` of all hosts and `[hosts.*.interfaces.*]` of one.
+//! Network interfaces: `[interfaces.*]` of all hosts and `[hosts.*.interfaces.*]` of one. Routes through
+//! other hosts: `routes` of `[hosts.*]`.
 
 mod addresses;
 mod links;
+mod routes;
 mod tables;
 mod write;
 
@@ -13,7 +15,8 @@ use crate::diagnostic::Findings;
 use crate::document::Entry;
 use links::Links;
 use tables::Table;
-pub(super) use write::write_interfaces;
+pub(crate) use write::route_text;
+pub(super) use write::{write_interfaces, write_routes};
 
 /// An interface with the values that its table gave.
 struct Draft {
@@ -33,7 +36,7 @@ pub(super) fn read_interfaces([all, hosts]: [Option<&Entry>; 2], spec: &mut Fabr
     let errors = findings.errors.len();
     let links = Links::of(spec);
     let mut drafts: Vec<Vec<Draft>> = Vec::new();
-    for (host, entry) in tables::by_host(hosts).into_iter().enumerate().take(spec.hosts.len()) {
+    for (host, entry) in tables::by_host(hosts, "interfaces").into_iter().enumerate().take(spec.hosts.len()) {
         let tables = tables::of_host(&all, entry, findings);
         let own = tables.iter().filter_map(|table| links::draft(host, table, (spec, &links), findings)).collect();
         let own = with_nics(host, own, &tables, (spec, &links), hosts);
@@ -49,6 +52,7 @@ pub(super) fn read_interfaces([all, hosts]: [Option<&Entry>; 2], spec: &mut Fabr
         for (host, drafts) in spec.hosts.iter_mut().zip(drafts) {
             host.interfaces = drafts.into_iter().map(Draft::into_spec).collect();
         }
+        routes::read_routes(hosts, spec, findings);
     }
 }
 

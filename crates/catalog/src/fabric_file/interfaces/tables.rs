@@ -40,9 +40,9 @@ pub(super) fn of_all_hosts(entry: Option<&Entry>, findings: &mut Findings) -> Ve
     tables
 }
 
-/// Returns the `interfaces` entry of each host, in their order.
-pub(super) fn by_host(hosts: Option<&Entry>) -> Vec<Option<&Entry>> {
-    hosts.map_or(&[][..], children).iter().map(|host| children(host).iter().find(|entry| entry.key == "interfaces")).collect()
+/// Returns the entry of a key of each host, in their order.
+pub(super) fn by_host<'a>(hosts: Option<&'a Entry>, key: &str) -> Vec<Option<&'a Entry>> {
+    hosts.map_or(&[][..], children).iter().map(|host| children(host).iter().find(|entry| entry.key == key)).collect()
 }
 
 fn children(entry: &Entry) -> &[Entry] {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use softband_spec::{HostSpec, InterfaceKind, InterfaceSpec, MANAGEMENT_NAME};
+use softband_spec::{HostSpec, InterfaceKind, InterfaceSpec, MANAGEMENT_NAME, RouteSpec};
 
 use crate::fabric_file::resolved::quoted;
 
@@ -24,6 +24,18 @@ pub(in crate::fabric_file) fn write_interfaces(out: &mut String, index: usize, h
         return Ok(());
     }
     host.interfaces.iter().try_for_each(|interface| write_interface(out, (&table, host), interface))
+}
+
+/// Writes the routes of a host, unless it has none.
+pub(in crate::fabric_file) fn write_routes(out: &mut String, host: &HostSpec) -> std::fmt::Result {
+    let routes: Vec<String> = host.routes.iter().map(|route| format!("\"{}\"", route_text(route))).collect();
+    if routes.is_empty() { Ok(()) } else { writeln!(out, "routes = [{}]", routes.join(", ")) }
+}
+
+/// Returns a route as the file states it.
+pub(crate) fn route_text(route: &RouteSpec) -> String {
+    let RouteSpec { network, gateway, .. } = route;
+    if network.prefix == 0 { format!("default via {gateway}") } else { format!("{}/{} via {gateway}", network.address, network.prefix) }
 }
 
 fn write_interface(out: &mut String, (table, host): (&str, &HostSpec), interface: &InterfaceSpec) -> std::fmt::Result {

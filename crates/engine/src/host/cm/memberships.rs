@@ -278,7 +278,7 @@ impl Memberships {
         self.last_transaction = self.last_transaction.wrapping_add(1);
         let transaction = u64::from(AGENT - self.agent) << 32 | u64::from(self.last_transaction);
         let method = if matches!(kind, Kind::Join(..)) { Method::SET } else { Method::DELETE };
-        let packet = packet(&membership.port, method, transaction, wish);
+        let packet = request_packet(&membership.port, (AttributeId::MC_MEMBER_RECORD, method), transaction, (wish.mask, &wish.record));
         let deadline = now + TIMEOUT;
         self.outgoing.push(((membership.port.hca, membership.port.port), packet.clone()));
         membership.request = Some(Request { packet, transaction, retries_left: RETRIES, deadline, kind });
@@ -294,20 +294,25 @@ impl Memberships {
 }
 
 /// Returns the packet of a request to subnet administration.
-fn packet(port: &LocalPort, method: Method, transaction: u64, wish: Wish) -> Box<ManagementPacket> {
+pub(in crate::host) fn request_packet<Record: Layout>(
+    port: &LocalPort,
+    (attribute, method): (AttributeId, Method),
+    transaction: u64,
+    (mask, record): (ComponentMask, &Record),
+) -> Box<ManagementPacket> {
     let header = Header {
         base_version: Header::BASE_VERSION,
         mgmt_class: ManagementClass::SUBNET_ADMINISTRATION,
         class_version: CLASS_VERSION,
         method,
         transaction_id: transaction,
-        attribute_id: AttributeId::MC_MEMBER_RECORD,
+        attribute_id: attribute,
         ..Header::default()
     };
     let mut data = [0; SA_DATA_BYTES];
-    wish.record.emit(&mut data);
+    record.emit(&mut data);
     let mut mad = Box::new([0; MAD_BYTES]);
-    SaMad { header, component_mask: wish.mask, data, ..SaMad::default() }.emit(&mut mad[..]);
+    SaMad { header, component_mask: mask, data, ..SaMad::default() }.emit(&mut mad[..]);
     Box::new(ManagementPacket {
         slid: port.lid,
         dlid: port.sm_lid,

@@ -29,6 +29,8 @@ pub(super) enum Due {
     Disconnect { host: usize, interface: InterfaceId, to: LinkAddress, qpn: Qpn },
     /// Requests to subnet administration have waited long enough.
     GroupsExpire,
+    /// A query for a path has waited long enough.
+    PathExpires { transaction: u64 },
     /// A frame has reached an interface of the management network.
     Arrived { host: usize, interface: InterfaceId, frame: Frame },
 }

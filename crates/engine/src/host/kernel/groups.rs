@@ -2,6 +2,7 @@
 
 use super::agenda::{Agenda, Due};
 use super::management::Network;
+use super::paths::Paths;
 use super::store::PacketStore;
 use super::{Common, Kernels};
 use crate::host::cm::memberships::{Memberships, Wish};
@@ -27,6 +28,7 @@ impl Common {
             queues: BTreeMap::new(),
             ports: BTreeMap::new(),
             memberships: Memberships::of_interfaces(),
+            paths: Paths::default(),
             wishes: BTreeMap::new(),
             last_wish: 0,
             failed_joins: BTreeMap::new(),

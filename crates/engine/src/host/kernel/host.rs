@@ -11,7 +11,7 @@ use super::management::{ManagementLink, Silence};
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
 use softband_model::verbs::api::Completion;
-use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Stack};
+use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Route, Stack};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_spec::{FabricSpec, InterfaceKind};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
@@ -87,6 +87,12 @@ impl HostKernel {
             kernel.stack.add_interface(config);
             kernel.links.push(Link { core: Core::default(), kind });
         }
+        for route in &host.routes {
+            let (network, prefix) = (route.network.address, route.network.prefix);
+            let interface = InterfaceId(route.interface as u32 + 1);
+            kernel.stack.add_route(Route { network, prefix, gateway: Some(route.gateway), interface, source: None, metric: 0 });
+        }
+        kernel.stack.set_forwarding(spec.forwards(number));
         Ok(kernel)
     }
 

@@ -16,18 +16,21 @@ mod interrupts;
 mod ipoib;
 mod kind;
 mod management;
+mod paths;
 mod store;
 
 use crate::host::cm::memberships::Memberships;
 use agenda::{Agenda, Alarm, Due};
 use host::HostKernel;
 use management::Network;
+use paths::{Expired, Paths, Query};
 use softband_fabric::World;
 use softband_model::management::ManagementPacket;
 use softband_model::verbs::api::{Completion, HostMemory};
 use softband_net::{Call, Events, InterfaceId, NetError, SocketId, Stack};
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{CqHandle, HcaId, PortNumber};
+use softband_wire::mad::PathRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{AllMemory, PacketStore};
@@ -56,6 +59,8 @@ struct Common {
     /// Interfaces by their ports of Ethernet.
     ports: BTreeMap<(HcaId, PortNumber), (usize, InterfaceId)>,
     memberships: Memberships,
+    /// Queries for paths.
+    paths: Paths,
     /// Interfaces by the numbers of their wishes to be members.
     wishes: BTreeMap<u32, (usize, InterfaceId)>,
     last_wish: u32,
@@ -161,6 +166,7 @@ impl Kernels {
                 Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
                 Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
                 Due::GroupsExpire => self.common.expire(now),
+                Due::PathExpires { transaction } => self.path_expires(world, now, transaction),
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
             }
         }
@@ -195,11 +201,33 @@ impl Kernels {
 
     /// Handles a MAD that has arrived at a port. Returns whether it answers a request of a kernel.
     pub(crate) fn arrived(&mut self, world: &mut World, now: SimTime, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
+        if let Some((query, record)) = self.common.paths.take_answer(port, packet) {
+            self.path_found(world, now, &query, record);
+            return true;
+        }
         let is_answer = self.common.memberships.arrive(port, packet, now);
         if is_answer {
             self.settle_groups(world, now);
         }
         is_answer
+    }
+
+    fn path_expires(&mut self, world: &mut World, now: SimTime, transaction: u64) {
+        match self.common.paths.expire(transaction) {
+            Some(Expired::Again((hca, port), packet)) => {
+                world.send_management(hca, port, packet, now);
+                self.common.agenda.push(now + paths::TIMEOUT, Due::PathExpires { transaction });
+            }
+            Some(Expired::Over(query)) => self.path_found(world, now, &query, None),
+            None => {}
+        }
+    }
+
+    fn path_found(&mut self, world: &mut World, now: SimTime, query: &Query, record: Option<PathRecord>) {
+        let (host, interface) = query.of;
+        if let Some((_, link)) = self.hosts[host].ipoib(interface) {
+            link.path_found(world, &mut self.common, now, query.to, record);
+        }
     }
 
     /// Notes an event of a port, numbered as in `enum ibv_event_type`.

@@ -22,6 +22,8 @@ const CALL_BYTES: u32 = 65_536;
 mod ethernet;
 mod neighbours;
 mod offloads;
+mod routes;
+mod subnet;
 
 struct NoPrograms;
 

@@ -16,6 +16,7 @@ use send::Sender;
 use softband_fabric::World;
 use softband_model::parts::{KernelPath, NicOffloads, NicPart};
 use softband_net::{InterfaceId, LinkAddress};
+use softband_sim::SimDuration;
 use softband_types::{HcaId, PortNumber};
 
 /// Packets in the send ring of an HCA's port, as `fabric` has places for.

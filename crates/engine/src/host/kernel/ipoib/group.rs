@@ -1,6 +1,7 @@
 //! Membership of an interface in the broadcast group of its partition.
 
 use super::address::{BROADCAST_QKEY, SCOPE, broadcast_group};
+use super::paths::PortPaths;
 use super::{CLIENT_REREGISTER, Common, IpoibLink, LID_CHANGE, PORT_ACTIVE, PORT_ERROR};
 use crate::host::cm::memberships::Wish;
 use crate::host::cm::path::LocalPort;
@@ -43,7 +44,7 @@ impl IpoibLink {
     }
 
     /// Returns the facts about the port of the interface, if a subnet manager has made it active.
-    fn local_port(&self, world: &World) -> Option<LocalPort> {
+    pub(super) fn local_port(&self, world: &World) -> Option<LocalPort> {
         let super::Place { host, hca, port, pkey, .. } = self.place;
         let snapshot = world.port(hca, port).filter(|port| port.active && port.sm_lid != Lid::NONE)?;
         let (node_guid, gid) = (world.node_guid(hca), snapshot.gids[0]?);
@@ -83,7 +84,8 @@ impl IpoibLink {
         if [PORT_ERROR, LID_CHANGE, CLIENT_REREGISTER].contains(&event) {
             common.memberships.lose((self.place.hca, self.place.port), now);
             let handles = std::mem::take(&mut self.handles);
-            for handle in handles.into_values().map(|neighbour| neighbour.handle).chain(self.group.take()) {
+            let by_path: Vec<_> = self.paths.iter_mut().flat_map(PortPaths::forget).collect();
+            for handle in handles.into_values().map(|neighbour| neighbour.handle).chain(by_path).chain(self.group.take()) {
                 self.retire(handle);
             }
             self.destroy_retired(world);

@@ -10,6 +10,7 @@ mod connected;
 mod frames;
 mod group;
 mod offloads;
+mod paths;
 mod receive;
 mod send;
 
@@ -19,6 +20,7 @@ use crate::host::kernel::store::SLOTS_MAX;
 use address::{BROADCAST_QKEY, link_address};
 use connected::Connections;
 pub(super) use offloads::Offloads;
+use paths::PortPaths;
 use receive::Receiver;
 use send::Sender;
 use softband_fabric::World;
@@ -82,6 +84,8 @@ pub(super) struct IpoibLink {
     qkey: QKey,
     /// Neighbours that got datagrams.
     handles: BTreeMap<LinkAddress, Neighbour>,
+    /// Paths to neighbours, where the subnet manager works by packets.
+    paths: Option<PortPaths>,
     /// Address handles that only frames before a number may still name.
     retired: Vec<(u64, AhHandle)>,
     /// Whether subnet administration has refused membership too often: packets are lost.
@@ -96,7 +100,12 @@ impl IpoibLink {
     ///
     /// # Errors
     /// If the HCA has no room for its objects.
-    pub(super) fn new(place: Place, (moderation, offloads): (Moderation, Offloads), world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
+    pub(super) fn new(
+        place: Place,
+        (moderation, offloads): (Moderation, Offloads),
+        world: &mut World,
+        common: &mut Common,
+    ) -> Result<Self, VerbsError> {
         let Place { owner, hca, port, pkey, .. } = place;
         let pd = world.alloc_pd(owner, hca)?;
         let access = Access { local_write: true, ..Access::default() };
@@ -137,6 +146,7 @@ impl IpoibLink {
             group: None,
             qkey: BROADCAST_QKEY,
             handles: BTreeMap::new(),
+            paths: world.spec().subnet.manager.works_by_packets().then(PortPaths::default),
             retired: Vec::new(),
             has_given_up: false,
             connections: None,

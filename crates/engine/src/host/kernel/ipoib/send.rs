@@ -9,7 +9,7 @@ use softband_fabric::World;
 use softband_model::verbs::api::{AddressVector, DatagramDestination, QpModification, ScatterGatherEntry, SendOperation, SendRequest};
 use softband_net::{Frame, LinkAddress, LinkDestination};
 use softband_sim::SimTime;
-use softband_types::{AhHandle, QpState, Qpn, WcStatus};
+use softband_types::{AhHandle, Gid, QpState, Qpn, WcStatus};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -18,17 +18,19 @@ const GROUP_QPN: Qpn = Qpn(0xFF_FFFF);
 
 /// Way of a packet to its receiver.
 #[derive(Clone, Copy, Debug)]
-enum Destination {
+pub(super) enum Destination {
     Datagram(DatagramDestination),
     Connection(Qpn),
 }
 
 /// Answer to the question for a way.
-enum Way {
+pub(super) enum Way {
     Open(Destination),
     /// The neighbour needs a connection.
     Asked(LinkAddress),
-    /// A connection is about to be made.
+    /// The path to the port is not known.
+    Unknown(Gid),
+    /// A connection is about to be made, or a path about to be named.
     Soon,
     None,
 }
@@ -124,8 +126,10 @@ impl IpoibLink {
                 Way::Open(way) => Some(way),
                 Way::None => None,
                 asked => {
-                    if let Way::Asked(address) = asked {
-                        self.request_connection(common, at, address);
+                    match asked {
+                        Way::Asked(address) => self.request_connection(common, at, address),
+                        Way::Unknown(gid) => self.ask_path(world, common, at, gid),
+                        _ => {}
                     }
                     index += 1;
                     continue;
@@ -168,7 +172,7 @@ impl IpoibLink {
         self.drop_waiting_if(common, now, |_| true);
     }
 
-    fn drop_waiting_if(&mut self, common: &mut Common, now: SimTime, is_lost: impl Fn(LinkDestination) -> bool) {
+    pub(super) fn drop_waiting_if(&mut self, common: &mut Common, now: SimTime, is_lost: impl Fn(LinkDestination) -> bool) {
         let (lost, kept): (VecDeque<_>, _) = std::mem::take(&mut self.sender.waiting).into_iter().partition(|(_, to, _)| is_lost(*to));
         self.sender.waiting = kept;
         for (number, ..) in lost {
@@ -189,6 +193,9 @@ impl IpoibLink {
                 Some(Connection::Requested) => Way::Soon,
                 Some(Connection::Ready(qpn)) => Way::Open(Destination::Connection(qpn)),
             };
+        }
+        if let (LinkDestination::Link(address), Some(paths)) = (&to, &self.paths) {
+            return self.way_by_path(paths, address);
         }
         let found = match to {
             LinkDestination::Link(address) => self.handle_of(world, address),
