@@ -59,6 +59,7 @@ mod neighbour;
 mod packet;
 mod payload;
 mod route;
+mod scope;
 mod sequence;
 mod socket;
 mod socket_id;
@@ -77,6 +78,7 @@ pub use packet::{
 };
 pub use payload::Payload;
 pub use route::Route;
+pub use scope::plain as plain_address;
 pub use sequence::SeqNumber;
 pub use socket_id::{Family, Protocol, SocketId};
 pub use softband_model::parts::KernelPart;

@@ -25,6 +25,8 @@ enum Attempt {
     Seeking(SocketAddr, SimTime),
     /// No program came to listen. A call tells the program once.
     Refused(i32),
+    /// The program has closed the socket, and waits for the peer (`SO_LINGER`).
+    Closed,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,7 @@ impl StackSockets {
             Attempt::None => entry.ready,
             Attempt::Seeking(..) => 0,
             Attempt::Refused(_) => readiness::ANY,
+            Attempt::Closed => entry.ready & readiness::DRAINED,
         }
     }
 
@@ -92,6 +95,11 @@ impl StackSockets {
         self.set_attempt(object, Attempt::Refused(errno));
     }
 
+    /// Notes that the program has closed the socket, whose object stays while `close` waits.
+    pub(crate) fn linger(&mut self, object: u32) {
+        self.set_attempt(object, Attempt::Closed);
+    }
+
     fn set_attempt(&mut self, object: u32, attempt: Attempt) {
         if let Some(entry) = self.entries.get_mut(&object) {
             entry.attempt = attempt;
@@ -111,7 +119,7 @@ impl StackSockets {
     fn seeking(&self, object: u32) -> Option<(SocketAddr, SimTime)> {
         match self.entries.get(&object)?.attempt {
             Attempt::Seeking(to, until) => Some((to, until)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         }
     }
 
@@ -130,7 +138,7 @@ impl StackSockets {
     pub(crate) fn seekers(&self) -> Vec<(u32, usize, SocketAddr)> {
         let seeking = |(object, entry): (&u32, &Entry)| match entry.attempt {
             Attempt::Seeking(to, _) => Some((*object, entry.place.host, to)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         };
         self.entries.iter().filter_map(seeking).collect()
     }

@@ -80,7 +80,7 @@ fn edge_of(events: Events) -> u32 {
         (Events::READABLE, readiness::READABLE),
         (Events::WRITABLE | Events::CONNECTED, readiness::WRITABLE),
         (Events::ERROR, readiness::ERROR),
-        (Events::HANG_UP | Events::GONE, readiness::HANG_UP),
+        (Events::HANG_UP | Events::GONE | Events::LINGERED, readiness::HANG_UP),
         (Events::READ_CLOSED, readiness::PEER_ENDED),
         (Events::URGENT, readiness::ANY),
     ];

@@ -7,7 +7,7 @@ use crate::runtime::world::fail;
 use crate::time::pace;
 use libc::{c_int, c_ulong, c_void, socklen_t};
 use softband_client::fds::{Entry, Kind};
-use softband_client::{self as client, Errno, warn};
+use softband_client::{self as client, Errno};
 use softband_ipc::calls::{SocketOption, SocketSetting, op, socket_option};
 
 /// Most bytes of an option's value.
@@ -41,14 +41,11 @@ pub unsafe fn set(object: u32, level: c_int, name: c_int, value: *const c_void, 
     // SAFETY: the caller's value has `len` bytes.
     let bytes = unsafe { crate::clib::args::slice(value.cast::<u8>(), len.min(VALUE_BYTES_MAX)) };
     match client::call_with_tail::<op::SocketSetting>(&setting(object, (level, name), bytes.len(), true), bytes, &mut []) {
+        // The placeholder keeps this option, too (`socket::linger`).
+        Ok(_) if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) => None,
         Ok(_) => Some(0),
         Err(Errno(libc::ENOPROTOOPT)) => None,
-        Err(Errno(errno)) => {
-            if errno == libc::EOPNOTSUPP {
-                warn::once("SO_BINDTODEVICE, groups of IPv6 and groups by source do not exist in simulated time");
-            }
-            Some(fail(errno))
-        }
+        Err(Errno(errno)) => Some(fail(errno)),
     }
 }
 
