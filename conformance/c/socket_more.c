@@ -219,30 +219,9 @@ static void files(void) {
     close(to), close(from), close(file), close(pipe_ends[0]), close(pipe_ends[1]);
 }
 
-static void errors(void) {
-    struct sockaddr_in address, from;
-    int gone = bound(SOCK_DGRAM, &address), fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
-    close(gone);
-    say("IP_RECVERR", setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on));
-    number("sent", sendto(fd, "lost", 4, 0, (void *)&address, sizeof address));
-    struct pollfd set = {.fd = fd, .events = POLLIN};
-    poll(&set, 1, 1000);
-    number("events", set.revents);
-    char bytes[16], room[256];
-    struct iovec part = {bytes, sizeof bytes};
-    struct msghdr message = {&from, sizeof from, &part, 1, room, sizeof room, 0};
-    number("error message", recvmsg(fd, &message, MSG_ERRQUEUE));
-    number("its flags", message.msg_flags);
-    number("about the port", from.sin_port == address.sin_port);
-    for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); one; one = CMSG_NXTHDR(&message, one))
-        printf("level %d type %d error %d\n", one->cmsg_level, one->cmsg_type, *(int *)(void *)CMSG_DATA(one));
-    say("no further one", recvmsg(fd, &message, MSG_ERRQUEUE));
-    close(fd);
-}
-
 int main(int count, char **names) {
     signal(SIGPIPE, SIG_IGN);
-    void (*all[])(void) = {lingering, device, sources, nested, urgent, files, errors};
+    void (*all[])(void) = {lingering, device, sources, nested, urgent, files};
     for (unsigned part = 0; part < sizeof all / sizeof *all; part++)
         if (count < 2 || (unsigned)atoi(names[1]) == part)
             all[part]();

@@ -339,6 +339,8 @@ pub mod socket_option {
     pub const UNSENT: u32 = 7;
     /// Whether the next byte is the urgent one (`SIOCATMARK`). Nothing sets it.
     pub const AT_MARK: u32 = 8;
+    /// 1: urgent data raises SIGURG in the calling process (`F_SETOWN`); 0: in none.
+    pub const OWNER: u32 = 9;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

@@ -35,6 +35,8 @@ struct Entry {
     attempt: Attempt,
     /// Readiness bits at the last look at the stack.
     ready: u32,
+    /// Process that gets signals about urgent data.
+    owner: Option<usize>,
 }
 
 /// All sockets that stacks carry, by object.
@@ -47,7 +49,7 @@ pub(crate) struct StackSockets {
 
 impl StackSockets {
     pub(crate) fn open(&mut self, object: u32, place: Place) {
-        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0 });
+        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0, owner: None });
     }
 
     /// Forgets the socket of an object whose last reference has gone.
@@ -72,6 +74,17 @@ impl StackSockets {
             Attempt::Refused(_) => readiness::ANY,
             Attempt::Closed => entry.ready & readiness::DRAINED,
         }
+    }
+
+    /// Names the process that gets signals about urgent data.
+    pub(crate) fn set_owner(&mut self, object: u32, owner: Option<usize>) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.owner = owner;
+        }
+    }
+
+    pub(crate) fn owner(&self, object: u32) -> Option<usize> {
+        self.entries.get(&object)?.owner
     }
 
     pub(crate) fn set_readiness(&mut self, object: u32, ready: u32) {

@@ -160,6 +160,10 @@ impl HostCalls<'_> {
     pub(crate) fn socket_option(&mut self, caller: Caller, option: &SocketOption) -> Outcome<SocketOption> {
         match self.processes[caller.process].held(option.object) {
             Ok(object) => match self.on_stack(object) {
+                Some(_) if option.name == socket_option::OWNER && option.set != 0 => {
+                    self.host.stack_sockets_mut().set_owner(object, (option.value != 0).then_some(caller.process));
+                    Outcome::Reply(*option)
+                }
                 Some(at) => self.stack_option(at, option),
                 None => self.plain_option(object, option).into(),
             },

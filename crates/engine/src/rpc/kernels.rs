@@ -66,6 +66,9 @@ impl HostCalls<'_> {
                 // A sleeping thread wakes up later than the kernel has news for it.
                 let at = at.max(now) + self.world.spec().hosts[host].part.event_wakeup;
                 self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: edge_of(events) });
+                if let Some(owner) = self.host.stack_sockets().owner(object).filter(|_| events.intersects(Events::URGENT)) {
+                    self.scheduler.set_alarm(self.processes, owner, libc::SIGURG as u32, (at.as_picos(), 0));
+                }
             }
         }
         if let Some(at) = kernels.take_due() {

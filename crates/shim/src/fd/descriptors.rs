@@ -290,7 +290,10 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
             }
             0
         }
-        libc::F_SETOWN => original(command, group_or_process(argument as libc::pid_t) as usize),
+        libc::F_SETOWN => {
+            crate::socket::modelled::note_owner(fd, argument as libc::pid_t);
+            original(command, group_or_process(argument as libc::pid_t) as usize)
+        }
         libc::F_GETOWN => known_number(original(command, argument)),
         F_SETOWN_EX if argument != 0 => {
             // SAFETY: kind and number of the owner, four bytes each (fcntl(2)).

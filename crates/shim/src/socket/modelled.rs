@@ -2,12 +2,14 @@
 //! the management network lacks.
 
 use super::names;
+use super::open::stream;
 use crate::clib::args::{InOut, Out};
+use crate::process::pid;
 use crate::runtime::world::fail;
 use crate::time::pace;
 use libc::{c_int, c_ulong, c_void, socklen_t};
 use softband_client::fds::{Entry, Kind};
-use softband_client::{self as client, Errno};
+use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{SocketOption, SocketSetting, op, socket_option};
 
 /// Most bytes of an option's value.
@@ -87,4 +89,15 @@ pub unsafe fn control(entry: Option<Entry>, request: c_ulong, argument: usize) -
         }
         Err(Errno(errno)) => fail(errno),
     })
+}
+
+/// Lets urgent data of a socket raise SIGURG in this process, if the program makes it the owner.
+pub fn note_owner(fd: c_int, owner: libc::pid_t) {
+    let Some(object) = stream(fd).filter(|_| is_modelled()) else { return };
+    let is_own = owner != 0 && owner.unsigned_abs() == pid::own_number().unsigned_abs();
+    if owner != 0 && !is_own {
+        warn::once("urgent data raises SIGURG in the process that calls F_SETOWN alone in simulated time");
+    }
+    // The call fails for a socket that has gone, which raises no signals.
+    let _ = client::call::<op::SocketOption>(&SocketOption { object, name: socket_option::OWNER, value: u32::from(is_own), set: 1 });
 }
