@@ -4,6 +4,7 @@
 pub mod address;
 pub mod control;
 pub mod datagram;
+pub mod diag;
 pub mod interfaces;
 pub mod linger;
 pub mod message;

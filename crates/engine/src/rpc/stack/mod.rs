@@ -2,6 +2,7 @@
 
 mod connect;
 mod datagrams;
+mod listing;
 mod option_bytes;
 mod options;
 mod streams;
