@@ -73,6 +73,8 @@ pod! {
         pub addresses: [InterfaceAddress; 16],
         pub addresses_v6: [InterfaceAddressV6; 17],
         pub address_v6_count: u32,
+        pub speed_megabits: u32,
+        pub reserved: u32,
         pub received_packets: u64,
         pub received_bytes: u64,
         pub received_dropped: u64,

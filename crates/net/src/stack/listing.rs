@@ -82,7 +82,9 @@ fn describe(id: SocketId, socket: &Socket) -> Option<SocketDescription> {
     let local = socket.shown(socket.bound?);
     let (state, peer, unread, unsent, drops, info) = match &socket.kind {
         Kind::Idle => return None,
-        Kind::Listener(listener) => (Listed::Listening, None, listener.ready_sockets().len() as u64, listener.backlog().into(), listener.overflows(), None),
+        Kind::Listener(listener) => {
+            (Listed::Listening, None, listener.ready_sockets().len() as u64, listener.backlog().into(), listener.overflows(), None)
+        }
         Kind::Connection(connection) => {
             let info = connection.info();
             (Listed::Connection(info.state), Some(connection.remote()), info.unread_bytes, info.unacknowledged_bytes, 0, Some(info))

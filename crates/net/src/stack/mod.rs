@@ -26,13 +26,13 @@ use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use fragments::{FragmentKey, Fragments};
+pub use listing::{Listed, SocketDescription};
 use path_mtu::PathMtus;
 use ports::Ports;
-pub use listing::{Listed, SocketDescription};
 pub use questions::OptionValues;
-pub(crate) use sources::Filter;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
+pub(crate) use sources::Filter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

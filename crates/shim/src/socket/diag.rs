@@ -55,11 +55,8 @@ pub fn table(name: &[u8]) -> Option<String> {
 }
 
 fn head(protocol: c_int, is_v6: bool) -> String {
-    let addresses = if is_v6 {
-        "local_address                         remote_address                        "
-    } else {
-        "local_address rem_address   "
-    };
+    let addresses =
+        if is_v6 { "local_address                         remote_address                        " } else { "local_address rem_address   " };
     let rest = if protocol == libc::IPPROTO_UDP { " ref pointer drops" } else { "" };
     format!("  sl  {addresses}st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode{rest}\n")
 }
@@ -95,7 +92,8 @@ pub fn answers(bytes: &[u8], port: u32) -> Vec<Vec<u8>> {
 fn answer(request: &Request, port: u32, datagrams: &mut Vec<Vec<u8>>) {
     let head = |kind: u16| (kind, NLM_F_MULTI, request.sequence, port);
     let wanted = request.body.first_chunk::<8>().filter(|_| request.kind == BY_FAMILY);
-    let inet = wanted.map(|bytes| (c_int::from(bytes[0]), c_int::from(bytes[1]))).filter(|(family, _)| [libc::AF_INET, libc::AF_INET6].contains(family));
+    let inet =
+        wanted.map(|bytes| (c_int::from(bytes[0]), c_int::from(bytes[1]))).filter(|(family, _)| [libc::AF_INET, libc::AF_INET6].contains(family));
     let (Some((family, protocol)), Some(wanted)) = (inet, wanted) else {
         // A program that asks for other families then reads their files.
         let fixed = [(-libc::ENOENT).to_ne_bytes().as_slice(), request.header].concat();

@@ -38,6 +38,11 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
+/// Returns whether a command has three words before its answer.
+pub fn has_third_word(number: u32) -> bool {
+    matches!(number, GET_STRINGS | GET_SET_SIZES)
+}
+
 /// Returns the answer to a command. `head` holds its first bytes, as many as there are.
 pub fn answer(interface: &Interface, head: [u32; 3]) -> Result<Vec<u8>, c_int> {
     let counters = interface.counters.unwrap_or_default();

@@ -5,6 +5,7 @@ pub mod address;
 pub mod control;
 pub mod datagram;
 pub mod diag;
+pub mod ethtool;
 pub mod interfaces;
 pub mod linger;
 pub mod message;

@@ -24,6 +24,10 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && matches!(protocol, libc::NETLINK_ROUTE | libc::NETLINK_RDMA) && named() {
         return netlink::open(kind, protocol);
     }
+    // The kernel's families describe the machine. `ethtool` then asks by `ioctl`.
+    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_GENERIC && diag::is_listed() {
+        return fail(libc::EPROTONOSUPPORT);
+    }
     if domain == libc::AF_NETLINK && protocol == libc::NETLINK_SOCK_DIAG && diag::is_listed() {
         return netlink::open(kind, protocol);
     }
