@@ -25,6 +25,8 @@ enum Attempt {
     Seeking(SocketAddr, SimTime),
     /// No program came to listen. A call tells the program once.
     Refused(i32),
+    /// The program has closed the socket, and waits for the peer (`SO_LINGER`).
+    Closed,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,8 @@ struct Entry {
     attempt: Attempt,
     /// Readiness bits at the last look at the stack.
     ready: u32,
+    /// Process that gets signals about urgent data.
+    owner: Option<usize>,
 }
 
 /// All sockets that stacks carry, by object.
@@ -45,7 +49,7 @@ pub(crate) struct StackSockets {
 
 impl StackSockets {
     pub(crate) fn open(&mut self, object: u32, place: Place) {
-        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0 });
+        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0, owner: None });
     }
 
     /// Forgets the socket of an object whose last reference has gone.
@@ -68,7 +72,19 @@ impl StackSockets {
             Attempt::None => entry.ready,
             Attempt::Seeking(..) => 0,
             Attempt::Refused(_) => readiness::ANY,
+            Attempt::Closed => entry.ready & readiness::DRAINED,
         }
+    }
+
+    /// Names the process that gets signals about urgent data.
+    pub(crate) fn set_owner(&mut self, object: u32, owner: Option<usize>) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.owner = owner;
+        }
+    }
+
+    pub(crate) fn owner(&self, object: u32) -> Option<usize> {
+        self.entries.get(&object)?.owner
     }
 
     pub(crate) fn set_readiness(&mut self, object: u32, ready: u32) {
@@ -92,6 +108,11 @@ impl StackSockets {
         self.set_attempt(object, Attempt::Refused(errno));
     }
 
+    /// Notes that the program has closed the socket, whose object stays while `close` waits.
+    pub(crate) fn linger(&mut self, object: u32) {
+        self.set_attempt(object, Attempt::Closed);
+    }
+
     fn set_attempt(&mut self, object: u32, attempt: Attempt) {
         if let Some(entry) = self.entries.get_mut(&object) {
             entry.attempt = attempt;
@@ -111,7 +132,7 @@ impl StackSockets {
     fn seeking(&self, object: u32) -> Option<(SocketAddr, SimTime)> {
         match self.entries.get(&object)?.attempt {
             Attempt::Seeking(to, until) => Some((to, until)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         }
     }
 
@@ -130,7 +151,7 @@ impl StackSockets {
     pub(crate) fn seekers(&self) -> Vec<(u32, usize, SocketAddr)> {
         let seeking = |(object, entry): (&u32, &Entry)| match entry.attempt {
             Attempt::Seeking(to, _) => Some((*object, entry.place.host, to)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         };
         self.entries.iter().filter_map(seeking).collect()
     }

@@ -87,6 +87,9 @@ macro_rules! for_each_call {
             SocketNames = 41, socket_names(Object) -> SocketNames, Free, Virtual;
             /// Releases one reference (sockets, channels, timers).
             ObjectClose = 42, object_close(Object) -> (), Free, Any;
+            /// Ends a connection that the caller alone holds, as `close` does. The count is 1 if `close` waits
+            /// ([`crate::calls::readiness::DRAINED`]). The object stays.
+            SocketLinger = 51, socket_linger(Object) -> Count, Free, Virtual;
             /// Adds one reference (dup; a fork keeps references by itself).
             ObjectRetain = 43, object_retain(Object) -> (), Free, Any;
             /// Sends a datagram to the address or to the peer. EAGAIN while the buffer is full.
@@ -124,6 +127,8 @@ macro_rules! for_each_call {
             ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
             /// A route of the program's host through another host. ENOENT behind the last.
             ReadRoute = 68, read_route(InterfacePlace) -> RouteRecord, Free, Virtual;
+            /// A socket in the list of the program's host. ENOENT behind the last.
+            ReadSocket = 69, read_socket(SocketPlace) -> SocketRecord, Free, Virtual;
 
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;

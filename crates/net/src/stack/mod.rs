@@ -6,10 +6,12 @@ mod disconnect;
 mod forward;
 mod fragments;
 mod groups;
+mod listing;
 mod neighbours;
 mod path_mtu;
 mod ports;
 mod questions;
+mod sources;
 mod stream;
 mod transmit;
 
@@ -20,15 +22,18 @@ use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCo
 use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
+use crate::scope;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use fragments::{FragmentKey, Fragments};
+pub use listing::{Listed, SocketDescription};
 use path_mtu::PathMtus;
 use ports::Ports;
 pub use questions::OptionValues;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
+pub(crate) use sources::Filter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -207,8 +212,11 @@ impl Stack {
 
     /// Adds an interface, with a route to the subnet of each of its addresses.
     /// It joins the groups that each host has.
-    pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
+    pub fn add_interface(&mut self, mut config: InterfaceConfig) -> InterfaceId {
         let interface = InterfaceId(self.interfaces.len() as u32);
+        for own in &mut config.addresses {
+            own.address = scope::on_link(own.address, interface);
+        }
         for InterfaceAddress { address, prefix } in config.addresses.iter().copied() {
             let route = Route { network: address, prefix, gateway: None, interface, source: Some(address), metric: 0 };
             self.routes.add(route);
@@ -226,7 +234,8 @@ impl Stack {
     pub fn routes(&self) -> &[Route] {
         self.routes.all()
     }
-    /// Returns the interfaces with their counters. The first is `lo`.
+    /// Returns the interfaces with their counters. The first is `lo`. Link-local addresses hold the
+    /// number of their interface.
     pub fn interfaces(&self) -> impl Iterator<Item = (InterfaceId, &InterfaceConfig, InterfaceCounters)> {
         self.interfaces.iter().enumerate().map(|(index, interface)| (InterfaceId(index as u32), &interface.config, interface.counters))
     }

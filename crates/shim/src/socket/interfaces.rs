@@ -1,15 +1,16 @@
 //! The host's network interfaces: `getifaddrs`, the functions for names and numbers, and `ioctl`.
 
-use super::address::inet;
+use super::address::{self, inet};
+use super::ethtool;
 use super::open::socket_option;
 use crate::clib::args::{In, InOut, Out, Text};
 use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail, set_errno};
 use crate::socket::resolver::named;
-use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in};
+use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in6};
 use softband_client as client;
-use softband_ipc::calls::{InterfacePlace, op};
+use softband_ipc::calls::{Endpoint, InterfacePlace, op};
 use softband_ipc::interfaces::{Address, Interface, Route, of_host};
 use std::ffi::CString;
 
@@ -39,9 +40,9 @@ pub fn routes() -> Vec<Route> {
 #[repr(C)]
 struct Entry {
     head: ifaddrs,
-    address: sockaddr_in,
-    mask: sockaddr_in,
-    broadcast: sockaddr_in,
+    address: sockaddr_in6,
+    mask: sockaddr_in6,
+    broadcast: sockaddr_in6,
     name: [c_char; libc::IFNAMSIZ],
 }
 
@@ -57,7 +58,7 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
         return real::getifaddrs(out);
     }
     let interfaces = own();
-    let each: Vec<(&Interface, Address)> = each_address(&interfaces).collect();
+    let each = descriptions(&interfaces);
     // SAFETY: the call returns null or room for all entries, for which all zero is a value.
     let first = unsafe { libc::calloc(each.len().max(1), size_of::<Entry>()).cast::<Entry>() };
     if first.is_null() {
@@ -65,16 +66,15 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     }
     // SAFETY: the room has this many entries, and nothing else knows it.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, each.len()) };
-    for (entry, (interface, own)) in entries.iter_mut().zip(&each) {
-        entry.address = inet(own.address, 0);
-        entry.mask = inet(own.mask(), 0);
+    for (entry, (interface, [own, mask, broadcast])) in entries.iter_mut().zip(&each) {
+        (entry.address, entry.mask, entry.broadcast) =
+            (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
         write_name(&mut entry.name, &interface.name);
         entry.head.ifa_name = entry.name.as_mut_ptr();
         entry.head.ifa_flags = interface.flags;
         entry.head.ifa_addr = (&raw mut entry.address).cast();
         entry.head.ifa_netmask = (&raw mut entry.mask).cast();
-        if let Some(broadcast) = interface.broadcast(*own) {
-            entry.broadcast = inet(broadcast, 0);
+        if broadcast.is_some() {
             entry.head.ifa_ifu = (&raw mut entry.broadcast).cast();
         }
     }
@@ -137,6 +137,29 @@ pub extern "C" fn if_nameindex() -> *mut libc::if_nameindex {
         }
     }
     list
+}
+
+/// Returns the entries of `getifaddrs` as the C library orders them: each with its address, mask and
+/// broadcast address.
+fn descriptions(interfaces: &[Interface]) -> Vec<(&Interface, [Option<sockaddr_in6>; 3])> {
+    let v4 = each_address(interfaces).map(|(interface, own)| {
+        let of = |address: u32| socket_address(libc::AF_INET, &Endpoint::v4((address, 0)));
+        (interface, [Some(of(own.address)), Some(of(own.mask())), interface.broadcast(own).map(of)])
+    });
+    let each_v6 = interfaces.iter().flat_map(|interface| interface.addresses_v6.iter().map(move |own| (interface, *own)));
+    let v6 = each_v6.map(|(interface, own)| {
+        let scope = if own.is_of_link() { interface.index } else { 0 };
+        let of = |ip: [u8; 16], scope: u32| socket_address(libc::AF_INET6, &Endpoint { ip, port: 0, scope });
+        (interface, [Some(of(own.address.octets(), scope)), Some(of(own.mask().octets(), 0)), None])
+    });
+    v4.chain(v6).collect()
+}
+
+/// Returns an address of either family in the room of the longer one.
+fn socket_address(family: c_int, at: &Endpoint) -> sockaddr_in6 {
+    let (bytes, _) = address::encode(family, at);
+    // SAFETY: the structure consists of numbers, and has the size of the array.
+    unsafe { std::mem::transmute(bytes) }
 }
 
 /// Returns each address with its interface.
@@ -223,7 +246,7 @@ fn is_about_one(request: c_ulong) -> bool {
     known.contains(&request)
 }
 
-/// Facts of an interface's driver. The interfaces have no driver.
+/// Facts of an interface's driver ([`super::ethtool`]).
 const SIOCETHTOOL: c_ulong = 0x8946;
 
 fn answer(request: c_ulong, about: &mut ifreq) -> Result<(), c_int> {
@@ -246,8 +269,29 @@ fn answer(request: c_ulong, about: &mut ifreq) -> Result<(), c_int> {
         libc::SIOCGIFMTU => about.ifr_ifru.ifru_mtu = interface.mtu as c_int,
         libc::SIOCGIFMETRIC => about.ifr_ifru.ifru_metric = 0,
         SIOCGIFTXQLEN => about.ifr_ifru.ifru_metric = interface.queue_packets as c_int,
+        // SAFETY: this request has the address of a command, which begins with its number.
+        SIOCETHTOOL => unsafe { command(&interface, about.ifr_ifru.ifru_data.cast()) }?,
         _ => return Err(libc::EOPNOTSUPP),
     }
+    Ok(())
+}
+
+/// Carries out a command of ethtool in the caller's room.
+///
+/// # Safety
+/// `room` is null or has a command with the room for its answer.
+unsafe fn command(interface: &Interface, room: *mut u8) -> Result<(), c_int> {
+    if room.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: each command has a number and a word.
+    let [number, word] = unsafe { room.cast::<[u32; 2]>().read_unaligned() };
+    let has_third = ethtool::has_third_word(number);
+    // SAFETY: the commands for names and sizes have a third word.
+    let third = has_third.then(|| unsafe { room.cast::<u32>().add(2).read_unaligned() });
+    let answer = ethtool::answer(interface, [number, word, third.unwrap_or(0)])?;
+    // SAFETY: the command has room for its answer.
+    unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), room, answer.len()) };
     Ok(())
 }
 

@@ -2,8 +2,12 @@
 //! reserves the number.
 
 pub mod address;
+pub mod control;
 pub mod datagram;
+pub mod diag;
+pub mod ethtool;
 pub mod interfaces;
+pub mod linger;
 pub mod message;
 pub mod modelled;
 pub mod names;

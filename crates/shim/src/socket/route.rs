@@ -1,7 +1,10 @@
 //! Answers to requests for links, addresses and routes (rtnetlink(7)), and for HCAs
 //! (`rdma/rdma_netlink.h`). The numbers of both protocols differ.
 
-use softband_ipc::interfaces::{Address, Counters, Interface, Route as Gateway};
+mod table;
+
+use softband_ipc::interfaces::{Address, AddressV6, Counters, Interface, Route as Gateway};
+use table::{route_to, routes, routes_v6};
 
 /// Bytes of `nlmsghdr`.
 const HEADER: usize = 16;
@@ -42,42 +45,27 @@ const IFA_LABEL: u16 = 3;
 const IFA_BROADCAST: u16 = 4;
 const IFA_CACHEINFO: u16 = 6;
 const IFA_FLAGS: u16 = 8;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_GATEWAY: u16 = 5;
-const RTA_PREFSRC: u16 = 7;
-const RTA_TABLE: u16 = 15;
 
 /// `IF_OPER_UNKNOWN`, which Linux reports for loopback, and `IF_OPER_UP`.
 const OPERATES: [u8; 2] = [0, 6];
 const IFA_F_PERMANENT: u8 = 0x80;
-const TABLE_MAIN: u8 = 254;
-const TABLE_LOCAL: u8 = 255;
-/// The route is the answer to one question, and no entry of a table.
-const RTM_F_CLONED: u32 = 0x200;
-const RTPROT_UNSPEC: u8 = 0;
-const RTPROT_KERNEL: u8 = 2;
-/// Programs at the start of the host have added the route.
-const RTPROT_BOOT: u8 = 3;
 const SCOPE_UNIVERSE: u8 = 0;
 const SCOPE_LINK: u8 = 253;
 const SCOPE_HOST: u8 = 254;
-const RTN_UNICAST: u8 = 1;
-const RTN_LOCAL: u8 = 2;
 
 /// A request of a program.
 #[derive(Clone, Copy, Debug)]
-struct Request<'a> {
-    kind: u16,
+pub struct Request<'a> {
+    pub kind: u16,
     flags: u16,
-    sequence: u32,
-    header: &'a [u8],
-    body: &'a [u8],
+    pub sequence: u32,
+    pub header: &'a [u8],
+    pub body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
     /// Takes the first request of `bytes`. Returns it with the rest.
-    fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    pub fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let header = bytes.get(..HEADER)?;
         let len = word(header, 0) as usize;
         let body = bytes.get(HEADER..len)?;
@@ -111,10 +99,10 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// A message under construction. Its length stands in front when it is complete.
-struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    fn new((kind, flags, sequence, port): (u16, u16, u32, u32), fixed: &[u8]) -> Self {
+    pub fn new((kind, flags, sequence, port): (u16, u16, u32, u32), fixed: &[u8]) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(flags.to_ne_bytes());
@@ -124,7 +112,7 @@ impl Message {
         Self(bytes)
     }
 
-    fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
@@ -132,7 +120,7 @@ impl Message {
         self
     }
 
-    fn bytes(mut self) -> Vec<u8> {
+    pub fn bytes(mut self) -> Vec<u8> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         self.0
@@ -159,8 +147,16 @@ fn answer(request: &Request, (interfaces, gateways): Network, port: u32, datagra
     let head = |kind: u16| (kind, flags, request.sequence, port);
     let found: Result<Vec<Message>, i32> = match request.kind {
         RTM_GETLINK => links(request, interfaces).map(|links| links.iter().map(|one| link(one, head(RTM_NEWLINK))).collect()),
-        RTM_GETADDR => Ok(addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR))).collect()),
-        RTM_GETROUTE if lists => Ok(if has_v4(request) { routes((interfaces, gateways), head(RTM_NEWROUTE)) } else { Vec::new() }),
+        RTM_GETADDR => {
+            let v4 = addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR)));
+            let v6 = addresses_v6(request, interfaces).map(|(by, own)| address_v6(by, own, head(RTM_NEWADDR)));
+            Ok(v4.chain(v6).collect())
+        }
+        RTM_GETROUTE if lists => {
+            let v4 = if has_v4(request) { routes((interfaces, gateways)) } else { Vec::new() };
+            let v6 = if has_v6(request) { routes_v6(interfaces) } else { Vec::new() };
+            Ok(v4.iter().chain(&v6).map(|route| route.message(head(RTM_NEWROUTE))).collect())
+        }
         RTM_GETROUTE => route_to(request, (interfaces, gateways), head(RTM_NEWROUTE)).map(|route| vec![route]),
         // This library knows no HCAs. UCX looks only whether the answer says that an HCA is a part of another.
         RDMA_GET if !lists => match request.attribute(0, RDMA_DEVICE_INDEX) {
@@ -213,6 +209,12 @@ fn error(errno: i32, request: &Request, port: u32) -> Vec<u8> {
 fn has_v4(request: &Request) -> bool {
     let family = request.body.first().copied().unwrap_or(0);
     family == 0 || libc::c_int::from(family) == libc::AF_INET
+}
+
+/// Returns whether the request includes IPv6.
+fn has_v6(request: &Request) -> bool {
+    let family = request.body.first().copied().unwrap_or(0);
+    family == 0 || libc::c_int::from(family) == libc::AF_INET6
 }
 
 fn links(request: &Request, interfaces: &[Interface]) -> Result<Vec<Interface>, i32> {
@@ -284,75 +286,28 @@ fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Me
     message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
-/// A route of the host: destination with its prefix, table, origin, scope, type and flags. An entry
-/// without a source names its gateway.
-struct Route<'a> {
-    to: (u32, u8),
-    table: u8,
-    origin: u8,
-    scope: u8,
-    kind: u8,
-    flags: u32,
-    by: &'a Interface,
-    gateway: Option<u32>,
-    source: Option<u32>,
+fn each_v6(interfaces: &[Interface]) -> impl Iterator<Item = (&Interface, AddressV6)> {
+    interfaces.iter().flat_map(|interface| interface.addresses_v6.iter().map(move |own| (interface, *own)))
 }
 
-impl Route<'_> {
-    fn message(&self, head: (u16, u16, u32, u32)) -> Message {
-        let [a, b, c, d] = self.flags.to_ne_bytes();
-        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, a, b, c, d];
-        let parts = [(RTA_DST, Some(self.to.0).filter(|_| self.to.1 > 0)), (RTA_PREFSRC, self.source), (RTA_GATEWAY, self.gateway)];
-        let message = Message::new(head, &fixed).with(RTA_TABLE, &u32::from(self.table).to_ne_bytes());
-        let given = parts.into_iter().filter_map(|(kind, address)| Some((kind, address?)));
-        given.fold(message, |message, (kind, address)| message.with(kind, &address.to_be_bytes())).with(RTA_OIF, &self.by.index.to_ne_bytes())
-    }
+fn addresses_v6<'a>(request: &Request, interfaces: &'a [Interface]) -> impl Iterator<Item = (&'a Interface, AddressV6)> {
+    let (wanted, index) = (has_v6(request), word(request.body, 4));
+    each_v6(interfaces).filter(move |(one, _)| wanted && (index == 0 || one.index == index))
 }
 
-/// Returns the routes of the host: through other hosts, to its networks, and to its own addresses. The
-/// default route comes first, as the kernel lists it.
-fn routes((interfaces, gateways): Network, head: (u16, u16, u32, u32)) -> Vec<Message> {
-    let origin = RTPROT_KERNEL;
-    let far = |is_default: bool| {
-        gateways.iter().filter(move |route| (route.network.prefix == 0) == is_default).filter_map(move |route| {
-            let by = interfaces.iter().find(|one| one.index == route.index)?;
-            Some(Route { origin: RTPROT_BOOT, scope: SCOPE_UNIVERSE, gateway: Some(route.gateway), source: None, ..unicast(by, route.network) })
-        })
+fn address_v6(interface: &Interface, of: AddressV6, head: (u16, u16, u32, u32)) -> Message {
+    let scope = match () {
+        () if interface.is_loopback() => SCOPE_HOST,
+        () if of.is_of_link() => SCOPE_LINK,
+        () => SCOPE_UNIVERSE,
     };
-    let networks = each_address(interfaces).map(move |(by, own)| {
-        let network = Address { address: own.network(), ..own };
-        let route = Route { origin, scope: SCOPE_LINK, source: Some(own.address), ..unicast(by, network) };
-        if by.is_loopback() { Route { table: TABLE_LOCAL, scope: SCOPE_HOST, kind: RTN_LOCAL, ..route } } else { route }
-    });
-    let own = each_address(interfaces).map(move |(by, own)| {
-        let to = Address { prefix: 32, ..own };
-        Route { table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, source: Some(own.address), ..unicast(by, to) }
-    });
-    far(true).chain(networks).chain(far(false)).chain(own).map(|route| route.message(head)).collect()
-}
-
-fn unicast(by: &Interface, to: Address) -> Route<'_> {
-    let to = (to.address, to.prefix);
-    Route { to, table: TABLE_MAIN, origin: RTPROT_UNSPEC, scope: SCOPE_UNIVERSE, kind: RTN_UNICAST, flags: 0, by, gateway: None, source: None }
-}
-
-/// Returns the route to one destination.
-fn route_to(request: &Request, (interfaces, gateways): Network, head: (u16, u16, u32, u32)) -> Result<Message, i32> {
-    const FIXED: usize = 12;
-    let to = request.attribute(FIXED, RTA_DST).filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
-    let to = u32::from_be_bytes(to.ok_or(libc::ENETUNREACH)?);
-    let near = each_address(interfaces).filter(|(_, own)| to & own.mask() == own.network()).map(|(by, own)| (own.prefix, by, own.address, None));
-    let far = gateways.iter().filter(|route| to & route.network.mask() == route.network.address).filter_map(|route| {
-        let by = interfaces.iter().find(|one| one.index == route.index)?;
-        Some((route.network.prefix, by, by.addresses.first()?.address, Some(route.gateway)))
-    });
-    // The route with the longest prefix leads, and that of an interface before others.
-    let found = far.chain(near).max_by_key(|(prefix, ..)| *prefix);
-    let (_, by, source, gateway) = found.ok_or(libc::ENETUNREACH)?;
-    let route = Route { flags: RTM_F_CLONED, gateway, source: Some(source), ..unicast(by, Address { address: to, prefix: 32 }) };
-    // The answer has neither the origin nor the scope of the route (`rt_fill_info`).
-    let is_own = by.is_loopback() || source == to;
-    Ok(if is_own { Route { table: TABLE_LOCAL, kind: RTN_LOCAL, ..route } } else { route }.message(head))
+    let mut fixed = vec![libc::AF_INET6 as u8, of.prefix, IFA_F_PERMANENT, scope];
+    fixed.extend(interface.index.to_ne_bytes());
+    let lifetimes = [[0xff; 8], [0; 8]].concat();
+    Message::new(head, &fixed)
+        .with(IFA_ADDRESS, &of.address.octets())
+        .with(IFA_CACHEINFO, &lifetimes)
+        .with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes())
 }
 
 #[cfg(test)]
@@ -404,7 +359,7 @@ mod tests {
         let to = |address: [u8; 4]| ask(RTM_GETROUTE, 0, &[[2, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[8, 0, 1, 0], &address].concat());
         let found = to([198, 18, 0, 1]);
         assert_eq!(kinds(&found), [RTM_NEWROUTE]);
-        assert_eq!(found[0].1[5], RTPROT_UNSPEC);
+        assert_eq!(found[0].1[5], table::RTPROT_UNSPEC);
         let far = to([10, 2, 0, 9]);
         let gateway = [8, 0, 5, 0, 198, 18, 0, 3];
         assert!(far[0].1.windows(8).any(|part| part == gateway), "{far:?}");

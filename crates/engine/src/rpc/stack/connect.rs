@@ -7,13 +7,13 @@ use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::SEEK_LIMIT;
 use crate::scheduler::agenda::Event;
 use softband_ipc::calls::{SocketAddress, datagram, readiness};
-use softband_net::Family;
-use softband_net::calls::{Connect, Disconnect, Listen, SetFamily};
+use softband_net::calls::{Connect, Disconnect, Listen};
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl HostCalls<'_> {
     pub(super) fn target_of(&self, host: usize, to: SocketAddr) -> Option<(usize, SocketAddr)> {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let own = match to.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Some(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => Some(Ipv6Addr::LOCALHOST.into()),
@@ -22,8 +22,14 @@ impl HostCalls<'_> {
         };
         match own {
             Some(ip) => Some((host, SocketAddr::new(ip, to.port()))),
-            None => addresses::host_of(self.world.spec(), to.ip()).map(|target| (target, to)),
+            None => addresses::host_of(self.world.spec(), to.ip()).or_else(|| self.neighbour(to.ip())).map(|target| (target, to)),
         }
+    }
+
+    /// Returns the host that has a link-local address, which no file states.
+    fn neighbour(&self, address: IpAddr) -> Option<usize> {
+        let kernels = self.kernels.as_ref()?;
+        (0..self.world.spec().hosts.len()).find(|host| kernels.stack(*host).has_address(address))
     }
 
     fn listens(&self, target: usize, to: SocketAddr) -> bool {
@@ -44,8 +50,7 @@ impl HostCalls<'_> {
         if self.host.stack_sockets().sought(at.object).is_some() {
             return Outcome::Fail(libc::EALREADY);
         }
-        self.choose_family(at, to);
-        let to = match self.address_for(at, to, libc::ENETUNREACH) {
+        let to = match self.address_for(at, &to.at, to.flags) {
             Ok(to) => to,
             Err(errno) => return Outcome::Fail(errno),
         };
@@ -54,19 +59,6 @@ impl HostCalls<'_> {
         }
         let (done, cost) = self.ask(at, Connect { socket, to });
         Outcome::Paid(done, cost)
-    }
-
-    /// Lets a socket that reaches both families use IPv6 for `::1` if only IPv6 listens there.
-    fn choose_family(&mut self, at: OnStack, to: &SocketAddress) {
-        let (is_v6, v4) = (to.flags & datagram::IS_V6 != 0, Ipv4Addr::from(to.address));
-        let port = u16::try_from(to.port).unwrap_or(0);
-        if is_v6 && v4.is_loopback() && !self.listens(at.place.host, SocketAddr::new(v4.into(), port)) {
-            let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
-            if self.listens(at.place.host, v6) {
-                // A socket with an address keeps its family.
-                let _ = self.ask(at, SetFamily { socket: at.place.socket, family: Family::V6 });
-            }
-        }
     }
 
     /// Returns the host on which a listener for a new connection is missing.

@@ -1,32 +1,31 @@
 //! Calls on stream sockets of stacks, and those that datagram sockets share.
 
-use super::{OnStack, connect::FREE, shown};
+use super::{OnStack, connect::FREE};
 use crate::host::stack_sockets::Place;
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
-use softband_ipc::calls::{Count, SocketAccepted, SocketAddress, SocketData, SocketReceive, WithTail, readiness, stream};
+use softband_ipc::calls::{Count, Endpoint, SocketAccepted, SocketAddress, SocketData, SocketReceive, WithTail, readiness, stream};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_net::Payload;
 use softband_net::calls::{Accept, Bind, Receive, ReceiveUrgent, Send, Shutdown, TakeError};
 
 impl HostCalls<'_> {
     pub(in crate::rpc) fn stack_bind(&mut self, at: OnStack, address: &SocketAddress) -> Outcome<SocketAddress> {
-        let wanted = match self.address_for(at, address, libc::EINVAL) {
+        let wanted = match self.address_for(at, &address.at, address.flags) {
             Ok(wanted) => wanted,
             Err(errno) => return Outcome::Fail(errno),
         };
         let (done, cost) = self.ask(at, Bind { socket: at.place.socket, address: wanted });
         let bound = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).local_address(at.place.socket));
-        let port = bound.map_or(address.port, |bound| u32::from(bound.port()));
-        Outcome::Paid(done.map(|()| SocketAddress { port, ..*address }), cost)
+        let port = bound.map_or(address.at.port, |bound| u32::from(bound.port()));
+        Outcome::Paid(done.map(|()| SocketAddress { at: Endpoint { port, ..address.at }, ..*address }), cost)
     }
 
     pub(in crate::rpc) fn stack_accept(&mut self, caller: Caller, at: OnStack) -> Outcome<SocketAccepted> {
         let (accepted, cost) = self.ask(at, Accept { socket: at.place.socket });
         let accepted = accepted.map(|(socket, peer)| {
             let new = self.adopt(caller, Place { host: at.place.host, socket, is_datagram: false });
-            let (address, port) = shown(peer);
-            SocketAccepted { object: new.object, address, port, reserved: 0 }
+            SocketAccepted { object: new.object, reserved: 0, peer: peer.into() }
         });
         Outcome::Paid(accepted, cost)
     }
