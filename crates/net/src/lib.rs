@@ -59,6 +59,7 @@ mod neighbour;
 mod packet;
 mod payload;
 mod route;
+pub mod sdp;
 mod sequence;
 mod socket;
 mod socket_id;

@@ -1,6 +1,7 @@
 //! Sockets of a host.
 
 use crate::error::NetError;
+use crate::sdp;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Listener, SocketOptions};
 use crate::udp::DatagramSocket;
@@ -14,6 +15,7 @@ pub(crate) enum Kind {
     Listener(Box<Listener>),
     Connection(Box<Connection>),
     Datagram(Box<DatagramSocket>),
+    Sdp(sdp::Role),
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ impl Socket {
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {
             Kind::Datagram(_) => Protocol::Datagram,
+            Kind::Sdp(_) => Protocol::Sdp,
             Kind::Idle | Kind::Listener(_) | Kind::Connection(_) => Protocol::Stream,
         }
     }
@@ -77,7 +80,13 @@ impl Socket {
         match &mut self.kind {
             Kind::Connection(connection) => Ok(connection),
             Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
-            Kind::Datagram(_) => Err(NetError::Unsupported),
+            Kind::Datagram(_) | Kind::Sdp(_) => Err(NetError::Unsupported),
+        }
+    }
+    pub(crate) fn sdp(&mut self) -> Result<&mut sdp::Connection, NetError> {
+        match &mut self.kind {
+            Kind::Sdp(sdp::Role::Connection(connection)) => Ok(connection),
+            _ => Err(NetError::NotConnected),
         }
     }
     pub(crate) fn datagram(&mut self) -> Result<&mut DatagramSocket, NetError> {

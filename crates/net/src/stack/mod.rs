@@ -9,6 +9,7 @@ mod neighbours;
 mod path_mtu;
 mod ports;
 mod questions;
+mod sdp;
 mod stream;
 mod transmit;
 
@@ -19,6 +20,7 @@ use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCo
 use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
+use crate::sdp::{Order, Role};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
@@ -44,6 +46,11 @@ pub enum Charge {
     Call,
     /// Bytes that a call copied between the program and the kernel.
     Copied {
+        /// Number of bytes.
+        bytes: u32,
+    },
+    /// Bytes of a program whose pages the kernel pins for the HCA.
+    Pinned {
         /// Number of bytes.
         bytes: u32,
     },
@@ -83,6 +90,15 @@ pub enum Effect {
         socket: SocketId,
         /// News.
         events: Events,
+    },
+    /// A connection of SDP needs its queue pair on this interface.
+    Sdp {
+        /// Socket of the connection.
+        socket: SocketId,
+        /// Interface.
+        interface: InterfaceId,
+        /// Request.
+        order: Order,
     },
     /// The kernel worked.
     Charge(Charge),
@@ -150,6 +166,8 @@ pub struct Stack {
     loopback: VecDeque<Packet>,
     fragments: Fragments,
     path_mtus: PathMtus,
+    /// Keys of the memory of SDP, by interface that offers SDP.
+    sdp_keys: BTreeMap<InterfaceId, u32>,
     /// Closed sockets whose connections still end.
     orphans: u32,
     /// Bytes that all connections keep.
@@ -180,6 +198,7 @@ impl Stack {
             loopback: VecDeque::new(),
             fragments: Fragments::new(seed as u32),
             path_mtus: PathMtus::default(),
+            sdp_keys: BTreeMap::new(),
             orphans: 0,
             tcp_memory: 0,
             starved: BTreeSet::new(),
@@ -303,6 +322,7 @@ impl Stack {
             Some(Kind::Connection(connection)) => connection.readiness(),
             Some(Kind::Listener(listener)) => Events::READABLE.when(listener.has_ready()),
             Some(Kind::Datagram(datagram)) => datagram.readiness(),
+            Some(Kind::Sdp(_)) => self.sdp_readiness(socket),
             Some(Kind::Idle) => Events::WRITABLE | Events::HANG_UP,
             None => Events::NONE,
         }
@@ -363,6 +383,7 @@ impl Stack {
         let deadline = match self.sockets.get(&id).map(|socket| &socket.kind) {
             Some(Kind::Connection(connection)) => connection.deadline(),
             Some(Kind::Listener(listener)) => listener.deadline(),
+            Some(Kind::Sdp(Role::Connection(connection))) => connection.deadline(),
             _ => None,
         };
         let queued = self.queued.get(&id).copied();

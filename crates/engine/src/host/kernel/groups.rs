@@ -25,6 +25,7 @@ impl Common {
             news: Vec::new(),
             store: PacketStore::default(),
             queues: BTreeMap::new(),
+            sdp_queues: BTreeMap::new(),
             ports: BTreeMap::new(),
             memberships: Memberships::of_interfaces(),
             wishes: BTreeMap::new(),

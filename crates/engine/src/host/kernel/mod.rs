@@ -16,6 +16,7 @@ mod interrupts;
 mod ipoib;
 mod kind;
 mod management;
+mod sdp;
 mod store;
 
 use crate::host::cm::memberships::Memberships;
@@ -53,6 +54,8 @@ struct Common {
     store: PacketStore,
     /// Interfaces by their completion queues.
     queues: BTreeMap<CqHandle, (usize, InterfaceId)>,
+    /// Ends of connections of SDP by their completion queues.
+    sdp_queues: BTreeMap<CqHandle, (usize, u32)>,
     /// Interfaces by their ports of Ethernet.
     ports: BTreeMap<(HcaId, PortNumber), (usize, InterfaceId)>,
     memberships: Memberships,
@@ -160,6 +163,11 @@ impl Kernels {
                 Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
                 Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
                 Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
+                Due::SdpConnect { host, end } => self.sdp_connect(world, now, (host, end)),
+                Due::SdpLost { host, socket, error } => self.hosts[host].sdp_lost(world, &mut self.common, now, socket, error),
+                Due::SdpRelease { host, end } => self.sdp_release(world, now, (host, end)),
+                Due::SdpInterrupt { host, interface } => self.hosts[host].sdp_interrupt(&mut self.common, at, interface),
+                Due::SdpTaken { host, interface } => self.sdp_taken(world, now, (host, interface)),
                 Due::GroupsExpire => self.common.expire(now),
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
             }
@@ -173,7 +181,9 @@ impl Kernels {
 
     /// Notes a completion of a kernel's queue pair.
     pub(crate) fn completed(&mut self, world: &mut World, now: SimTime, cq: CqHandle, completion: &Completion) {
-        if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
+        if let Some((host, end)) = self.common.sdp_queues.get(&cq).copied() {
+            self.hosts[host].sdp_completed(world, &mut self.common, now, end, completion);
+        } else if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
             self.hosts[host].completed(world, &mut self.common, now, interface, completion);
         }
     }

@@ -1,13 +1,17 @@
 //! Packets of kernels in memory, as HCAs read and write them.
 
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
+use softband_net::sdp::REGION_BITS;
 use softband_types::ProcessId;
+use std::collections::BTreeMap;
 
 /// Bits of an address within a packet: the longest has 65,520 bytes and its headers.
 const OFFSET_BITS: u32 = 17;
 /// Bits of the number of a slot. The highest bit tells receive slots from send slots.
 const SLOT_BITS: u32 = 16;
 const RECEIVE: u32 = 1 << (SLOT_BITS - 1);
+/// First address of regions, which connections of SDP use.
+const FIRST_REGION: u64 = 1 << 47;
 /// Bytes of all addresses.
 pub(super) const SPAN_BYTES: u64 = 1 << 48;
 
@@ -48,18 +52,22 @@ struct Area {
 
 /// Packets of all kernels. Slots bound their number.
 #[derive(Debug, Default)]
-pub(super) struct PacketStore(Vec<Area>);
+pub(super) struct PacketStore {
+    areas: Vec<Area>,
+    /// Buffers of connections of SDP by owner and address.
+    regions: BTreeMap<(ProcessId, u64), Vec<u8>>,
+}
 
 impl PacketStore {
     /// Adds an area with slots for an interface. Returns its number.
     pub(super) fn add(&mut self, owner: ProcessId, sends: u32, receives: u32) -> u32 {
         let slots = |count: u32| vec![Vec::new(); count.min(RECEIVE) as usize];
-        self.0.push(Area { owner, sent: slots(sends), received: slots(receives) });
-        self.0.len() as u32 - 1
+        self.areas.push(Area { owner, sent: slots(sends), received: slots(receives) });
+        self.areas.len() as u32 - 1
     }
 
     fn slot(&mut self, slot: Slot) -> Option<&mut Vec<u8>> {
-        let area = self.0.get_mut(slot.area as usize)?;
+        let area = self.areas.get_mut(slot.area as usize)?;
         let slots = if slot.number & RECEIVE == 0 { &mut area.sent } else { &mut area.received };
         slots.get_mut((slot.number & !RECEIVE) as usize)
     }
@@ -76,9 +84,23 @@ impl PacketStore {
         self.slot(slot).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Puts bytes at the address of a region.
+    pub(super) fn put_region(&mut self, owner: ProcessId, address: u64, bytes: Vec<u8>) {
+        self.regions.insert((owner, address), bytes);
+    }
+
+    /// Takes the bytes of a region. It has no place in memory then.
+    pub(super) fn take_region(&mut self, owner: ProcessId, address: u64) -> Vec<u8> {
+        self.regions.remove(&(owner, address)).unwrap_or_default()
+    }
+
     fn of(&mut self, process: ProcessId, address: u64) -> Result<(&mut Vec<u8>, usize), MemoryFault> {
+        if address >= FIRST_REGION {
+            let offset = address & ((1 << REGION_BITS) - 1);
+            return self.regions.get_mut(&(process, address - offset)).map(|bytes| (bytes, offset as usize)).ok_or(MemoryFault);
+        }
         let (slot, offset) = Slot::of(address).ok_or(MemoryFault)?;
-        let is_own = self.0.get(slot.area as usize).is_some_and(|area| area.owner == process);
+        let is_own = self.areas.get(slot.area as usize).is_some_and(|area| area.owner == process);
         self.slot(slot).filter(|_| is_own).map(|bytes| (bytes, offset)).ok_or(MemoryFault)
     }
 }
@@ -93,7 +115,8 @@ impl HostMemory for PacketStore {
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
         let (packet, offset) = self.of(process, address)?;
         let end = offset + payload.len as usize;
-        if end > 1 << OFFSET_BITS {
+        let bits = if address >= FIRST_REGION { REGION_BITS } else { OFFSET_BITS };
+        if end > 1 << bits {
             return Err(MemoryFault);
         }
         if packet.len() < end {

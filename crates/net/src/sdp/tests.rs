@@ -1,0 +1,1 @@
+//! Two connections over a lossless wire.
