@@ -34,7 +34,7 @@ pub(super) fn price(path: &KernelPath, pin_page: SimDuration, charge: Charge, is
         Charge::Call => path.call,
         Charge::Copied { bytes } => path.copy(u64::from(bytes)),
         // Parts of a call share pages, so bytes count.
-        Charge::Pinned { bytes } => pin_page * u64::from(bytes) / PAGE_BYTES,
+        Charge::Pinned { bytes } => SimDuration::from_picos(pin_page.as_picos() / PAGE_BYTES * u64::from(bytes)),
         Charge::Sent { interface, .. } | Charge::Received { interface, .. } if is_ideal(interface) => SimDuration::ZERO,
         // The card cuts super-segments. Without such a card the stack sends single packets.
         Charge::Sent { .. } => path.send_packet,

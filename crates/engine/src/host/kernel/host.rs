@@ -47,7 +47,16 @@ impl HostKernel {
         let host = &spec.hosts[number];
         let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
         let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
-        let mut kernel = Self { number, stack, path: host.part.kernel_path, links, sdp: Sdp::default(), pin_page: host.part.register_page, alarm: None, is_alive: true };
+        let mut kernel = Self {
+            number,
+            stack,
+            path: host.part.kernel_path,
+            links,
+            sdp: Sdp::default(),
+            pin_page: host.part.register_page,
+            alarm: None,
+            is_alive: true,
+        };
         let time = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
         let silence = Silence { time, packets: host.kernel.neighbour_queue_packets };
         for interface in &host.interfaces {

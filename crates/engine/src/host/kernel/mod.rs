@@ -219,6 +219,12 @@ impl Kernels {
         self.settle_groups(world, now);
     }
 
+    /// Returns the number of reads that connections of SDP have posted.
+    #[cfg(test)]
+    fn sdp_reads(&mut self) -> u32 {
+        self.hosts.iter_mut().map(|host| host.sdp_mut().reads()).sum()
+    }
+
     /// Stops the kernel of a host that has died: it answers no more.
     pub(crate) fn host_died(&mut self, host: usize) {
         if let Some(kernel) = self.hosts.get_mut(host) {

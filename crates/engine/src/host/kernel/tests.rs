@@ -21,6 +21,7 @@ const CALL_BYTES: u32 = 65_536;
 
 mod ethernet;
 mod neighbours;
+mod sdp;
 
 struct NoPrograms;
 

@@ -51,6 +51,8 @@ pub(super) struct Sdp {
     devices: BTreeMap<InterfaceId, Device>,
     ends: BTreeMap<u32, End>,
     by_socket: BTreeMap<SocketId, u32>,
+    #[cfg(test)]
+    reads: u32,
 }
 
 impl Sdp {
@@ -58,6 +60,11 @@ impl Sdp {
     pub(super) fn add(&mut self, place: Place, moderation: Moderation) {
         let interrupts = Interrupts::new(moderation);
         self.devices.insert(place.interface, Device { place, objects: None, interrupts, arrived: VecDeque::new() });
+    }
+
+    #[cfg(test)]
+    pub(super) fn reads(&self) -> u32 {
+        self.reads
     }
 
     /// Makes an end of a connection. Returns its number, or `None` if the host has too many.

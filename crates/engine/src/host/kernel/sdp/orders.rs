@@ -45,6 +45,10 @@ impl Sdp {
 
     /// Carries out an order of an end with a queue pair.
     pub(super) fn carry_out(&mut self, world: &mut World, common: &mut Common, at: SimTime, number: u32, order: Order) {
+        #[cfg(test)]
+        {
+            self.reads += u32::from(matches!(order, Order::Read { .. }));
+        }
         let Self { devices, ends, .. } = self;
         let Some(end) = ends.get_mut(&number).filter(|end| !end.is_closed) else { return };
         let Some(device) = devices.get_mut(&end.interface) else { return };

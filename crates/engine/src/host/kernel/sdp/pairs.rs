@@ -8,7 +8,7 @@ use crate::host::kernel::agenda::Due;
 use crate::host::kernel::{Common, Kernels};
 use softband_fabric::World;
 use softband_net::sdp::{Order, abort};
-use softband_net::{InterfaceId, NetError, Payload, SocketId};
+use softband_net::{InterfaceConfig, InterfaceId, NetError, Payload, SocketId};
 use softband_sim::SimTime;
 use softband_types::{HcaId, Lid, PortNumber, Qpn};
 use std::net::IpAddr;
@@ -58,8 +58,8 @@ impl Kernels {
     fn sdp_host_of(&mut self, to: IpAddr) -> Option<(usize, InterfaceId)> {
         (0..self.hosts.len()).find_map(|host| {
             let kernel = &mut self.hosts[host];
-            let mut found = kernel.stack().interfaces().filter(|(_, config, _)| config.addresses.iter().any(|own| own.address == to));
-            let interface = found.next()?.0;
+            let has = |config: &InterfaceConfig| config.addresses.iter().any(|own| own.address == to);
+            let interface = kernel.stack().interfaces().find(|(_, config, _)| has(config)).map(|(number, ..)| number)?;
             (kernel.is_alive() && kernel.sdp_mut().devices.contains_key(&interface)).then_some((host, interface))
         })
     }
