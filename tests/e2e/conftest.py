@@ -344,6 +344,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "slow_ends",
         "soak",
         "socket_calls",
+        "socket_more",
+        "socket_v6",
         "terminal",
         "thread_left_behind",
         "verbs_edges",

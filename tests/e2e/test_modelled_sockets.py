@@ -23,10 +23,12 @@ def twice(softband: Softband, *on: tuple[str, str]) -> Outcome:
     return first
 
 
-def test_calls_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path) -> None:
-    program = str(c_programs / "socket_calls")
+@pytest.mark.parametrize("fabric", [FABRIC, "gigabit"])
+@pytest.mark.parametrize("name", ["socket_calls", "socket_more", "socket_v6"])
+def test_calls_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path, name: str, fabric: str) -> None:
+    program = str(c_programs / name)
     native = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout
-    outcome = softband.run(FABRIC, ("a", program)).assert_ok()
+    outcome = softband.run(fabric, ("a", program)).assert_ok()
     assert outcome.program("a-0").splitlines() == native.splitlines()
 
 

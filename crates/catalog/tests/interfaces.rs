@@ -232,7 +232,7 @@ fn mistakes_in_addresses_are_refused() {
         (a("\"10.1.255.255/16\""), "this address stands for the whole subnet or its broadcast"),
         (a("\"127.0.0.1/8\""), "no host can have this address"),
         (a("\"224.0.0.1/24\""), "no host can have this address"),
-        (a("\"fd00::1/64\""), "interfaces have addresses of IPv4 only"),
+        (a("\"fe80::1/64\""), "each interface has a link-local address of its own"),
         (a("\"198.18.0.9/24\""), "this address belongs to the management network, 198.18.0.0/16"),
         (a(""), "an interface cannot have 0 addresses"),
         ("[interfaces.ib0]\nkind = \"ipoib\"\naddresses = [\"10.1.0.1/16\"]\n".into(), "all hosts cannot have the same address on `ib0`"),

@@ -3,6 +3,7 @@
 pub mod table;
 
 use bytemuck::{Pod, Zeroable};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub use table::{Call, Cost, Message, Op, Paces, WithTail, op};
 
 macro_rules! pod {
@@ -47,12 +48,15 @@ pod! {
 
     /// A name of at most 255 bytes.
     pub struct Name { pub len: u32, pub bytes: [u8; 256], }
-    /// IPv4 address as a big-endian number.
-    pub struct AddressReply { pub address: u32, pub reserved: u32, }
+    /// Addresses of a name: of IPv4 as a big-endian number, and of IPv6 in network order. Zeros stand
+    /// for no address.
+    pub struct AddressReply { pub address: u32, pub v6: [u8; 16], }
     /// Place of an interface in the order of their numbers, from 0 (`lo`).
     pub struct InterfacePlace { pub place: u32, pub reserved: u32, }
     /// IPv4 address as a big-endian number, with the bits of its prefix.
     pub struct InterfaceAddress { pub address: u32, pub prefix: u32, }
+    /// IPv6 address in network order, with the bits of its prefix.
+    pub struct InterfaceAddressV6 { pub address: [u8; 16], pub prefix: u32, }
     /// A network interface ([`crate::interfaces::Interface`]). A name ends at the first zero.
     pub struct InterfaceRecord {
         pub name: [u8; 16],
@@ -67,6 +71,8 @@ pod! {
         pub address_count: u32,
         pub counts_packets: u32,
         pub addresses: [InterfaceAddress; 16],
+        pub addresses_v6: [InterfaceAddressV6; 17],
+        pub address_v6_count: u32,
         pub received_packets: u64,
         pub received_bytes: u64,
         pub received_dropped: u64,
@@ -74,23 +80,33 @@ pod! {
         pub sent_bytes: u64,
         pub sent_dropped: u64,
     }
-    /// `datagram`: 0 stream, 1 datagram.
-    pub struct SocketNew { pub datagram: u32, pub reserved: u32, }
+    /// `datagram`: 0 stream, 1 datagram, 2 stream of SDP. `family` as in `socket(2)`.
+    pub struct SocketNew { pub datagram: u32, pub family: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }
-    /// `flags` are of [`datagram`].
-    pub struct SocketAddress { pub object: u32, pub address: u32, pub port: u32, pub flags: u32, }
-    pub struct SocketListen { pub object: u32, pub backlog: u32, }
-    pub struct SocketAccepted { pub object: u32, pub address: u32, pub port: u32, pub reserved: u32, }
-    /// `flags` are of [`stream`].
-    pub struct SocketData { pub object: u32, pub len: u32, pub flags: u32, pub reserved: u32, }
-    /// `peek`: do not remove the bytes. `flags` are of [`stream`].
-    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub flags: u32, }
+    /// Address of a socket in network order. IPv4 is a mapped address (RFC 4291, 2.5.5.2). `scope` is the
+    /// number of a link-local address's interface, or 0.
+    #[derive(PartialEq, Eq)]
+    pub struct Endpoint { pub ip: [u8; 16], pub port: u32, pub scope: u32, }
+    /// `flags` are of [`datagram`] and [`transport`].
+    pub struct SocketAddress { pub object: u32, pub flags: u32, pub at: Endpoint, }
+    /// `flags` are of [`transport`].
+    pub struct SocketListen { pub object: u32, pub backlog: u32, pub flags: u32, pub reserved: u32, }
+    pub struct SocketAccepted { pub object: u32, pub reserved: u32, pub peer: Endpoint, }
+    /// `flags` are of [`stream`]. `rest`: bytes of the call behind these, if the call waits.
+    pub struct SocketData { pub object: u32, pub len: u32, pub flags: u32, pub rest: u32, }
+    /// `peek`: do not remove the bytes. `flags` are of [`stream`]. `rest`: bytes that the call wants beyond
+    /// `len_max`.
+    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub flags: u32, pub rest: u32, pub reserved: u32, }
     /// A part of a datagram, from `offset` on. `flags` are of [`datagram`].
-    pub struct DatagramSend { pub object: u32, pub len: u32, pub offset: u32, pub flags: u32, pub address: u32, pub port: u32, }
+    pub struct DatagramSend { pub object: u32, pub len: u32, pub offset: u32, pub flags: u32, pub to: Endpoint, pub way: DatagramWish, }
+    /// Way of one datagram, by control messages: its source address, the number of its interface, and its
+    /// hop limit. Zeros mean that of the socket.
+    pub struct DatagramWish { pub source: [u8; 16], pub interface: u32, pub hop_limit: u32, }
     /// `peek`: do not remove the datagram. An `offset` asks for the rest of the last one.
     pub struct DatagramReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub offset: u32, }
-    /// `len` bytes of a datagram of `whole` bytes follow, and its sender's address.
-    pub struct DatagramReceived { pub len: u32, pub whole: u32, pub address: u32, pub port: u32, }
+    /// `len` bytes of a datagram of `whole` bytes follow. `to` is its destination, `interface` the number
+    /// of the interface on which it came, or 0.
+    pub struct DatagramReceived { pub len: u32, pub whole: u32, pub from: Endpoint, pub to: [u8; 16], pub interface: u32, pub hop_limit: u32, }
     /// `device`: N of `umadN`, or with `is_manager` of `issmN`.
     pub struct MadOpen { pub device: u32, pub is_manager: u32, }
     /// An agent as `struct ib_user_mad_reg_req` and `ib_user_mad_reg_req2` describe it. The reply has
@@ -119,7 +135,7 @@ pod! {
     pub struct SocketSetting { pub object: u32, pub level: u32, pub name: u32, pub len: u32, pub set: u32, pub reserved: u32, }
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
-    pub struct SocketNames { pub local_address: u32, pub local_port: u32, pub peer_address: u32, pub peer_port: u32, pub connected: u32, pub listening: u32, pub only_v6: u32, }
+    pub struct SocketNames { pub local: Endpoint, pub peer: Endpoint, pub connected: u32, pub listening: u32, }
     pub struct Count { pub count: u64, }
     /// Counter of a port: the name of its HCA follows, then that of the counter.
     pub struct CounterName { pub device_len: u32, pub port: u32, }
@@ -223,6 +239,35 @@ pod! {
     pub struct SetEce { pub qp: QpName, pub ece: Ece, }
 }
 
+impl SocketNew {
+    /// [`SocketNew::datagram`] of a stream of SDP.
+    pub const SDP: u32 = 2;
+}
+
+impl Endpoint {
+    /// Returns an address of IPv4 as a big-endian number, with a port. The address of any host is that
+    /// of IPv6.
+    pub fn v4((address, port): (u32, u16)) -> Self {
+        let ip = if address == 0 { Ipv6Addr::UNSPECIFIED } else { Ipv4Addr::from(address).to_ipv6_mapped() };
+        Self { ip: ip.octets(), port: port.into(), scope: 0 }
+    }
+
+    /// Returns the address without its port, of IPv4 if it is mapped.
+    pub fn address(&self) -> IpAddr {
+        Ipv6Addr::from(self.ip).to_canonical()
+    }
+}
+
+impl From<std::net::SocketAddr> for Endpoint {
+    fn from(of: std::net::SocketAddr) -> Self {
+        let (ip, scope) = match of {
+            std::net::SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
+            std::net::SocketAddr::V6(v6) => (*v6.ip(), v6.scope_id()),
+        };
+        Self { ip: ip.octets(), port: of.port().into(), scope }
+    }
+}
+
 impl RegisterMr {
     /// `IBV_ACCESS_ON_DEMAND`: the kernel pins no page of the region.
     pub const ACCESS_ON_DEMAND: u32 = 0x40;
@@ -272,7 +317,7 @@ pub mod datagram {
     pub const MORE: u32 = 1;
     /// The address is absent: send to the peer, or connect to nobody.
     pub const NO_ADDRESS: u32 = 2;
-    /// The address is of IPv6 itself: neither IPv4 nor mapped.
+    /// The program named the address as one of IPv6. It may be mapped.
     pub const IS_V6: u32 = 4;
 }
 
@@ -284,6 +329,18 @@ pub mod stream {
     pub const MORE: u32 = 2;
     /// The program has paid for the call whose part this is.
     pub const IS_PAID: u32 = 4;
+    /// The call waits until it is whole.
+    pub const WAITS: u32 = 8;
+    /// In the count of sent bytes: the call ends when the socket is writable.
+    pub const AWAITS_PEER: u64 = 1 << 63;
+}
+
+/// Bits of the flags of a socket address and of `listen`: rules that redirect TCP to SDP.
+pub mod transport {
+    /// The socket uses SDP.
+    pub const SDP: u32 = 1 << 8;
+    /// A server takes both protocols. A client uses SDP if the server does.
+    pub const EITHER: u32 = 1 << 9;
 }
 
 /// Values of [`SocketOption::name`].
@@ -301,6 +358,8 @@ pub mod socket_option {
     pub const UNSENT: u32 = 7;
     /// Whether the next byte is the urgent one (`SIOCATMARK`). Nothing sets it.
     pub const AT_MARK: u32 = 8;
+    /// 1: urgent data raises SIGURG in the calling process (`F_SETOWN`); 0: in none.
+    pub const OWNER: u32 = 9;
 }
 
 /// Bits of [`WaitEntry::interest`] and [`WaitEntry::ready`].

@@ -2,8 +2,9 @@
 //! loopback, and one interface on the management network. The engine describes others in simulated
 //! time.
 
-use crate::calls::{InterfaceAddress, InterfaceRecord};
+use crate::calls::{InterfaceAddress, InterfaceAddressV6, InterfaceRecord};
 use bytemuck::Zeroable;
+use std::net::Ipv6Addr;
 
 /// Name of the loopback interface.
 pub const LOOPBACK_NAME: &str = "lo";
@@ -39,6 +40,7 @@ pub struct Interface {
     pub name: String,
     pub index: u32,
     pub addresses: Vec<Address>,
+    pub addresses_v6: Vec<AddressV6>,
     pub flags: u32,
     pub mtu: u32,
     /// Packets that the interface may queue.
@@ -57,6 +59,14 @@ pub struct Interface {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     pub address: u32,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+}
+
+/// IPv6 address with its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressV6 {
+    pub address: Ipv6Addr,
     /// Bits of the network's prefix.
     pub prefix: u8,
 }
@@ -84,6 +94,23 @@ impl Address {
     }
 }
 
+impl AddressV6 {
+    /// Returns the network mask.
+    pub fn mask(self) -> Ipv6Addr {
+        u128::MAX.checked_shl(128 - u32::from(self.prefix.min(128))).unwrap_or(0).into()
+    }
+
+    /// Returns the address of the network.
+    pub fn network(self) -> Ipv6Addr {
+        (u128::from(self.address) & u128::from(self.mask())).into()
+    }
+
+    /// Returns whether the address means something on its link alone (RFC 4291, 2.5.6).
+    pub fn is_of_link(self) -> bool {
+        self.address.segments()[0] & 0xffc0 == 0xfe80
+    }
+}
+
 impl Interface {
     /// Returns whether the interface is `lo`.
     pub fn is_loopback(&self) -> bool {
@@ -102,6 +129,7 @@ pub fn loopback() -> Interface {
         name: LOOPBACK_NAME.to_owned(),
         index: 1,
         addresses: vec![Address { address: 0x7F00_0001, prefix: 8 }],
+        addresses_v6: Vec::new(),
         flags: flag::UP | flag::RUNNING | flag::LOWER_UP | flag::LOOPBACK,
         mtu: 65_536,
         queue_packets: QUEUE_PACKETS,
@@ -119,6 +147,7 @@ pub fn management(address: u32) -> Interface {
         name: MANAGEMENT_NAME.to_owned(),
         index: 2,
         addresses: vec![Address { address, prefix: PREFIX }],
+        addresses_v6: Vec::new(),
         flags: flag::UP | flag::RUNNING | flag::LOWER_UP | flag::BROADCAST | flag::MULTICAST,
         mtu: 1_500,
         queue_packets: QUEUE_PACKETS,
@@ -163,6 +192,10 @@ impl From<&Interface> for InterfaceRecord {
             *room = InterfaceAddress { address: own.address, prefix: own.prefix.into() };
         }
         record.address_count = of.addresses.len().min(record.addresses.len()) as u32;
+        for (room, own) in record.addresses_v6.iter_mut().zip(&of.addresses_v6) {
+            *room = InterfaceAddressV6 { address: own.address.octets(), prefix: own.prefix.into() };
+        }
+        record.address_v6_count = of.addresses_v6.len().min(record.addresses_v6.len()) as u32;
         let counters = of.counters.unwrap_or_default();
         record.counts_packets = of.counters.is_some().into();
         (record.received_packets, record.received_bytes, record.received_dropped) =
@@ -177,6 +210,7 @@ impl From<&InterfaceRecord> for Interface {
         let name = of.name.split(|byte| *byte == 0).next().unwrap_or_default();
         let len = (of.hardware_len as usize).min(of.hardware_address.len());
         let addresses = of.addresses.iter().take(of.address_count as usize);
+        let addresses_v6 = of.addresses_v6.iter().take(of.address_v6_count as usize);
         let counters = Counters {
             received_packets: of.received_packets,
             received_bytes: of.received_bytes,
@@ -189,6 +223,7 @@ impl From<&InterfaceRecord> for Interface {
             name: String::from_utf8_lossy(name).into_owned(),
             index: of.index,
             addresses: addresses.map(|own| Address { address: own.address, prefix: own.prefix.min(32) as u8 }).collect(),
+            addresses_v6: addresses_v6.map(|own| AddressV6 { address: own.address.into(), prefix: own.prefix.min(128) as u8 }).collect(),
             flags: of.flags,
             mtu: of.mtu,
             queue_packets: of.queue_packets,
@@ -219,6 +254,7 @@ mod tests {
         let ib0 = Interface {
             name: "ib0".to_owned(),
             addresses: vec![Address { address: 0x0A01_0001, prefix: 16 }, Address { address: 0x0A02_0001, prefix: 31 }],
+            addresses_v6: vec![AddressV6 { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 2, 3, 4, 5), prefix: 64 }],
             hardware_address: (0..20).collect(),
             hardware_broadcast: vec![0xff; 20],
             hardware: hardware::INFINIBAND,

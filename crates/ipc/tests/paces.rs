@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 32] = [
+const REFUSED_IN_WALL_PACE: [Op; 33] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -34,6 +34,7 @@ const REFUSED_IN_WALL_PACE: [Op; 32] = [
     Op::DatagramReceive,
     Op::SocketOption,
     Op::SocketSetting,
+    Op::SocketLinger,
     Op::ReadInterface,
 ];
 

@@ -126,7 +126,21 @@ calls! {
         to: Option<SocketAddr>
     } -> u32 = |call, stack, _| {
         stack.charge(Charge::Copied { bytes: call.payload.len() });
-        stack.send_datagram(call.socket, call.payload, call.to)
+        stack.send_datagram(call.socket, call.payload, call.to, Way::default())
+    };
+    /// `sendmsg` on a UDP socket with control messages: returns the length of the datagram.
+    SendMessage {
+        /// Socket.
+        socket: SocketId,
+        /// Datagram.
+        payload: Payload,
+        /// Destination, or `None` for the peer.
+        to: Option<SocketAddr>,
+        /// Way that this datagram takes.
+        way: Way
+    } -> u32 = |call, stack, _| {
+        stack.charge(Charge::Copied { bytes: call.payload.len() });
+        stack.send_datagram(call.socket, call.payload, call.to, call.way)
     };
     /// `recv` on a stream: returns an empty payload at its end.
     Receive {
@@ -218,13 +232,6 @@ calls! {
         };
         peer.map(|peer| socket.shown(peer)).ok_or(NetError::NotConnected)
     };
-    /// Makes a socket without an address one of the other family, as `IPV6_V6ONLY` does here.
-    SetFamily {
-        /// Socket.
-        socket: SocketId,
-        /// Family.
-        family: Family
-    } -> () = |call, stack, _| stack.set_family(call.socket, call.family);
     /// Makes a TCP socket without a connection one of SDP, as `libsdp` does.
     UseSdp {
         /// Socket.
@@ -294,6 +301,18 @@ calls! {
     };
 }
 
+/// Way of one datagram, by control messages (`IP_PKTINFO`, `IPV6_PKTINFO`, `IP_TTL`). Fields without
+/// a value mean that of the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Interface.
+    pub interface: Option<InterfaceId>,
+    /// Source address.
+    pub source: Option<IpAddr>,
+    /// Hop limit.
+    pub hop_limit: Option<u8>,
+}
+
 /// Option of a socket with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SocketOption {
@@ -331,7 +350,9 @@ pub enum SocketOption {
     Broadcast(bool),
     /// `IPV6_V6ONLY`, before `bind`. Linux's default is off.
     V6Only(bool),
-    /// `IP_TTL` and `IPV6_UNICAST_HOPS` of a UDP socket: 1 to 255, or `None` for the kernel's.
+    /// `SO_BINDTODEVICE`: the interface of all packets, or `None` for that of the route.
+    Device(Option<InterfaceId>),
+    /// `IP_TTL` and `IPV6_UNICAST_HOPS`: 1 to 255, or `None` for the kernel's.
     HopLimit(Option<u8>),
     /// `IP_MULTICAST_LOOP`.
     MulticastLoop(bool),
@@ -349,6 +370,17 @@ pub enum SocketOption {
         /// Interface, or `None` for that of the route.
         interface: Option<InterfaceId>,
     },
+    /// Changes the sources of a group.
+    Source {
+        /// Change.
+        change: SourceChange,
+        /// Group.
+        group: IpAddr,
+        /// Source.
+        source: IpAddr,
+        /// Interface, or `None` for that of the route.
+        interface: Option<InterfaceId>,
+    },
     /// `IP_DROP_MEMBERSHIP`.
     Leave {
         /// Group.
@@ -356,6 +388,19 @@ pub enum SocketOption {
         /// Interface, or `None` for the first on which the socket joined.
         interface: Option<InterfaceId>,
     },
+}
+
+/// Change of the sources of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceChange {
+    /// `IP_ADD_SOURCE_MEMBERSHIP`: hear this one, too. Others of the group are silent.
+    Add,
+    /// `IP_DROP_SOURCE_MEMBERSHIP`.
+    Drop,
+    /// `IP_BLOCK_SOURCE`: hear all but this one.
+    Block,
+    /// `IP_UNBLOCK_SOURCE`.
+    Unblock,
 }
 
 fn send(call: Send, rest: Option<u32>, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
@@ -399,13 +444,15 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         SocketOption::V6Only(_) if socket.family == Family::V4 || socket.bound.is_some() => return Err(NetError::Invalid),
         SocketOption::V6Only(on) => socket.v6_only = on,
         SocketOption::HopLimit(Some(0)) => return Err(NetError::Invalid),
-        SocketOption::HopLimit(limit) => socket.datagram()?.hop_limit = limit,
+        SocketOption::HopLimit(limit) => socket.hop_limit = limit,
+        SocketOption::Device(device) => socket.device = device,
         SocketOption::MulticastLoop(on) => socket.datagram()?.multicast_loop = on,
         SocketOption::MulticastAll(on) => socket.datagram()?.hears_all_groups = on,
         SocketOption::MulticastHopLimit(limit) => socket.datagram()?.multicast_hop_limit = limit,
         SocketOption::MulticastInterface(interface) => stack.set_multicast_interface(id, interface)?,
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
+        SocketOption::Source { change, group, source, interface } => stack.change_source(id, change, (group, source), interface)?,
         SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
         SocketOption::SendBuffer(bytes) if socket.protocol() == Protocol::Datagram => {
             let events = socket.datagram()?.set_send_buffer(buffer(bytes).max(SEND_BUFFER_BYTES_MIN));
@@ -462,12 +509,14 @@ fn change_stream(options: &mut SocketOptions, option: SocketOption, buffer: impl
         | SocketOption::ReusePort(_)
         | SocketOption::Broadcast(_)
         | SocketOption::V6Only(_)
+        | SocketOption::Device(_)
         | SocketOption::HopLimit(_)
         | SocketOption::MulticastLoop(_)
         | SocketOption::MulticastAll(_)
         | SocketOption::MulticastInterface(_)
         | SocketOption::MulticastHopLimit(_)
         | SocketOption::Join { .. }
+        | SocketOption::Source { .. }
         | SocketOption::Leave { .. } => {}
     }
 }

@@ -60,6 +60,7 @@ mod packet;
 mod payload;
 mod route;
 pub mod sdp;
+mod scope;
 mod sequence;
 mod socket;
 mod socket_id;
@@ -78,6 +79,7 @@ pub use packet::{
 };
 pub use payload::Payload;
 pub use route::Route;
+pub use scope::plain as plain_address;
 pub use sequence::SeqNumber;
 pub use socket_id::{Family, Protocol, SocketId};
 pub use softband_model::parts::KernelPart;

@@ -2,6 +2,8 @@
 
 use crate::error::NetError;
 use crate::sdp;
+use crate::interface::InterfaceId;
+use crate::scope;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Listener, SocketOptions};
 use crate::udp::DatagramSocket;
@@ -31,6 +33,10 @@ pub(crate) struct Socket {
     pub(crate) reuse_port: bool,
     /// The kernel chose the port for `connect`.
     pub(crate) is_ephemeral: bool,
+    /// Interface of all its packets (`SO_BINDTODEVICE`).
+    pub(crate) device: Option<InterfaceId>,
+    /// Hop limit of packets to one host (`IP_TTL`), or `None` for the kernel's.
+    pub(crate) hop_limit: Option<u8>,
     /// Options of a TCP socket without a connection.
     pub(crate) options: Option<Box<SocketOptions>>,
     /// Listening socket whose queue holds this connection.
@@ -41,8 +47,11 @@ impl Socket {
     /// Returns the address that a program means: IPv4 in place of a mapped address (RFC 4291, 2.5.5.2).
     /// Fails if the socket cannot have it.
     pub(crate) fn canonical(&self, address: SocketAddr) -> Result<SocketAddr, NetError> {
-        let meant = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let given = scope::of_program(address);
+        let meant = SocketAddr::new(given.ip().to_canonical(), address.port());
         match self.family {
+            // Linux: an address of a link means nothing without the link.
+            Family::V6 if scope::lacks_scope(meant.ip()) => Err(NetError::Invalid),
             Family::V4 if address.is_ipv6() => Err(NetError::Invalid),
             Family::V6 if self.v6_only && address.is_ipv4() => Err(NetError::Invalid),
             // Linux: a socket for IPv6 alone has no way to IPv4.
@@ -52,9 +61,12 @@ impl Socket {
     }
     /// Returns the address as the program sees it.
     pub(crate) fn shown(&self, address: SocketAddr) -> SocketAddr {
-        SocketAddr::new(self.shown_ip(address.ip()), address.port())
+        scope::shown(SocketAddr::new(self.mapped(address.ip()), address.port()))
     }
     pub(crate) fn shown_ip(&self, address: IpAddr) -> IpAddr {
+        scope::plain(self.mapped(address))
+    }
+    fn mapped(&self, address: IpAddr) -> IpAddr {
         match (self.family, address) {
             (Family::V6, IpAddr::V4(address)) => IpAddr::V6(address.to_ipv6_mapped()),
             _ => address,
@@ -68,6 +80,10 @@ impl Socket {
     /// Returns whether an unspecified address of this socket stands for `address`, too.
     pub(crate) fn takes_any(&self, any: IpAddr, address: IpAddr) -> bool {
         any.is_ipv4() == address.is_ipv4() || any.is_ipv6() && !self.v6_only
+    }
+    /// Returns whether packets of the interface may reach the socket.
+    pub(crate) fn hears(&self, interface: InterfaceId) -> bool {
+        self.device.is_none_or(|device| device == interface)
     }
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {

@@ -4,7 +4,8 @@ use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use std::collections::{BTreeSet, VecDeque};
+use crate::stack::Filter;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// Memory of a datagram in the queue beyond its payload, which Linux counts against the buffer.
@@ -19,6 +20,10 @@ pub struct Received {
     pub to: IpAddr,
     /// Payload.
     pub payload: Payload,
+    /// Interface on which it arrived.
+    pub interface: InterfaceId,
+    /// Hops that were left to it (TTL).
+    pub hop_limit: u8,
     /// Length of the whole datagram. The payload may be a part.
     pub len_bytes: u32,
 }
@@ -27,9 +32,9 @@ pub struct Received {
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
     pub(crate) peer: Option<SocketAddr>,
-    /// Hop limit of datagrams to one host, or `None` for the kernel's.
-    pub(crate) hop_limit: Option<u8>,
     pub(crate) groups: BTreeSet<(InterfaceId, IpAddr)>,
+    /// Sources of those groups that it does not hear from all.
+    pub(crate) filters: BTreeMap<(InterfaceId, IpAddr), Filter>,
     /// The socket hears groups of its interfaces that it did not join (`IP_MULTICAST_ALL`).
     pub(crate) hears_all_groups: bool,
     pub(crate) multicast_loop: bool,
@@ -54,8 +59,8 @@ impl DatagramSocket {
     pub(crate) fn new(buffer: u32) -> Self {
         Self {
             peer: None,
-            hop_limit: None,
             groups: BTreeSet::new(),
+            filters: BTreeMap::new(),
             hears_all_groups: true,
             multicast_loop: true,
             multicast_interface: None,
@@ -91,8 +96,14 @@ impl DatagramSocket {
     pub(crate) fn receive(&mut self, most: u32, peek: bool) -> Result<Received, NetError> {
         self.take_error()?;
         let Some(first) = self.queue.front() else {
-            let shut =
-                Received { from: SocketAddr::from(([0, 0, 0, 0], 0)), to: IpAddr::from([0, 0, 0, 0]), payload: Payload::empty(), len_bytes: 0 };
+            let shut = Received {
+                from: SocketAddr::from(([0, 0, 0, 0], 0)),
+                to: IpAddr::from([0, 0, 0, 0]),
+                payload: Payload::empty(),
+                interface: InterfaceId(0),
+                hop_limit: 0,
+                len_bytes: 0,
+            };
             return if self.is_shut { Ok(shut) } else { Err(NetError::WouldBlock) };
         };
         let mut datagram = first.clone();

@@ -4,7 +4,8 @@
 //! carry out the arrivals up to now, so their order alone decides about drops and refusals.
 
 use crate::host::sockets::{LOOPBACK, Path, Wakeups, host_address, host_of};
-use softband_ipc::calls::{readiness, socket_option};
+use bytemuck::Zeroable;
+use softband_ipc::calls::{DatagramReceived, Endpoint, readiness, socket_option};
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +29,21 @@ pub(crate) type Address = (u32, u16);
 pub(crate) struct Received {
     pub(crate) from: Address,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// A datagram that a thread reads, in several parts if it is long.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    /// Description for the thread. The lengths are those of each part.
+    pub(crate) head: DatagramReceived,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Incoming {
+    /// Returns a datagram of the management network, which has no further facts.
+    pub(crate) fn plain(Received { from, bytes }: Received) -> Self {
+        Self { head: DatagramReceived { from: Endpoint::v4(from), ..DatagramReceived::zeroed() }, bytes }
+    }
 }
 
 /// A destination. `is_v6` marks an address of IPv6 itself.

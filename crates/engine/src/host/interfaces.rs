@@ -3,12 +3,12 @@
 use crate::host::kernel::Kernels;
 use crate::host::network;
 use softband_fabric::World;
-use softband_ipc::interfaces::{self, Address, Counters, Interface, flag, hardware};
+use softband_ipc::interfaces::{self, Address, AddressV6, Counters, Interface, flag, hardware};
 use softband_model::management::agent::LinkState;
 use softband_net::{InterfaceConfig, InterfaceCounters};
 use softband_spec::{InterfaceKind, InterfaceSpec};
 use softband_types::PKey;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Returns the interfaces in the order of their numbers. Without kernels, a host has `lo` and the
 /// management network.
@@ -18,6 +18,7 @@ pub(crate) fn of_host(kernels: Option<&Kernels>, world: &World, host: usize) -> 
     let stack = kernels.stack(host);
     let mut all = stack.interfaces();
     let mut loopback = interfaces::loopback();
+    loopback.addresses_v6 = vec![AddressV6 { address: Ipv6Addr::LOCALHOST, prefix: 128 }];
     loopback.counters = all.next().map(|(_, _, counters)| counts(counters));
     let others = all.zip(&spec.interfaces).map(|((id, config, counters), interface)| Interface {
         index: id.0 + 1,
@@ -45,6 +46,10 @@ fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpe
         IpAddr::V4(address) => Some(Address { address: address.into(), prefix: own.prefix }),
         IpAddr::V6(_) => None,
     });
+    let addresses_v6 = config.addresses.iter().filter_map(|own| match softband_net::plain_address(own.address) {
+        IpAddr::V6(address) => Some(AddressV6 { address, prefix: own.prefix }),
+        IpAddr::V4(_) => None,
+    });
     let is_up = spec.port().is_none_or(|(hca, port)| {
         let port = world.port(world.hca_id(host, hca), port);
         port.is_some_and(|port| port.state == Some(LinkState::Active))
@@ -53,6 +58,7 @@ fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpe
     let common = Interface {
         name: spec.name.clone(),
         addresses: addresses.collect(),
+        addresses_v6: addresses_v6.collect(),
         flags: flag::UP | flag::BROADCAST | flag::MULTICAST | running,
         mtu: config.mtu_bytes,
         ..usual

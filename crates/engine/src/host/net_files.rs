@@ -82,14 +82,32 @@ fn write_tables(folder: &Path, interfaces: &[Interface]) -> io::Result<()> {
         }
     }
     put(folder, &[("dev", devices), ("route", routes)])?;
-    // The hosts have no IPv6 addresses.
-    fs::write(folder.join("if_inet6"), "")
+    fs::write(folder.join("if_inet6"), addresses_v6(interfaces))
+}
+
+/// Returns the table of IPv6 addresses: address, number of the interface, prefix, scope and flags in
+/// hexadecimal digits (`net/ipv6/addrconf.c`).
+fn addresses_v6(interfaces: &[Interface]) -> String {
+    const PERMANENT: u8 = 0x80;
+    let mut table = String::new();
+    for interface in interfaces {
+        for own in &interface.addresses_v6 {
+            let scope = match () {
+                () if interface.is_loopback() => 0x10,
+                () if own.is_of_link() => 0x20,
+                () => 0,
+            };
+            let (address, index, prefix) = (u128::from(own.address), interface.index, own.prefix);
+            table += &format!("{address:032x} {index:02x} {prefix:02x} {scope:02x} {PERMANENT:02x} {:>8}\n", interface.name);
+        }
+    }
+    table
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use softband_ipc::interfaces::{Address, management, of_host};
+    use softband_ipc::interfaces::{Address, AddressV6, management, of_host};
     use softband_spec::IpoibMode;
     use softband_types::{PKey, PortNumber};
 
@@ -115,6 +133,7 @@ mod tests {
         let ib0 = Interface {
             name: "ib0".into(),
             addresses: vec![Address { address: 0x0A01_0001, prefix: 16 }],
+            addresses_v6: vec![AddressV6 { address: "fe80::7".parse().unwrap(), prefix: 64 }],
             mtu: 2_044,
             hardware_address,
             hardware: hardware::INFINIBAND,
@@ -125,6 +144,8 @@ mod tests {
         assert_eq!((read("type"), read("mtu"), read("addr_len"), read("dev_port")), ("32\n".into(), "2044\n".into(), "20\n".into(), "1\n".into()));
         assert_eq!((read("mode"), read("pkey")), ("datagram\n".into(), "0x8001\n".into()));
         assert!(read("address").starts_with("00:00:00:48:00:"));
+        let table = fs::read_to_string(root.join("proc/net/if_inet6")).unwrap();
+        assert_eq!(table, format!("fe80{:028x} 02 40 20 80      ib0\n", 7));
         assert!(root.join("sys/class/net/ib0/device/net/ib0").is_dir());
         assert!(fs::read_to_string(root.join("proc/net/route")).unwrap().contains("ib0\t0000010A\t00000000\t0001\t0\t0\t0\t0000FFFF"));
         fs::remove_dir_all(&root).unwrap();

@@ -102,6 +102,10 @@ impl Objects {
     pub(crate) fn retain(&mut self, number: u32) -> bool {
         self.all.get_mut(&number).map(|(_, references)| *references += 1).is_some()
     }
+    /// Returns the number of references to an object.
+    pub(crate) fn references(&self, number: u32) -> u32 {
+        self.all.get(&number).map_or(0, |(_, references)| *references)
+    }
     /// Releases a reference. Returns the object if this was the last reference.
     pub(crate) fn release(&mut self, number: u32) -> Option<Object> {
         let (_, references) = self.all.get_mut(&number)?;

@@ -1,7 +1,7 @@
 //! The room of the hosts' services to programs: sockets, timers, channels, and files.
 
 use crate::host::cm::CmTable;
-use crate::host::datagrams::{DatagramTable, Received};
+use crate::host::datagrams::{DatagramTable, Incoming};
 use crate::host::files::Files;
 use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
@@ -27,7 +27,7 @@ pub(crate) struct HostServices {
     stack_sockets: StackSockets,
     /// Datagrams that threads (process, slot) pass in several parts, to a socket and from it.
     outgoing: BTreeMap<(usize, u32), Vec<u8>>,
-    incoming: BTreeMap<(usize, u32), Received>,
+    incoming: BTreeMap<(usize, u32), Incoming>,
     mads: MadTable,
     cm: CmTable,
     /// MADs that threads read in several parts.
@@ -90,6 +90,11 @@ impl HostServices {
     /// Adds a reference to an object.
     pub(crate) fn retain(&mut self, object: u32) {
         self.objects.retain(object);
+    }
+
+    /// Returns the number of references to an object.
+    pub(crate) fn references(&self, object: u32) -> u32 {
+        self.objects.references(object)
     }
 
     /// Gives back one reference to an object. The last one closes a socket, over the path that
@@ -267,11 +272,11 @@ impl HostServices {
     }
 
     /// Keeps a received datagram, because the thread may ask for more of it.
-    pub(crate) fn keep_incoming(&mut self, thread: (usize, u32), datagram: Received) {
+    pub(crate) fn keep_incoming(&mut self, thread: (usize, u32), datagram: Incoming) {
         self.incoming.insert(thread, datagram);
     }
 
-    pub(crate) fn incoming(&self, thread: (usize, u32)) -> Option<&Received> {
+    pub(crate) fn incoming(&self, thread: (usize, u32)) -> Option<&Incoming> {
         self.incoming.get(&thread)
     }
 

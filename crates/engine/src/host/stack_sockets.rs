@@ -25,6 +25,8 @@ enum Attempt {
     Seeking(SocketAddr, SimTime),
     /// No program came to listen. A call tells the program once.
     Refused(i32),
+    /// The program has closed the socket, and waits for the peer (`SO_LINGER`).
+    Closed,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,12 @@ struct Entry {
     attempt: Attempt,
     /// Readiness bits at the last look at the stack.
     ready: u32,
+    /// Process that gets signals about urgent data.
+    owner: Option<usize>,
+    /// A rule lets the socket use SDP beside TCP.
+    may_use_sdp: bool,
+    /// Listening socket of SDP behind the same object.
+    twin: Option<SocketId>,
 }
 
 /// All sockets that stacks carry, by object.
@@ -45,12 +53,15 @@ pub(crate) struct StackSockets {
 
 impl StackSockets {
     pub(crate) fn open(&mut self, object: u32, place: Place) {
-        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0 });
+        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0, owner: None, may_use_sdp: false, twin: None });
     }
 
     /// Forgets the socket of an object whose last reference has gone.
     pub(crate) fn close(&mut self, object: u32) {
-        self.closed.extend(self.entries.remove(&object).map(|entry| entry.place));
+        if let Some(entry) = self.entries.remove(&object) {
+            self.closed.push(entry.place);
+            self.closed.extend(entry.twin.map(|socket| Place { socket, ..entry.place }));
+        }
     }
 
     /// Takes the sockets that stacks have to close.
@@ -62,13 +73,51 @@ impl StackSockets {
         self.entries.get(&object).map(|entry| entry.place)
     }
 
+    /// Lets a socket use SDP beside TCP.
+    pub(crate) fn allow_sdp(&mut self, object: u32) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.may_use_sdp = true;
+        }
+    }
+
+    pub(crate) fn may_use_sdp(&self, object: u32) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.may_use_sdp)
+    }
+
+    /// Adds a listening socket of SDP to an object. Its stack has to close one that is not `usable`.
+    pub(crate) fn set_twin(&mut self, object: u32, twin: SocketId, usable: bool) {
+        let Some(entry) = self.entries.get_mut(&object) else { return };
+        if usable {
+            entry.twin = Some(twin);
+        } else {
+            self.closed.push(Place { socket: twin, ..entry.place });
+        }
+    }
+
+    /// Returns the listening socket of SDP behind an object.
+    pub(crate) fn twin(&self, object: u32) -> Option<SocketId> {
+        self.entries.get(&object)?.twin
+    }
+
     pub(crate) fn readiness(&self, object: u32) -> u32 {
         let Some(entry) = self.entries.get(&object) else { return readiness::ERROR | readiness::HANG_UP };
         match entry.attempt {
             Attempt::None => entry.ready,
             Attempt::Seeking(..) => 0,
             Attempt::Refused(_) => readiness::ANY,
+            Attempt::Closed => entry.ready & readiness::DRAINED,
         }
+    }
+
+    /// Names the process that gets signals about urgent data.
+    pub(crate) fn set_owner(&mut self, object: u32, owner: Option<usize>) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.owner = owner;
+        }
+    }
+
+    pub(crate) fn owner(&self, object: u32) -> Option<usize> {
+        self.entries.get(&object)?.owner
     }
 
     pub(crate) fn set_readiness(&mut self, object: u32, ready: u32) {
@@ -92,6 +141,11 @@ impl StackSockets {
         self.set_attempt(object, Attempt::Refused(errno));
     }
 
+    /// Notes that the program has closed the socket, whose object stays while `close` waits.
+    pub(crate) fn linger(&mut self, object: u32) {
+        self.set_attempt(object, Attempt::Closed);
+    }
+
     fn set_attempt(&mut self, object: u32, attempt: Attempt) {
         if let Some(entry) = self.entries.get_mut(&object) {
             entry.attempt = attempt;
@@ -111,7 +165,7 @@ impl StackSockets {
     fn seeking(&self, object: u32) -> Option<(SocketAddr, SimTime)> {
         match self.entries.get(&object)?.attempt {
             Attempt::Seeking(to, until) => Some((to, until)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         }
     }
 
@@ -130,7 +184,7 @@ impl StackSockets {
     pub(crate) fn seekers(&self) -> Vec<(u32, usize, SocketAddr)> {
         let seeking = |(object, entry): (&u32, &Entry)| match entry.attempt {
             Attempt::Seeking(to, _) => Some((*object, entry.place.host, to)),
-            Attempt::None | Attempt::Refused(_) => None,
+            Attempt::None | Attempt::Refused(_) | Attempt::Closed => None,
         };
         self.entries.iter().filter_map(seeking).collect()
     }

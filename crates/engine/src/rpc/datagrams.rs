@@ -1,23 +1,31 @@
 //! Datagram sockets of programs.
 
-use crate::host::datagrams::{Address, DATAGRAM_MAX, To};
+use crate::host::datagrams::{Address, DATAGRAM_MAX, Incoming, To};
 use crate::host::sockets::Wakeups;
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::path;
 use crate::rpc::stack::OnStack;
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls::{self, DatagramReceived, SocketAddress, SocketNames, SocketOption, WithTail, datagram, readiness, socket_option};
+use softband_ipc::calls::{self, DatagramReceived, Endpoint, SocketAddress, SocketNames, SocketOption, WithTail, datagram, readiness, socket_option};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
-/// Returns a destination as a program names it.
+/// Returns a destination as a program names it. The management network has IPv4 alone, and `::` and
+/// `::1` beside it.
 ///
 /// # Errors
-/// If the port is not a number of 16 bits.
-fn destination(address: u32, port: u32, flags: u32) -> Result<To, i32> {
-    let port = u16::try_from(port).map_err(|_| libc::EINVAL)?;
-    Ok(To { address: (address, port), is_v6: flags & datagram::IS_V6 != 0 })
+/// If the port is not a number of 16 bits, or the network has no such address.
+pub(super) fn destination(at: &Endpoint) -> Result<To, i32> {
+    let port = u16::try_from(at.port).map_err(|_| libc::EINVAL)?;
+    let (address, is_v6) = match at.address() {
+        IpAddr::V4(address) => (address, false),
+        IpAddr::V6(address) if address.is_unspecified() => (Ipv4Addr::UNSPECIFIED, true),
+        IpAddr::V6(address) if address.is_loopback() => (Ipv4Addr::LOCALHOST, true),
+        IpAddr::V6(_) => return Err(libc::ENETUNREACH),
+    };
+    Ok(To { address: (address.into(), port), is_v6 })
 }
 
 impl HostCalls<'_> {
@@ -36,14 +44,14 @@ impl HostCalls<'_> {
     }
 
     pub(super) fn datagram_bind(&mut self, object: u32, at: &SocketAddress) -> Result<SocketAddress, i32> {
-        let to = destination(at.address, at.port, at.flags)?;
+        let to = destination(&at.at)?;
         let port = self.host.datagrams_mut().bind(object, to, self.scheduler.now());
         self.schedule_arrivals();
-        Ok(SocketAddress { port: u32::from(port?), ..*at })
+        Ok(SocketAddress { at: Endpoint { port: u32::from(port?), ..at.at }, ..*at })
     }
 
     pub(super) fn datagram_connect(&mut self, object: u32, to: &SocketAddress) -> Result<(), i32> {
-        let peer = if to.flags & datagram::NO_ADDRESS == 0 { Some(destination(to.address, to.port, to.flags)?) } else { None };
+        let peer = if to.flags & datagram::NO_ADDRESS == 0 { Some(destination(&to.at)?) } else { None };
         let connected = self.host.datagrams_mut().connect(object, peer, self.scheduler.now());
         self.schedule_arrivals();
         connected
@@ -59,13 +67,10 @@ impl HostCalls<'_> {
         let socket = self.host.datagrams().get(object)?;
         let peer: Address = socket.peer.map_or((0, 0), |peer| peer.address);
         Ok(SocketNames {
-            local_address: socket.local.0,
-            local_port: u32::from(socket.local.1),
-            peer_address: peer.0,
-            peer_port: u32::from(peer.1),
+            local: Endpoint::v4(socket.local),
+            peer: Endpoint::v4(peer),
             connected: u32::from(socket.peer.is_some()),
             listening: 0,
-            only_v6: u32::from(socket.only_v6),
         })
     }
 
@@ -108,7 +113,7 @@ impl HostCalls<'_> {
     }
 
     fn plain_datagram_send(&mut self, object: u32, head: &calls::DatagramSend, bytes: &[u8]) -> Result<(), i32> {
-        let to = if head.flags & datagram::NO_ADDRESS == 0 { Some(destination(head.address, head.port, head.flags)?) } else { None };
+        let to = if head.flags & datagram::NO_ADDRESS == 0 { Some(destination(&head.to)?) } else { None };
         let mut wakeups = Wakeups::new();
         let (world, now) = (&*self.world, self.scheduler.now());
         let sent = self.host.datagrams_mut().send(object, bytes, to, now, |from, to| path(world, from, to), &mut wakeups);
@@ -138,7 +143,7 @@ impl HostCalls<'_> {
         if request.offset == 0 {
             let received = self.host.datagrams_mut().receive(object, request.peek != 0, self.scheduler.now());
             self.schedule_arrivals();
-            self.host.keep_incoming(place, received?);
+            self.host.keep_incoming(place, Incoming::plain(received?));
         }
         self.next_part(place, request)
     }
@@ -148,14 +153,17 @@ impl HostCalls<'_> {
         let datagram = self.host.incoming(place).ok_or(libc::EPROTO)?;
         let rest = datagram.bytes.get(request.offset as usize..).ok_or(libc::EPROTO)?;
         let len = rest.len().min(request.len_max as usize).min(PAYLOAD_BYTES - size_of::<DatagramReceived>());
-        let head =
-            DatagramReceived { len: len as u32, whole: datagram.bytes.len() as u32, address: datagram.from.0, port: u32::from(datagram.from.1) };
+        let head = DatagramReceived { len: len as u32, whole: datagram.bytes.len() as u32, ..datagram.head };
         Ok(WithTail { head, tail: rest[..len].to_vec() })
     }
 
     pub(crate) fn socket_option(&mut self, caller: Caller, option: &SocketOption) -> Outcome<SocketOption> {
         match self.processes[caller.process].held(option.object) {
             Ok(object) => match self.on_stack(object) {
+                Some(_) if option.name == socket_option::OWNER && option.set != 0 => {
+                    self.host.stack_sockets_mut().set_owner(object, (option.value != 0).then_some(caller.process));
+                    Outcome::Reply(*option)
+                }
                 Some(at) => self.stack_option(at, option),
                 None => self.plain_option(object, option).into(),
             },

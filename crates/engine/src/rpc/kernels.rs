@@ -66,6 +66,9 @@ impl HostCalls<'_> {
                 // A sleeping thread wakes up later than the kernel has news for it.
                 let at = at.max(now) + self.world.spec().hosts[host].part.event_wakeup;
                 self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: edge_of(events) });
+                if let Some(owner) = self.host.stack_sockets().owner(object).filter(|_| events.intersects(Events::URGENT)) {
+                    self.scheduler.set_alarm(self.processes, owner, libc::SIGURG as u32, (at.as_picos(), 0));
+                }
             }
         }
         if let Some(at) = kernels.take_due() {
@@ -80,7 +83,7 @@ fn edge_of(events: Events) -> u32 {
         (Events::READABLE, readiness::READABLE),
         (Events::WRITABLE | Events::CONNECTED, readiness::WRITABLE),
         (Events::ERROR, readiness::ERROR),
-        (Events::HANG_UP | Events::GONE, readiness::HANG_UP),
+        (Events::HANG_UP | Events::GONE | Events::LINGERED, readiness::HANG_UP),
         (Events::READ_CLOSED, readiness::PEER_ENDED),
         (Events::URGENT, readiness::ANY),
     ];

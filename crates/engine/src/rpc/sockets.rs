@@ -1,20 +1,22 @@
 //! Sockets of programs and the names of hosts.
 
 use crate::host::addresses;
+use crate::host::datagrams::To;
 use crate::host::network;
 use crate::host::objects::Object;
 use crate::host::room::HostServices;
 use crate::host::sockets::{Path, SocketState, Wakeups};
 use crate::protocol::{Caller, Outcome};
+use crate::rpc::datagrams::destination;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::stack::OnStack;
 use crate::scheduler::agenda::Event;
 use softband_fabric::World;
-use softband_ipc::calls::{self, AddressReply, Count, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, datagram, readiness};
+use softband_ipc::calls::{self, AddressReply, Count, Endpoint, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Longest wait of a connection attempt for a listener on its target host.
 pub(super) const SEEK_LIMIT: SimDuration = SimDuration::from_micros(10_000_000);
@@ -24,15 +26,19 @@ impl HostCalls<'_> {
         let len = (name.len as usize).min(name.bytes.len());
         let wanted = std::str::from_utf8(&name.bytes[..len]).map_err(|_| libc::ENOENT)?;
         if self.kernels.is_some() {
-            let address = addresses::address_of(self.world.spec(), wanted).ok_or(libc::ENOENT)?;
-            return Ok(AddressReply { address: address.into(), reserved: 0 });
+            let (v4, v6) = addresses::addresses_of(self.world.spec(), wanted).ok_or(libc::ENOENT)?;
+            return Ok(AddressReply { address: v4.map_or(0, u32::from), v6: v6.unwrap_or(Ipv6Addr::UNSPECIFIED).octets() });
         }
         let host = self.world.spec().hosts.iter().position(|host| host.name == wanted).ok_or(libc::ENOENT)?;
-        Ok(AddressReply { address: network::address(host), reserved: 0 })
+        Ok(AddressReply { address: network::address(host), v6: [0; 16] })
     }
 
     pub(crate) fn reverse_resolve(&mut self, caller: Caller, of: &AddressReply) -> Result<Name, i32> {
         let address = Ipv4Addr::from(of.address);
+        let v6 = Ipv6Addr::from(of.v6);
+        if !v6.is_unspecified() {
+            return addresses::name_of(self.world.spec(), v6.into()).map(|name| name_of(&name)).ok_or(libc::ENOENT);
+        }
         if self.kernels.is_some() && !address.is_loopback() && !address.is_unspecified() {
             return addresses::name_of(self.world.spec(), address.into()).map(|name| name_of(&name)).ok_or(libc::ENOENT);
         }
@@ -57,6 +63,9 @@ impl HostCalls<'_> {
     }
 
     pub(crate) fn socket_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Outcome<calls::Object> {
+        if wanted.datagram == calls::SocketNew::SDP {
+            return self.sdp_new(caller);
+        }
         match self.stack_new(caller, wanted) {
             Some(opened) => opened,
             None => self.plain_new(caller, wanted).into(),
@@ -90,14 +99,14 @@ impl HostCalls<'_> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_bind(object, address);
         }
-        let port = u16::try_from(address.port).map_err(|_| libc::EINVAL)?;
-        let bound = self.host.sockets_mut().bind(object, address.address, port, address.flags & datagram::IS_V6 != 0)?;
-        Ok(SocketAddress { port: u32::from(bound), ..*address })
+        let To { address: (ip, port), is_v6 } = destination(&address.at)?;
+        let bound = self.host.sockets_mut().bind(object, ip, port, is_v6)?;
+        Ok(SocketAddress { at: Endpoint { port: u32::from(bound), ..address.at }, ..*address })
     }
 
     pub(crate) fn socket_listen(&mut self, caller: Caller, listen: &calls::SocketListen) -> Outcome<()> {
         match self.held_on_stack(caller, listen.object) {
-            Ok((_, Some(at))) => self.stack_listen(at, listen.backlog),
+            Ok((_, Some(at))) => self.stack_listen(at, listen),
             Ok((object, None)) => self.plain_listen(object).into(),
             Err(errno) => Outcome::Fail(errno),
         }
@@ -119,9 +128,9 @@ impl HostCalls<'_> {
     }
 
     fn plain_accept(&mut self, caller: Caller, object: u32) -> Result<SocketAccepted, i32> {
-        let (server, (address, port)) = self.host.sockets_mut().accept(object, self.scheduler.now())?;
+        let (server, peer) = self.host.sockets_mut().accept(object, self.scheduler.now())?;
         self.processes[caller.process].hold(server);
-        Ok(SocketAccepted { object: server, address, port: u32::from(port), reserved: 0 })
+        Ok(SocketAccepted { object: server, reserved: 0, peer: Endpoint::v4(peer) })
     }
 
     pub(crate) fn socket_connect(&mut self, caller: Caller, to: &SocketAddress) -> Outcome<()> {
@@ -136,14 +145,14 @@ impl HostCalls<'_> {
         if self.host.is_datagram_socket(object) {
             return self.datagram_connect(object, to);
         }
-        let port = u16::try_from(to.port).map_err(|_| libc::EINVAL)?;
-        let found = self.host.sockets_mut().connect(object, to.address, port, to.flags & datagram::IS_V6 != 0)?;
+        let To { address: (ip, port), is_v6 } = destination(&to.at)?;
+        let found = self.host.sockets_mut().connect(object, ip, port, is_v6)?;
         if found {
             self.complete_connection(object);
             return Ok(());
         }
         let host = self.host.socket(object)?.host;
-        let target = self.host.sockets().host_of(to.address, host).ok_or(libc::ENETUNREACH)?;
+        let target = self.host.sockets().host_of(ip, host).ok_or(libc::ENETUNREACH)?;
         let somebody = self.processes.any(|process| process.host() == target && process.is_alive()) || self.scheduler.now() == SimTime::ZERO;
         if somebody {
             self.scheduler.push(self.scheduler.now() + SEEK_LIMIT, u32::MAX, Event::SeekOver { object });
@@ -183,13 +192,10 @@ impl HostCalls<'_> {
         let connected = self.host.sockets_mut().outcome(object, self.scheduler.now()).is_ok();
         let socket = self.host.socket(object)?;
         Ok(SocketNames {
-            local_address: socket.local.0,
-            local_port: u32::from(socket.local.1),
-            peer_address: socket.peer_address.0,
-            peer_port: u32::from(socket.peer_address.1),
+            local: Endpoint::v4(socket.local),
+            peer: Endpoint::v4(socket.peer_address),
             connected: u32::from(connected && socket.state == SocketState::Connected),
             listening: u32::from(socket.state == SocketState::Listening),
-            only_v6: u32::from(socket.only_v6),
         })
     }
 
@@ -207,6 +213,14 @@ impl HostCalls<'_> {
         let sent = self.host.sockets_mut().send(object, data, self.scheduler.now(), path, &mut wakeups);
         self.wake_at(wakeups);
         Ok(Count { count: sent? as u64 })
+    }
+
+    pub(crate) fn socket_linger(&mut self, caller: Caller, socket: &calls::Object) -> Outcome<Count> {
+        match self.held_on_stack(caller, socket.object) {
+            Ok((object, Some(at))) if self.host.references(object) == 1 => self.stack_linger(at),
+            Ok(_) => Outcome::Reply(Count { count: 0 }),
+            Err(errno) => Outcome::Fail(errno),
+        }
     }
 
     pub(crate) fn socket_receive(&mut self, caller: Caller, request: &calls::SocketReceive) -> Outcome<WithTail<Count, u8>> {

@@ -87,6 +87,9 @@ macro_rules! for_each_call {
             SocketNames = 41, socket_names(Object) -> SocketNames, Free, Virtual;
             /// Releases one reference (sockets, channels, timers).
             ObjectClose = 42, object_close(Object) -> (), Free, Any;
+            /// Ends a connection that the caller alone holds, as `close` does. The count is 1 if `close` waits
+            /// ([`crate::calls::readiness::DRAINED`]). The object stays.
+            SocketLinger = 51, socket_linger(Object) -> Count, Free, Virtual;
             /// Adds one reference (dup; a fork keeps references by itself).
             ObjectRetain = 43, object_retain(Object) -> (), Free, Any;
             /// Sends a datagram to the address or to the peer. EAGAIN while the buffer is full.

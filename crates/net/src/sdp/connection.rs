@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     /// Number of its source, of which it has one at a time.
     pub(super) source: u32,
     expiry: Option<SimTime>,
+    /// Time until which `close` waits (`SO_LINGER`).
+    pub(super) linger_until: Option<SimTime>,
 }
 
 impl Connection {
@@ -76,6 +78,7 @@ impl Connection {
             answers: Vec::new(),
             source,
             expiry: None,
+            linger_until: None,
         }
     }
 
@@ -161,14 +164,24 @@ impl Connection {
 
     /// Returns the time at which [`Connection::timer`] has work.
     pub(crate) fn deadline(&self) -> Option<SimTime> {
-        self.expiry.filter(|_| !self.is_closed())
+        [self.expiry, self.linger_until].into_iter().flatten().min().filter(|_| !self.is_closed())
     }
 
     /// Gives a peer up that does not end its direction.
     pub(crate) fn timer(&mut self, cx: &mut Context<'_>) {
-        if self.deadline().is_some_and(|at| at <= cx.now) {
+        let is_over = |at: Option<SimTime>| at.is_some_and(|at| at <= cx.now);
+        if is_over(self.linger_until) {
+            self.linger_until = None;
+            cx.events |= Events::LINGERED;
+        }
+        if is_over(self.expiry) {
             self.abort(cx);
         }
+    }
+
+    /// Returns whether `close` waits.
+    pub(crate) fn lingers(&self) -> bool {
+        self.linger_until.is_some() && !self.is_closed() && self.tx.end != End::Delivered
     }
 
     /// Starts the wait for the peer's end, if no program has the socket.

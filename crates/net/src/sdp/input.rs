@@ -124,6 +124,7 @@ impl Connection {
             Some(Posted::Data(bytes)) => self.tx.posted_bytes -= u64::from(bytes),
             Some(Posted::End) => {
                 self.tx.end = End::Delivered;
+                self.linger_until = None;
                 cx.events |= Events::LINGERED;
                 self.end_if_done(cx);
                 self.await_end(cx);

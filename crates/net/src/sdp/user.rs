@@ -192,6 +192,7 @@ impl Connection {
         if aborts || self.rx.has_unread() {
             return self.abort(cx);
         }
+        self.linger_until = cx.options.linger.map(|span| cx.now.saturating_add(span));
         self.shut_send(cx);
         self.await_end(cx);
     }

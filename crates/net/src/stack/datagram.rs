@@ -1,6 +1,7 @@
 //! UDP sockets of the stack.
 
 use super::Stack;
+use crate::calls::Way;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
@@ -32,12 +33,13 @@ impl Stack {
     }
 
     pub(crate) fn connect_datagram(&mut self, id: SocketId, remote: Option<SocketAddr>) -> Result<(), NetError> {
+        let named = remote.and_then(group_interface);
         let remote = match remote {
             Some(remote) => Some(self.socket_mut(id)?.canonical(remote)?),
             None => None,
         };
         if let Some(remote) = remote {
-            let (.., source) = self.way_of(id, remote.ip())?;
+            let (.., source) = self.way_of(id, remote.ip(), named)?;
             let mut bound = self.bind_for(id)?;
             if bound.ip().is_unspecified() {
                 bound.set_ip(source);
@@ -53,9 +55,12 @@ impl Stack {
 
     /// Sends a datagram, in fragments if its packet exceeds the MTU. Fails with `MessageTooLong` if no
     /// packet holds it.
-    pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>) -> Result<u32, NetError> {
+    pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>, way: Way) -> Result<u32, NetError> {
         let bound = self.bind_for(id)?;
+        self.check_way(way)?;
+        let by = way.interface.or_else(|| to.and_then(group_interface));
         let socket = self.socket_mut(id)?;
+        let usual = socket.hop_limit;
         let peer = socket.datagram()?.peer;
         socket.datagram()?.take_error()?;
         let may_broadcast = socket.datagram()?.may_broadcast;
@@ -64,13 +69,14 @@ impl Stack {
             Some(to) => socket.canonical(to)?,
             None => peer.ok_or(NetError::DestinationRequired)?,
         };
-        let (interface, next, source) = self.way_of(id, to.ip())?;
+        let (interface, next, source) = self.way_of(id, to.ip(), by)?;
         if !may_broadcast && self.interfaces[interface.0 as usize].is_broadcast(to.ip()) {
             return Err(NetError::Denied);
         }
         // Linux looks at the route before it looks at the socket's own end.
         self.socket_mut(id)?.datagram()?.check_send()?;
-        let source = if bound.ip().is_unspecified() || bound.ip().is_multicast() { source } else { bound.ip() };
+        let own = Some(bound.ip()).filter(|own| !own.is_unspecified() && !own.is_multicast());
+        let source = way.source.or(own).unwrap_or(source);
         if source.is_ipv4() != to.is_ipv4() {
             return Err(NetError::NetworkUnreachable);
         }
@@ -83,7 +89,8 @@ impl Stack {
         let datagram = self.socket_mut(id)?.datagram()?;
         let owner = Owner { socket: id, bytes: datagram.charge(len)? };
         let is_group = to.ip().is_multicast();
-        let hop_limit = if is_group { datagram.multicast_hop_limit } else { datagram.hop_limit.unwrap_or(HOP_LIMIT) };
+        let hop_limit = if is_group { datagram.multicast_hop_limit } else { usual.unwrap_or(HOP_LIMIT) };
+        let hop_limit = way.hop_limit.unwrap_or(hop_limit);
         let loops = is_group && datagram.multicast_loop;
         let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
         let packet = Packet { source, destination: to.ip(), hop_limit, body };
@@ -96,6 +103,18 @@ impl Stack {
             self.send_in_fragments(interface, next, packet, owner);
         }
         Ok(len)
+    }
+
+    /// Fails if the host cannot send this way.
+    fn check_way(&self, way: Way) -> Result<(), NetError> {
+        if way.interface.is_some_and(|interface| interface.0 as usize >= self.interfaces.len()) {
+            return Err(NetError::NoDevice);
+        }
+        // Linux: a host sends under its own addresses alone.
+        if way.source.is_some_and(|source| !self.is_local(source)) {
+            return Err(NetError::Invalid);
+        }
+        Ok(())
     }
 
     pub(super) fn datagram_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
@@ -122,7 +141,8 @@ impl Stack {
         let count = if is_group { found.len() } else { 1 };
         let is_known = !found.is_empty();
         for (_, id) in found.into_iter().take(count) {
-            let received = Received { from, to: packet.destination, payload: datagram.payload.clone(), len_bytes: datagram.payload.len() };
+            let (payload, len_bytes) = (datagram.payload.clone(), datagram.payload.len());
+            let received = Received { from, to: packet.destination, payload, interface, hop_limit: packet.hop_limit, len_bytes };
             let events = self.socket_mut(id).and_then(|socket| Ok(socket.datagram()?.push(received))).unwrap_or(Events::NONE);
             self.ready(id, events);
         }
@@ -135,9 +155,11 @@ impl Stack {
         let (Kind::Datagram(datagram), Some(bound)) = (&socket.kind, socket.bound) else { return None };
         // ip(7), IP_MULTICAST_ALL: a socket hears all groups that the host joined, unless it says otherwise.
         let is_member = !to.is_multicast() || datagram.hears_all_groups || datagram.groups.contains(&(interface, to));
+        let passes = datagram.filters.get(&(interface, to)).is_none_or(|filter| filter.passes(from.ip()));
+        let is_member = is_member && passes;
         let is_peer = datagram.peer.is_none_or(|peer| peer == from);
-        (socket.covers(to) && is_peer && (!is_group || is_member))
-            .then(|| u32::from(!bound.ip().is_unspecified()) + 2 * u32::from(datagram.peer.is_some()))
+        let closeness = u32::from(!bound.ip().is_unspecified()) + 2 * u32::from(datagram.peer.is_some()) + 4 * u32::from(socket.device.is_some());
+        (socket.covers(to) && socket.hears(interface) && is_peer && (!is_group || is_member)).then_some(closeness)
     }
 
     pub(super) fn datagram_failed(&mut self, local: SocketAddr, remote: SocketAddr, error: NetError) {
@@ -151,5 +173,13 @@ impl Stack {
                 self.ready(id, events);
             }
         }
+    }
+}
+
+/// Returns the interface that a program named beside a group of a link (`sin6_scope_id`).
+fn group_interface(to: SocketAddr) -> Option<InterfaceId> {
+    match to {
+        SocketAddr::V6(v6) if v6.ip().is_multicast() => v6.scope_id().checked_sub(1).map(InterfaceId),
+        _ => None,
     }
 }

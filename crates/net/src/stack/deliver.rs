@@ -5,6 +5,7 @@ use crate::error::NetError;
 use crate::frame::Frame;
 use crate::interface::InterfaceId;
 use crate::packet::{Body, HOP_LIMIT, Packet, Segment, Unreachable, UnreachableReason};
+use crate::scope;
 use crate::sequence::SeqNumber;
 use crate::socket::Kind;
 use crate::socket_id::SocketId;
@@ -13,9 +14,10 @@ use softband_sim::SimTime;
 use std::net::{IpAddr, SocketAddr};
 
 impl Stack {
-    pub(super) fn frame_in(&mut self, now: SimTime, interface: InterfaceId, frame: Frame) {
+    pub(super) fn frame_in(&mut self, now: SimTime, interface: InterfaceId, mut frame: Frame) {
         let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
         at.note_received(&frame);
+        scope::change(&mut frame, |address| scope::on_link(address, interface));
         let packet = match frame {
             Frame::Packet(packet) => packet,
             Frame::Neighbour(message) => {
@@ -34,17 +36,17 @@ impl Stack {
         let (source, destination) = (packet.source, packet.destination);
         match packet.body {
             Body::Tcp(_) if is_group => {}
-            Body::Tcp(segment) => self.segment_in(now, source, destination, &segment),
+            Body::Tcp(segment) => self.segment_in(now, interface, (source, destination), &segment),
             Body::Udp(_) => self.datagram_in(interface, packet, is_group),
             Body::Fragment(_) => self.fragment_in(interface, packet, is_group),
             Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
         }
     }
 
-    fn segment_in(&mut self, now: SimTime, source: IpAddr, destination: IpAddr, segment: &Segment) {
+    fn segment_in(&mut self, now: SimTime, interface: InterfaceId, (source, destination): (IpAddr, IpAddr), segment: &Segment) {
         let local = SocketAddr::new(destination, segment.destination_port);
         let remote = SocketAddr::new(source, segment.source_port);
-        if let Some(socket) = self.connections.get(&(local, remote)).copied() {
+        if let Some(socket) = self.connections.get(&(local, remote)).copied().filter(|id| self.hears(*id, interface)) {
             self.with_connection(now, socket, |connection, cx| connection.segment_in(segment, cx));
             return;
         }
@@ -56,7 +58,7 @@ impl Stack {
             // RFC 9293, 3.10.7.4, and RFC 6191: a later SYN begins a new connection.
             self.end_time_wait((local, remote));
         }
-        match self.listener((local, remote)) {
+        match self.listener(interface, (local, remote)) {
             Some(listener) => self.handshake_in(now, listener, (local, remote), segment),
             None if segment.flags.rst => {}
             None => self.send_segment((destination, source), reset_for(segment), None),
@@ -65,13 +67,14 @@ impl Stack {
 
     /// Returns the listening socket for an address: that of the address itself, or of any. Sockets that
     /// share it (`SO_REUSEPORT`) share the connections, by a hash of their addresses.
-    fn listener(&self, addresses: Addresses) -> Option<SocketId> {
+    fn listener(&self, interface: InterfaceId, addresses: Addresses) -> Option<SocketId> {
         let local = addresses.0;
         let rank = |id: &SocketId| {
-            let socket = self.sockets.get(id).filter(|socket| socket.covers(local.ip()))?;
+            let socket = self.sockets.get(id).filter(|socket| socket.covers(local.ip()) && socket.hears(interface))?;
             let bound = socket.bound?;
-            // Linux prefers a socket of the packet's own family.
-            Some(u8::from(bound.ip() != local.ip()) + u8::from(bound.is_ipv4() != local.is_ipv4()))
+            // Linux prefers a socket of the packet's own interface and family.
+            let strangeness = [bound.ip() != local.ip(), bound.is_ipv4() != local.is_ipv4(), socket.device.is_none()];
+            Some(strangeness.into_iter().map(u8::from).sum())
         };
         let found: Vec<(u8, SocketId)> = self.ports.listeners(local.port()).filter_map(|id| Some((rank(&id)?, id))).collect();
         let best = found.iter().map(|(rank, _)| *rank).min()?;
@@ -84,9 +87,13 @@ impl Stack {
         sharing.iter().find(holds).or_else(|| sharing.get(share_of(addresses, sharing.len()))).copied()
     }
 
+    fn hears(&self, id: SocketId, interface: InterfaceId) -> bool {
+        self.sockets.get(&id).is_some_and(|socket| socket.hears(interface))
+    }
+
     fn handshake_in(&mut self, now: SimTime, listener: SocketId, addresses: Addresses, segment: &Segment) {
         let first = self.random.next_u64() as u32;
-        let path = self.path(addresses.1.ip());
+        let path = self.path(self.device_of(listener), addresses.1.ip());
         let mut context = Context::new(now, &self.kernel, path);
         let handshake = match self.sockets.get_mut(&listener) {
             Some(socket) => match (&mut socket.kind, &socket.options) {
@@ -98,7 +105,7 @@ impl Stack {
         let made = handshake.map(|handshake| Connection::accepted(handshake, &mut context));
         let out = context.out;
         for segment in out {
-            self.send_segment((addresses.0.ip(), addresses.1.ip()), segment, None);
+            self.answer_segment((addresses.0.ip(), addresses.1.ip()), segment, listener);
         }
         if let Some(connection) = made {
             let socket = self.adopt(listener, connection);

@@ -4,6 +4,7 @@ use super::{Effect, Stack};
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::neighbour::solicited_group;
+use crate::scope;
 use crate::socket_id::SocketId;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,14 +18,19 @@ const GROUPS_MAX: usize = 20;
 
 impl Stack {
     /// Returns the interface, the next host and the source for a datagram of a socket.
-    pub(super) fn way_of(&mut self, id: SocketId, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+    /// `by` is the interface that the program named for this datagram.
+    pub(super) fn way_of(&mut self, id: SocketId, destination: IpAddr, by: Option<InterfaceId>) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        let device = by.or(self.socket_mut(id)?.device);
         if destination == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            return self.group_way(destination);
+            return match device {
+                Some(device) => self.way_to_group(device, destination).ok_or(NetError::NetworkUnreachable),
+                None => self.group_way(destination),
+            };
         }
         if !destination.is_multicast() {
-            return self.way(destination);
+            return self.way_by(device, destination);
         }
-        match self.socket_mut(id)?.datagram()?.multicast_interface {
+        match device.or(self.socket_mut(id)?.datagram()?.multicast_interface) {
             Some(interface) => self.way_to_group(interface, destination).ok_or(NetError::NetworkUnreachable),
             None => self.group_way(destination),
         }
@@ -39,7 +45,11 @@ impl Stack {
 
     fn way_to_group(&self, interface: InterfaceId, group: IpAddr) -> Option<(InterfaceId, IpAddr, IpAddr)> {
         let addresses = &self.interfaces.get(interface.0 as usize)?.config.addresses;
-        let source = addresses.iter().map(|own| own.address).find(|own| own.is_ipv4() == group.is_ipv4())?;
+        let all = || addresses.iter().map(|own| own.address).filter(|own| own.is_ipv4() == group.is_ipv4());
+        // RFC 6724, 5, rule 2: a source whose scope is that of the group.
+        let is_of_link = |address: &IpAddr| *address != scope::plain(*address);
+        let is_link_group = matches!(group, IpAddr::V6(group) if group.segments()[0] & 0xf == 2);
+        let source = all().find(|own| is_of_link(own) == is_link_group).or_else(|| all().next())?;
         Some((interface, group, source))
     }
 
@@ -107,6 +117,7 @@ impl Stack {
         let matches = |(at, joined): &&(InterfaceId, IpAddr)| *joined == group && interface.is_none_or(|interface| *at == interface);
         let left = groups.iter().find(matches).copied().ok_or(NetError::AddressNotAvailable)?;
         groups.remove(&left);
+        self.socket_mut(id)?.datagram()?.filters.remove(&left);
         self.leave_group(left.0, group);
         Ok(())
     }

@@ -10,6 +10,7 @@ mod path_mtu;
 mod ports;
 mod questions;
 mod sdp;
+mod sources;
 mod stream;
 mod transmit;
 
@@ -21,6 +22,7 @@ use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
 use crate::sdp::{Order, Role};
+use crate::scope;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
@@ -28,6 +30,7 @@ use fragments::{FragmentKey, Fragments};
 use path_mtu::PathMtus;
 use ports::Ports;
 pub use questions::OptionValues;
+pub(crate) use sources::Filter;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -222,8 +225,11 @@ impl Stack {
 
     /// Adds an interface, with a route to the subnet of each of its addresses.
     /// It joins the groups that each host has.
-    pub fn add_interface(&mut self, config: InterfaceConfig) -> InterfaceId {
+    pub fn add_interface(&mut self, mut config: InterfaceConfig) -> InterfaceId {
         let interface = InterfaceId(self.interfaces.len() as u32);
+        for own in &mut config.addresses {
+            own.address = scope::on_link(own.address, interface);
+        }
         for InterfaceAddress { address, prefix } in config.addresses.iter().copied() {
             let route = Route { network: address, prefix, gateway: None, interface, source: Some(address), metric: 0 };
             self.routes.add(route);
@@ -241,7 +247,8 @@ impl Stack {
     pub fn routes(&self) -> &[Route] {
         self.routes.all()
     }
-    /// Returns the interfaces with their counters. The first is `lo`.
+    /// Returns the interfaces with their counters. The first is `lo`. Link-local addresses hold the
+    /// number of their interface.
     pub fn interfaces(&self) -> impl Iterator<Item = (InterfaceId, &InterfaceConfig, InterfaceCounters)> {
         self.interfaces.iter().enumerate().map(|(index, interface)| (InterfaceId(index as u32), &interface.config, interface.counters))
     }
@@ -334,7 +341,11 @@ impl Stack {
     }
     /// Returns whether `close` of the socket waits, by `SO_LINGER`, until [`Events::LINGERED`].
     pub fn lingers(&self, socket: SocketId) -> bool {
-        matches!(self.sockets.get(&socket).map(|socket| &socket.kind), Some(Kind::Connection(connection)) if connection.lingers())
+        match self.sockets.get(&socket).map(|socket| &socket.kind) {
+            Some(Kind::Connection(connection)) => connection.lingers(),
+            Some(Kind::Sdp(Role::Connection(connection))) => connection.lingers(),
+            _ => false,
+        }
     }
     /// Returns the number of closed sockets whose connections still end.
     pub fn orphans(&self) -> u32 {

@@ -2,6 +2,7 @@
 
 use super::Stack;
 use crate::interface::InterfaceId;
+use crate::scope;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ impl Stack {
     /// Notes that an interface lost a packet that was too long for its destination. Later datagrams
     /// to it go in fragments of at most `mtu_bytes` (`ipoib_cm_skb_too_long` of Linux).
     pub fn too_long(&mut self, now: SimTime, interface: InterfaceId, destination: IpAddr, mtu_bytes: u32) {
-        self.path_mtus.note(destination, mtu_bytes, now);
+        self.path_mtus.note(scope::on_link(destination, interface), mtu_bytes, now);
         if let Some(at) = self.interfaces.get_mut(interface.0 as usize) {
             at.counters.sent_dropped += 1;
         }

@@ -3,7 +3,7 @@
 use super::{Addresses, Stack};
 use crate::error::NetError;
 use crate::sdp::Role;
-use crate::socket::Kind;
+use crate::socket::{Kind, Socket};
 use crate::socket_id::{Protocol, SocketId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -92,7 +92,8 @@ impl Stack {
         let Some(socket) = self.sockets.get(&id) else { return false };
         let (own, is_any) = (address.ip(), address.ip().is_unspecified());
         let overlaps = |other: IpAddr| own == other || is_any && socket.takes_any(own, other);
-        let free = self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).all(|other| {
+        let shares_link = |other: &Socket| socket.device.is_none() || other.device.is_none() || socket.device == other.device;
+        let free = self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).filter(|other| shares_link(other)).all(|other| {
             let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_) | Kind::Sdp(Role::Listener(_)));
             reuses || socket.reuse_port && other.reuse_port || !(other.covers(own) || other.bound.is_some_and(|bound| overlaps(bound.ip())))
         });

@@ -1,15 +1,17 @@
-//! Questions about sockets that change nothing, and the family of a new socket.
+//! Questions about sockets and addresses that change nothing.
 
 use super::Stack;
 use crate::error::NetError;
-use crate::interface::InterfaceId;
+use crate::interface::{InterfaceAddress, InterfaceId};
+use crate::packet::HOP_LIMIT;
+use crate::scope;
 use crate::sdp::Role;
-use crate::socket::Kind;
+use crate::socket::{Kind, Socket};
 use crate::socket_id::{Family, SocketId};
 use crate::tcp::{SocketOptions, State};
 use softband_model::parts::CongestionControl;
 use softband_sim::SimDuration;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Values of a socket's options, as `getsockopt` shows them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +32,16 @@ pub struct OptionValues {
     pub multicast_loop: bool,
     /// `IP_MULTICAST_IF`.
     pub multicast_interface: Option<InterfaceId>,
+    /// `IP_MULTICAST_TTL`.
+    pub multicast_hop_limit: u8,
+    /// `IP_MULTICAST_ALL`.
+    pub hears_all_groups: bool,
+    /// `IP_TTL`.
+    pub hop_limit: u8,
+    /// `IPV6_V6ONLY`.
+    pub v6_only: bool,
+    /// `SO_BINDTODEVICE`.
+    pub device: Option<InterfaceId>,
     /// Options of a TCP socket.
     pub stream: Option<StreamValues>,
 }
@@ -92,7 +104,10 @@ impl Stack {
 
     /// Returns whether a socket accepts connections to an address of the host.
     pub fn has_listener(&self, at: SocketAddr) -> bool {
-        self.ports.listeners(at.port()).filter_map(|id| self.sockets.get(&id)).any(|socket| socket.covers(at.ip()))
+        // Scopes are of the asking host, and this host has others.
+        let is_bound = |bound: SocketAddr| scope::plain(bound.ip()) == scope::plain(at.ip());
+        let covers = |socket: &Socket| socket.covers(at.ip()) || socket.bound.is_some_and(is_bound);
+        self.ports.listeners(at.port()).filter_map(|id| self.sockets.get(&id)).any(covers)
     }
 
     /// Returns the family of a socket's addresses.
@@ -119,13 +134,10 @@ impl Stack {
         }
     }
 
-    pub(crate) fn set_family(&mut self, id: SocketId, family: Family) -> Result<(), NetError> {
-        let socket = self.socket_mut(id)?;
-        if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_) | Kind::Sdp(Role::Idle)) {
-            return Err(NetError::Invalid);
-        }
-        (socket.family, socket.v6_only) = (family, family == Family::V6);
-        Ok(())
+    /// Returns whether the host has the address on one of its interfaces.
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        let is_it = |own: &InterfaceAddress| scope::plain(own.address) == address;
+        self.interfaces.iter().any(|interface| interface.config.addresses.iter().any(is_it))
     }
 
     pub(crate) fn option_values(&mut self, id: SocketId) -> Result<OptionValues, NetError> {
@@ -156,6 +168,11 @@ impl Stack {
             may_broadcast: datagram.is_some_and(|datagram| datagram.may_broadcast),
             multicast_loop: datagram.is_none_or(|datagram| datagram.multicast_loop),
             multicast_interface: datagram.and_then(|datagram| datagram.multicast_interface),
+            multicast_hop_limit: datagram.map_or(1, |datagram| datagram.multicast_hop_limit),
+            hears_all_groups: datagram.is_none_or(|datagram| datagram.hears_all_groups),
+            hop_limit: socket.hop_limit.unwrap_or(HOP_LIMIT),
+            v6_only: socket.v6_only,
+            device: socket.device,
             stream,
         })
     }

@@ -59,6 +59,8 @@ impl Stack {
             is_ephemeral: false,
             options: Some(options),
             parent: Some(parent),
+            device: socket.device,
+            hop_limit: socket.hop_limit,
         });
         self.take_port(id, local, false);
         if let Some(Kind::Sdp(Role::Listener(listener))) = self.sockets.get_mut(&parent).map(|socket| &mut socket.kind) {
@@ -118,6 +120,11 @@ impl Stack {
             socket.is_some_and(|socket| matches!(socket.kind, Kind::Sdp(Role::Listener(_))) && socket.covers(at.ip()))
         };
         self.ports.of(Protocol::Sdp, at.port()).find(listens)
+    }
+
+    /// Returns whether connections of SDP can lead to an address.
+    pub fn reaches_by_sdp(&self, address: IpAddr) -> bool {
+        self.sdp_way(address.to_canonical()).is_ok_and(|(_, source)| source.is_ipv4())
     }
 
     /// Runs a step of a connection, then hands out its orders and tells its news. Returns `None` if the

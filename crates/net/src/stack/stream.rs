@@ -26,6 +26,8 @@ impl Stack {
             reuse_address: false,
             reuse_port: false,
             is_ephemeral: false,
+            device: None,
+            hop_limit: None,
             options,
             parent: None,
         })
@@ -41,8 +43,9 @@ impl Stack {
     /// Runs a step of a connection, then sends its segments and tells its news. Returns `None` if
     /// the socket has no connection.
     pub(crate) fn with_connection<R>(&mut self, now: SimTime, id: SocketId, step: impl FnOnce(&mut Connection, &mut Context<'_>) -> R) -> Option<R> {
-        let remote = self.sockets.get_mut(&id)?.connection().ok()?.remote();
-        let path = self.path(remote.ip());
+        let socket = self.sockets.get_mut(&id)?;
+        let (device, remote) = (socket.device, socket.connection().ok()?.remote());
+        let path = self.path(device, remote.ip());
         let mut cx = Context::new(now, &self.kernel, path);
         cx.has_memory = self.tcp_memory < u64::from(self.kernel.tcp_memory_bytes);
         let connection = self.sockets.get_mut(&id)?.connection().ok()?;
@@ -139,7 +142,7 @@ impl Stack {
         loop {
             let Some(Kind::Listener(listener)) = self.sockets.get_mut(&id).map(|socket| &mut socket.kind) else { return };
             let Some(addresses) = listener.due(now, retries) else { return };
-            let path = self.path(addresses.1.ip());
+            let path = self.path(self.device_of(id), addresses.1.ip());
             let mut cx = Context::new(now, &self.kernel, path);
             if let Some(socket) = self.sockets.get_mut(&id)
                 && let (Kind::Listener(listener), Some(options)) = (&mut socket.kind, &socket.options)
@@ -147,7 +150,7 @@ impl Stack {
                 listener.repeat(addresses, options, &mut cx);
             }
             for segment in cx.out {
-                self.send_segment((addresses.0.ip(), addresses.1.ip()), segment, None);
+                self.answer_segment((addresses.0.ip(), addresses.1.ip()), segment, id);
             }
         }
     }
@@ -157,6 +160,7 @@ impl Stack {
         let (local, remote) = (connection.local(), connection.remote());
         let of_parent = |socket: &Socket| (socket.family, socket.v6_only, socket.reuse_address, socket.reuse_port);
         let (family, v6_only, reuse_address, reuse_port) = self.sockets.get(&parent).map_or((Family::V4, false, false, false), of_parent);
+        let (device, hop_limit) = self.sockets.get(&parent).map_or((None, None), |socket| (socket.device, socket.hop_limit));
         let kind = Kind::Connection(Box::new(connection));
         let id = self.insert(Socket {
             family,
@@ -167,6 +171,8 @@ impl Stack {
             reuse_address,
             reuse_port,
             is_ephemeral: false,
+            device,
+            hop_limit,
             options: None,
             parent: Some(parent),
         });
@@ -243,7 +249,7 @@ impl Stack {
             return Err(NetError::Invalid);
         }
         remote = socket.canonical(remote)?;
-        let (bound, options) = (socket.bound, socket.options.clone().ok_or(NetError::Invalid)?);
+        let (bound, device, options) = (socket.bound, socket.device, socket.options.clone().ok_or(NetError::Invalid)?);
         if remote.ip().is_unspecified() {
             // Linux: the address of any host means this one.
             let loopback = if remote.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
@@ -252,7 +258,7 @@ impl Stack {
         if remote.ip().is_multicast() {
             return Err(NetError::NetworkUnreachable);
         }
-        let (.., source) = self.way(remote.ip())?;
+        let (.., source) = self.way_by(device, remote.ip())?;
         let source = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified()).unwrap_or(source);
         if source.is_ipv4() != remote.is_ipv4() {
             return Err(NetError::NetworkUnreachable);
@@ -269,7 +275,7 @@ impl Stack {
             self.take_port(id, local, true);
         }
         let first = self.random.next_u64() as u32;
-        let path = self.path(remote.ip());
+        let path = self.path(device, remote.ip());
         let mut cx = Context::new(now, &self.kernel, path);
         let connection = Connection::connect((local, remote), first, *options, &mut cx);
         let out = cx.out;

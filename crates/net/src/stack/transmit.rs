@@ -5,6 +5,7 @@ use crate::error::NetError;
 use crate::frame::{Frame, LinkDestination};
 use crate::interface::{InterfaceId, Owner, Waiting};
 use crate::packet::{Body, HOP_LIMIT, Packet, Segment, TCP_HEADER_BYTES, ip_header_bytes};
+use crate::scope;
 use crate::socket_id::SocketId;
 use crate::tcp::Path;
 use std::net::IpAddr;
@@ -23,9 +24,28 @@ impl Stack {
         Ok((route.interface, route.gateway.unwrap_or(destination), source))
     }
 
+    /// Returns the way of a socket that uses one interface alone. A destination without a route
+    /// counts as one on the link, as in Linux's `ip_route_output_key`.
+    pub(super) fn way_by(&self, device: Option<InterfaceId>, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
+        let Some(device) = device else { return self.way(destination) };
+        if self.is_local(destination) {
+            return Ok((InterfaceId(0), destination, destination));
+        }
+        let route = self.routes.all().iter().find(|route| route.interface == device && route.contains(destination));
+        let addresses = &self.interfaces.get(device.0 as usize).ok_or(NetError::NoDevice)?.config.addresses;
+        let first = addresses.iter().map(|own| own.address).find(|address| address.is_ipv4() == destination.is_ipv4());
+        let source = route.and_then(|route| route.source).or(first).ok_or(NetError::NetworkUnreachable)?;
+        Ok((device, route.and_then(|route| route.gateway).unwrap_or(destination), source))
+    }
+
+    /// Returns the interface to which a socket is bound.
+    pub(super) fn device_of(&self, socket: SocketId) -> Option<InterfaceId> {
+        self.sockets.get(&socket).and_then(|socket| socket.device)
+    }
+
     /// Returns the path of connections to a destination.
-    pub(super) fn path(&self, destination: IpAddr) -> Path {
-        let interface = self.way(destination).map_or(InterfaceId(0), |(interface, ..)| interface);
+    pub(super) fn path(&self, device: Option<InterfaceId>, destination: IpAddr) -> Path {
+        let interface = self.way_by(device, destination).map_or(InterfaceId(0), |(interface, ..)| interface);
         let config = &self.interfaces[interface.0 as usize].config;
         let mss = config.mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
@@ -36,8 +56,19 @@ impl Stack {
     pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {
         let bytes = segment.payload.len();
         let owner = socket.map(|socket| Owner { socket, bytes });
-        let packet = Packet { source: addresses.0, destination: addresses.1, hop_limit: HOP_LIMIT, body: Body::Tcp(segment) };
-        if self.send_packet(packet, owner).is_err() {
+        self.send_segment_as(addresses, segment, socket, owner);
+    }
+
+    /// Sends a segment of a handshake by the rules of its listening socket.
+    pub(super) fn answer_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, listener: SocketId) {
+        self.send_segment_as(addresses, segment, Some(listener), None);
+    }
+
+    fn send_segment_as(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, by: Option<SocketId>, owner: Option<Owner>) {
+        let rules = by.and_then(|id| self.sockets.get(&id)).map_or((None, None), |socket| (socket.device, socket.hop_limit));
+        let hop_limit = rules.1.unwrap_or(HOP_LIMIT);
+        let packet = Packet { source: addresses.0, destination: addresses.1, hop_limit, body: Body::Tcp(segment) };
+        if self.send_packet_by(rules.0, packet, owner).is_err() {
             // A missing route shows by timers alone.
             self.lose(owner);
         }
@@ -45,7 +76,11 @@ impl Stack {
 
     /// Sends a packet by its route. Fails if there is none, or if the queue is full.
     pub(super) fn send_packet(&mut self, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
-        let (interface, next, _) = self.way(packet.destination)?;
+        self.send_packet_by(None, packet, owner)
+    }
+
+    fn send_packet_by(&mut self, device: Option<InterfaceId>, packet: Packet, owner: Option<Owner>) -> Result<(), NetError> {
+        let (interface, next, _) = self.way_by(device, packet.destination)?;
         if interface == InterfaceId(0) {
             self.loop_back(packet, owner);
             return Ok(());
@@ -90,8 +125,10 @@ impl Stack {
     /// Moves frames from the queue into the ring.
     pub(super) fn fill_ring(&mut self, interface: InterfaceId) {
         let Some(at) = self.interfaces.get_mut(interface.0 as usize) else { return };
-        while let Some(Waiting { to, frame, .. }) = at.next() {
+        while let Some(Waiting { to, mut frame, .. }) = at.next() {
             let packets = frame.packets();
+            scope::change(&mut frame, scope::plain);
+            let to = scope::plain_receiver(to);
             self.effects.push_back(Effect::Charge(Charge::Sent { interface, packets }));
             self.effects.push_back(Effect::Transmit { interface, to, frame });
         }

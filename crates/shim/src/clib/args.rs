@@ -294,7 +294,7 @@ macro_rules! all_zero {
 
 all_zero!(libc::sigaction, libc::sigset_t, libc::siginfo_t, libc::stat, libc::itimerval, libc::timespec, libc::hostent, libc::Dl_info);
 all_zero!(libc::fd_set, libc::addrinfo, libc::rusage, libc::tms, libc::timezone, libc::sem_t);
-all_zero!(libc::pthread_mutex_t, libc::pthread_cond_t, c_int, libc::timeval);
+all_zero!(libc::pthread_mutex_t, libc::pthread_cond_t, c_int, libc::timeval, libc::linger);
 
 #[cfg(test)]
 mod tests {

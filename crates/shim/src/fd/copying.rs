@@ -3,20 +3,23 @@
 //! fs/read_write.c).
 
 use crate::clib::args::InOut;
-use crate::clib::buffers::Writable;
+use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours, poll_natively};
 use crate::fd::{io, kernel_news};
 use crate::runtime::world::{active, errno, fail};
 use crate::signal::actions;
 use crate::socket::modelled::pay_for_call;
-use crate::socket::open::{socket_option, stream};
+use crate::socket::datagram::{self, Sent};
+use crate::socket::open::{datagram_socket, plain, socket_option, stream};
 use crate::socket::stream::{CHUNK_BYTES, Sending, receive_more};
 use crate::spin;
 use libc::{c_int, c_uint, iovec, loff_t, off_t, pollfd, size_t, ssize_t};
 use softband_client::fds::Kind;
 use softband_client::{Errno, warn};
 
+/// More bytes than a datagram can have. A send of as many fails (EMSGSIZE).
+const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 /// Most bytes of one call (`MAX_RW_COUNT`).
 const COUNT_MAX: usize = 0x7fff_f000;
 const FLAGS: c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
@@ -137,7 +140,42 @@ fn write_file(fd: c_int, from: c_int, at: off_t, count: usize) -> Result<usize, 
     if written > 0 { Ok(written) } else { outcome.map(|()| 0) }
 }
 
-/// Refuses a datagram socket of the engine: the kernel's division into datagrams is not documented.
+/// Sends a part of a file as one datagram.
+fn send_file_datagram(fd: c_int, object: u32, from: c_int, at: off_t, count: usize) -> Result<usize, Errno> {
+    let mut whole = Vec::new();
+    read_chunks(from, at, count.min(DATAGRAM_BYTES_MAX), |part| {
+        whole.extend_from_slice(part);
+        Ok(())
+    })?;
+    if whole.is_empty() { Ok(0) } else { send_datagram(fd, object, &whole) }
+}
+
+/// Moves the bytes of a pipe to a datagram socket, as one datagram.
+fn to_datagram(pipe: c_int, fd: c_int, object: u32, count: usize, flags: c_uint) -> Result<usize, Errno> {
+    if may_wait(pipe, flags) {
+        wait_natively(pipe, libc::POLLIN)?;
+    }
+    let len = unread(pipe).min(count).min(DATAGRAM_BYTES_MAX);
+    if len == 0 {
+        return if events_now(pipe, libc::POLLIN) & libc::POLLHUP != 0 { Ok(0) } else { Err(Errno(libc::EAGAIN)) };
+    }
+    let mut bytes = vec![0u8; len];
+    // SAFETY: the buffer has room for `len` bytes.
+    let taken = outcome(unsafe { real::read(pipe, bytes.as_mut_ptr().cast(), len) })?;
+    send_datagram(fd, object, &bytes[..taken])
+}
+
+fn send_datagram(fd: c_int, object: u32, bytes: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the slice has its own length.
+    let part = unsafe { Readable::new(bytes.as_ptr().cast(), bytes.len()) };
+    match datagram::send(fd, object, &[part], (None, datagram::NO_WISH), 0)? {
+        Sent::Bytes(count) => Ok(count),
+        // SAFETY: the kernel reads the bytes of the slice.
+        Sent::LeftToKernel => outcome(unsafe { real::send(fd, bytes.as_ptr().cast(), bytes.len(), 0) }),
+    }
+}
+
+/// Refuses a datagram socket of the engine as a source. Kernels before 6.5 do so, too.
 fn refuse_datagrams(fd: c_int, call: &str) -> Result<(), Errno> {
     if ours(fd).is_none_or(|entry| entry.kind != Kind::DatagramSocket) {
         return Ok(());
@@ -154,9 +192,10 @@ fn copy_file(out: c_int, from: c_int, offset: InOut<off_t>, count: usize) -> Res
         return Err(Errno(libc::EINVAL));
     }
     let count = count.min(COUNT_MAX);
-    let sent = match stream(out) {
-        Some(object) => send_file(out, object, from, at, count)?,
-        None => write_file(out, from, at, count)?,
+    let sent = match (stream(out), datagram_socket(out)) {
+        (Some(object), _) => send_file(out, object, from, at, count)?,
+        (None, Some(object)) => send_file_datagram(out, object, from, at, count)?,
+        (None, None) => write_file(out, from, at, count)?,
     };
     if offset.is_null() {
         // SAFETY: the call moves the position of a file.
@@ -174,13 +213,10 @@ fn is_waiting_socket(out: c_int) -> bool {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sendfile(out: c_int, from: c_int, offset: InOut<off_t>, count: size_t) -> ssize_t {
-    if let Err(Errno(errno)) = refuse_datagrams(out, "sendfile") {
-        return fail(errno);
-    }
     if active() && stream(from).is_some() && is_pipe(out) {
         return if offset.is_null() { counted(from_socket(from, out, count, 0)) } else { fail(libc::ESPIPE) };
     }
-    if stream(out).is_some() || is_waiting_socket(out) {
+    if plain(out).is_some() || is_waiting_socket(out) {
         return counted(copy_file(out, from, offset, count));
     }
     spin::before_native();
@@ -339,16 +375,20 @@ fn move_bytes(from: c_int, offset: InOut<loff_t>, out: c_int, out_offset: InOut<
     match (stream(from), stream(out)) {
         (None, Some(object)) if from_pipe => to_socket(from, out, object, count, flags),
         (Some(_), None) if to_pipe => from_socket(from, out, count, flags),
+        (None, None) if from_pipe => match datagram_socket(out) {
+            Some(object) => to_datagram(from, out, object, count, flags),
+            None => Err(Errno(libc::EINVAL)),
+        },
         _ => Err(Errno(libc::EINVAL)),
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn splice(from: c_int, offset: InOut<loff_t>, out: c_int, out_offset: InOut<loff_t>, count: size_t, flags: c_uint) -> ssize_t {
-    if let Err(Errno(errno)) = refuse_datagrams(from, "splice").and_then(|()| refuse_datagrams(out, "splice")) {
+    if let Err(Errno(errno)) = refuse_datagrams(from, "splice") {
         return fail(errno);
     }
-    if stream(from).is_some() || stream(out).is_some() {
+    if stream(from).is_some() || plain(out).is_some() {
         return counted(move_bytes(from, offset, out, out_offset, count, flags));
     }
     let (mut at, mut out_at) = (offset.get(), out_offset.get());

@@ -7,7 +7,7 @@ use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
 use crate::socket::open::socket_option;
-use crate::socket::{interfaces, netlink};
+use crate::socket::{interfaces, linger, netlink};
 use crate::time::pace::{Patience, empty_poll, found_news, look_in_vain};
 use libc::{c_int, c_long, c_uint, c_ulong, pollfd};
 use softband_client::fds::{Entry, Kind};
@@ -161,8 +161,11 @@ pub fn forget(fd: c_int) {
     if fds::lookup(fd).is_none() || !client::has_slot() {
         return;
     }
+    let saved = errno();
+    if let Some(entry) = ours(fd) {
+        linger::wait(fd, entry);
+    }
     if let Some(entry) = fds::remove(fd) {
-        let saved = errno();
         management::note_close(entry);
         let _ = client::call::<op::ObjectClose>(&Object { object: entry.object, reserved: 0 });
         set_errno(saved);
@@ -287,7 +290,10 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
             }
             0
         }
-        libc::F_SETOWN => original(command, group_or_process(argument as libc::pid_t) as usize),
+        libc::F_SETOWN => {
+            crate::socket::modelled::note_owner(fd, argument as libc::pid_t);
+            original(command, group_or_process(argument as libc::pid_t) as usize)
+        }
         libc::F_GETOWN => known_number(original(command, argument)),
         F_SETOWN_EX if argument != 0 => {
             // SAFETY: kind and number of the owner, four bytes each (fcntl(2)).
@@ -322,7 +328,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     if request == libc::FIONREAD as c_ulong
         && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
     {
-        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, flags: 0 };
+        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, flags: 0, rest: 0, reserved: 0 };
         let waiting = client::call_with_tail::<op::SocketReceive>(&peek, &[], &mut []).map_or(0, |(count, _)| count.count);
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);

@@ -5,6 +5,8 @@
 //! remembers the last edge that it has reported. As in Linux, a new or modified interest first reports
 //! the present state.
 
+mod nested;
+
 use crate::clib::args::{In, slice_mut};
 use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
@@ -254,7 +256,7 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Vec::new();
     }
-    with_table(|table| table.watched(fd)).iter().filter_map(|item| Some(item.entry(item.object?))).collect()
+    with_table(|table| table.entries(fd, NESTS_MAX))
 }
 
 /// Set with the first interest in a terminal. Few programs have any, and the others search for none.
@@ -387,10 +389,12 @@ fn wait_for(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64) 
 /// Waits for the present interest list. Fails with [`CHANGED`] if another thread changes it.
 fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: u64, place: Option<&Place>) -> Result<c_int, Errno> {
     let changes = CHANGES.load(Ordering::Acquire);
-    let items = with_table(|table| table.watched(epoll));
+    let (items, inner) = with_table(|table| (table.watched(epoll), table.inner(epoll)));
     let only_engine = !items.is_empty() && !concerns_kernel(epoll);
     let mut entries: Vec<_> = items.iter().filter_map(|item| Some(item.entry(item.object?))).collect();
-    let bell = place.filter(|_| !items.is_empty());
+    let of_inner = entries.len();
+    entries.extend(inner.iter().flat_map(|(_, entries)| entries));
+    let bell = place.filter(|_| !entries.is_empty());
     entries.extend(bell.map(|place| interest::entry(place.bell(), READABLE)));
     let mut kernel = Kernel { epoll, room, found: 0, changes };
     let native: Option<&mut dyn Native> = if only_engine { None } else { Some(&mut kernel) };
@@ -416,6 +420,7 @@ fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: 
             is_late = true;
         }
     }
+    count += nested::tell(&inner, &entries[of_inner..], &mut kernel.room[..], count);
     // Another thread may have reported all that ended the wait.
     if (has_rung || is_late) && count == 0 { Err(Errno(CHANGED)) } else { Ok(count as c_int) }
 }

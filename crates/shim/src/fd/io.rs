@@ -56,7 +56,7 @@ fn write_object(fd: c_int, parts: &[Readable]) -> Option<ssize_t> {
             Some(management::write(fd, entry, parts))
         }
         Entry { kind: Kind::StreamSocket, object } => Some(counted(stream::send(fd, object, parts, 0))),
-        Entry { kind: Kind::DatagramSocket, object } => match datagram::send(fd, object, parts, None, 0) {
+        Entry { kind: Kind::DatagramSocket, object } => match datagram::send(fd, object, parts, (None, datagram::NO_WISH), 0) {
             Ok(Sent::Bytes(count)) => Some(count as ssize_t),
             Ok(Sent::LeftToKernel) => None,
             Err(Errno(errno)) => Some(fail(errno)),

@@ -1,11 +1,14 @@
-//! Socket addresses. The fabric has only IPv4; IPv6 sockets reach it through mapped addresses.
+//! Socket addresses. The management network has only IPv4; IPv6 sockets reach it through mapped
+//! addresses.
 
 use crate::clib::args::{InOut, slice};
 use crate::clib::real;
+use crate::socket::sdp::AF_INET_SDP;
 use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use softband_client::Errno;
-use softband_ipc::calls::datagram;
+use softband_ipc::calls::{Endpoint, SocketAddress, datagram};
 use std::marker::PhantomData;
+use std::net::Ipv4Addr;
 
 pub const LOOPBACK: u32 = 0x7f00_0001;
 const SIZE_V4: usize = size_of::<sockaddr_in>();
@@ -52,7 +55,11 @@ impl<'a> Given<'a> {
 
     /// Returns the address family, or 0 if the address is too short for it.
     pub fn family(self) -> c_int {
-        self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family)))
+        match self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family))) {
+            // OFED takes both families for sockets of SDP, whose addresses are of IPv4.
+            AF_INET_SDP => libc::AF_INET,
+            family => family,
+        }
     }
 
     /// Returns whether the address has all bytes of its family.
@@ -60,10 +67,35 @@ impl<'a> Given<'a> {
         self.bytes().len() >= if self.family() == libc::AF_INET6 { SIZE_V6 - 4 } else { SIZE_V4 }
     }
 
-    /// Returns [`datagram::IS_V6`] for an address of IPv6 itself, neither IPv4 nor mapped.
+    /// Returns [`datagram::IS_V6`] for an address of IPv6.
     pub fn v6_flag(self) -> u32 {
-        let is_mapped = || self.bytes().get(18..20) == Some(&[0xff, 0xff]);
-        if self.family() == libc::AF_INET6 && !is_mapped() { datagram::IS_V6 } else { 0 }
+        if self.family() == libc::AF_INET6 { datagram::IS_V6 } else { 0 }
+    }
+
+    /// Reads an address for the engine. Fails as the kernel does with an address that is too short or
+    /// of another family.
+    pub fn endpoint(self) -> Result<Endpoint, Errno> {
+        let bytes = self.bytes();
+        if !self.is_whole() {
+            return Err(Errno(libc::EINVAL));
+        }
+        let port = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+        match (self.family(), bytes[4..].first_chunk(), bytes.get(8..24).and_then(<[u8]>::first_chunk)) {
+            (libc::AF_INET, Some(v4), _) => Ok(Endpoint { ip: Ipv4Addr::from(*v4).to_ipv6_mapped().octets(), port, scope: 0 }),
+            (libc::AF_INET6, _, Some(v6)) => {
+                let scope = bytes.get(24..).and_then(<[u8]>::first_chunk).map_or(0, |scope| u32::from_ne_bytes(*scope));
+                Ok(Endpoint { ip: *v6, port, scope })
+            }
+            _ => Err(Errno(libc::EAFNOSUPPORT)),
+        }
+    }
+
+    /// Returns what `connect` asks of the engine: a peer, or none for an address without a family.
+    pub fn peer(self, object: u32) -> Result<SocketAddress, Errno> {
+        if self.family() == libc::AF_UNSPEC && !self.is_empty() {
+            return Ok(SocketAddress { object, flags: datagram::NO_ADDRESS, at: Endpoint::v4((0, 0)) });
+        }
+        Ok(SocketAddress { object, flags: self.v6_flag(), at: self.endpoint()? })
     }
 
     /// Reads an IPv4 address (as a big-endian number) and a port. Returns `None` if the address
@@ -107,25 +139,16 @@ pub fn to_v4(bytes: [u8; 16]) -> Option<u32> {
     }
 }
 
-fn to_v6(v4: u32) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    if v4 != 0 {
-        bytes[10..12].fill(0xff);
-        bytes[12..].copy_from_slice(&v4.to_be_bytes());
-    }
-    bytes
-}
-
 /// Writes an address in the form of a socket of `family`, truncated to the available room. Sets
 /// `len` to the whole length in bytes. Fails as the kernel does: with `EFAULT` for null, unless
 /// there is no room, and with `EINVAL` for a negative length.
 ///
 /// # Safety
 /// `out` is null or has room for `*len` bytes.
-pub unsafe fn write(family: c_int, (v4, port): (u32, u16), out: *mut sockaddr, len: InOut<socklen_t>) -> Result<(), Errno> {
+pub unsafe fn write(family: c_int, at: &Endpoint, out: *mut sockaddr, len: InOut<socklen_t>) -> Result<(), Errno> {
     let room = len.get().ok_or(Errno(libc::EFAULT))?;
     let room = usize::try_from(room.cast_signed()).map_err(|_| Errno(libc::EINVAL))?;
-    let (whole, size) = encode(family, v4, port);
+    let (whole, size) = encode(family, at);
     if room > 0 && out.is_null() {
         return Err(Errno(libc::EFAULT));
     }
@@ -138,16 +161,17 @@ pub unsafe fn write(family: c_int, (v4, port): (u32, u16), out: *mut sockaddr, l
 }
 
 /// Returns an address in the form of a socket of `family`, and its length in bytes.
-pub fn encode(family: c_int, v4: u32, port: u16) -> ([u8; SIZE_V6], usize) {
+pub fn encode(family: c_int, at: &Endpoint) -> ([u8; SIZE_V6], usize) {
     let mut whole = [0; SIZE_V6];
-    whole[2..4].copy_from_slice(&port.to_be_bytes());
+    whole[2..4].copy_from_slice(&(at.port as u16).to_be_bytes());
     if family == libc::AF_INET6 {
         whole[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
-        whole[8..24].copy_from_slice(&to_v6(v4));
+        whole[8..24].copy_from_slice(&at.ip);
+        whole[24..].copy_from_slice(&at.scope.to_ne_bytes());
         (whole, SIZE_V6)
     } else {
         whole[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-        whole[4..8].copy_from_slice(&v4.to_be_bytes());
+        whole[4..8].copy_from_slice(&at.ip[12..]);
         (whole, SIZE_V4)
     }
 }
@@ -165,7 +189,7 @@ mod tests {
         let mut buffer = [0u8; 64];
         let mut len = buffer.len() as socklen_t;
         // SAFETY: the buffer has `len` bytes.
-        unsafe { write(family, (v4, port), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
+        unsafe { write(family, &Endpoint::v4((v4, port)), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
         Given::of(&buffer, len).read()
     }
 
@@ -179,17 +203,27 @@ mod tests {
 
     #[test]
     fn addresses_are_encoded_as_the_c_library_declares_them() {
-        let (bytes, len) = encode(libc::AF_INET6, 0x7f4d_0001, 18_515);
+        let (bytes, len) = encode(libc::AF_INET6, &Endpoint::v4((0x7f4d_0001, 18_515)));
         // SAFETY: the bytes are those of a `sockaddr_in6`, which consists of numbers.
         let inet6: sockaddr_in6 = unsafe { bytes.as_ptr().cast::<sockaddr_in6>().read_unaligned() };
         assert_eq!((len, c_int::from(inet6.sin6_family), u16::from_be(inet6.sin6_port)), (SIZE_V6, libc::AF_INET6, 18_515));
         assert_eq!(to_v4(inet6.sin6_addr.s6_addr), Some(0x7f4d_0001));
-        let (bytes, len) = encode(libc::AF_INET, 0x7f4d_0001, 18_515);
+        let (bytes, len) = encode(libc::AF_INET, &Endpoint::v4((0x7f4d_0001, 18_515)));
         // SAFETY: the first bytes are those of a `sockaddr_in`.
         let inet4: sockaddr_in = unsafe { bytes.as_ptr().cast::<sockaddr_in>().read_unaligned() };
         let expected = inet(0x7f4d_0001, 18_515);
         assert_eq!((len, inet4.sin_family, inet4.sin_port), (SIZE_V4, expected.sin_family, expected.sin_port));
         assert_eq!(inet4.sin_addr.s_addr, expected.sin_addr.s_addr);
+    }
+
+    #[test]
+    fn an_address_of_ipv6_keeps_its_scope() {
+        let at = Endpoint { ip: "fe80::7".parse::<std::net::Ipv6Addr>().unwrap().octets(), port: 80, scope: 3 };
+        let (bytes, len) = encode(libc::AF_INET6, &at);
+        let given = Given::of(&bytes, len as socklen_t);
+        assert_eq!((given.endpoint(), given.v6_flag(), given.read()), (Ok(at), datagram::IS_V6, None));
+        assert_eq!(Given::of(&bytes, 24).endpoint(), Ok(Endpoint { scope: 0, ..at }));
+        assert_eq!(Given::of(&bytes, 20).endpoint(), Err(Errno(libc::EINVAL)));
     }
 
     #[test]
@@ -207,7 +241,7 @@ mod tests {
         let mut buffer = [0xaau8; 4];
         let mut len = 2;
         // SAFETY: the buffer has room for `len` bytes.
-        unsafe { write(libc::AF_INET, (1, 2), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
+        unsafe { write(libc::AF_INET, &Endpoint::v4((1, 2)), buffer.as_mut_ptr().cast(), InOut::of(&mut len)) }.unwrap();
         assert_eq!((len, buffer), (16, [2, 0, 0xaa, 0xaa]));
     }
 
@@ -215,7 +249,7 @@ mod tests {
     fn null_is_refused_unless_there_is_no_room() {
         let answer = |len: InOut<socklen_t>| {
             // SAFETY: null is allowed.
-            unsafe { write(libc::AF_INET, (1, 2), std::ptr::null_mut(), len) }
+            unsafe { write(libc::AF_INET, &Endpoint::v4((1, 2)), std::ptr::null_mut(), len) }
         };
         let (mut none, mut some, mut negative) = (0, 16, u32::MAX);
         assert_eq!(answer(InOut::of(&mut none)), Ok(()));

@@ -1,7 +1,7 @@
 //! Sends and receives on the engine's datagram sockets, for all calls of the C library.
 
 use super::address::Given;
-use super::modelled::pay_for_call;
+use super::modelled::{is_modelled, pay_for_call};
 use super::open::{leave_to_kernel, names, timeout_deadline};
 use crate::clib::buffers::{Cursor, Readable, Writable};
 use crate::fd::descriptors::{is_nonblocking, wait_object};
@@ -10,8 +10,11 @@ use crate::time::pace::empty_poll;
 use libc::c_int;
 use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{DatagramReceive, DatagramSend, datagram, op};
+use softband_ipc::calls::{DatagramReceive, DatagramReceived, DatagramSend, DatagramWish, Endpoint, datagram, op};
 use softband_ipc::layout::PAYLOAD_BYTES;
+
+/// Way of a datagram without control messages.
+pub const NO_WISH: DatagramWish = DatagramWish { source: [0; 16], interface: 0, hop_limit: 0 };
 
 /// Most bytes that one call carries.
 const CHUNK_BYTES: usize = PAYLOAD_BYTES - 64;
@@ -24,12 +27,13 @@ pub enum Sent {
     LeftToKernel,
 }
 
-/// A received datagram: the bytes that fit, its length, and its sender.
+/// A received datagram: the bytes that fit, its length, and its addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub len: usize,
     pub whole: usize,
-    pub from: (u32, u16),
+    /// Its sender and destination.
+    pub head: DatagramReceived,
 }
 
 /// Waits for `interest`. In nonblocking mode, fails with `EAGAIN`.
@@ -41,19 +45,18 @@ fn wait(fd: c_int, object: u32, flags: c_int, interest: u32, deadline: u64) -> R
     wait_object(object, interest, deadline)
 }
 
-/// Returns address, port and flags of a destination.
-fn destination(to: Option<Given>) -> Result<(u32, u32, u32), Errno> {
-    let Some(to) = to else { return Ok((0, 0, datagram::NO_ADDRESS)) };
-    match to.read() {
-        Some((v4, port)) => Ok((v4, u32::from(port), to.v6_flag())),
-        None if to.family() == libc::AF_INET6 && to.is_whole() => Err(Errno(libc::ENETUNREACH)),
-        None if to.is_whole() => Err(Errno(libc::EAFNOSUPPORT)),
-        None => Err(Errno(libc::EINVAL)),
+/// Returns address and flags of a destination.
+fn destination(to: Option<Given>) -> Result<(Endpoint, u32), Errno> {
+    let Some(to) = to else { return Ok((Endpoint::v4((0, 0)), datagram::NO_ADDRESS)) };
+    let at = to.endpoint()?;
+    if to.read().is_none() && !is_modelled() {
+        return Err(Errno(libc::ENETUNREACH));
     }
+    Ok((at, to.v6_flag()))
 }
 
 /// Sends the parts as one datagram, to `to` or to the peer.
-pub fn send(fd: c_int, object: u32, parts: &[Readable], to: Option<Given>, flags: c_int) -> Result<Sent, Errno> {
+pub fn send(fd: c_int, object: u32, parts: &[Readable], (to, way): (Option<Given>, DatagramWish), flags: c_int) -> Result<Sent, Errno> {
     pay_for_call();
     if flags & (libc::MSG_OOB | libc::MSG_MORE) != 0 {
         warn::once("datagram sockets support neither MSG_OOB nor MSG_MORE in simulated time");
@@ -68,7 +71,7 @@ pub fn send(fd: c_int, object: u32, parts: &[Readable], to: Option<Given>, flags
     };
     let mut deadline = None;
     loop {
-        let error = match destination(to).and_then(|to| send_once(object, bytes, to)) {
+        let error = match destination(to).and_then(|to| send_once(object, bytes, to, way)) {
             Ok(()) => return Ok(Sent::Bytes(bytes.len())),
             Err(error) => error,
         };
@@ -90,13 +93,13 @@ pub fn send(fd: c_int, object: u32, parts: &[Readable], to: Option<Given>, flags
 }
 
 /// Passes a datagram to the engine, in parts if it is long.
-fn send_once(object: u32, bytes: &[u8], (address, port, to): (u32, u32, u32)) -> Result<(), Errno> {
+fn send_once(object: u32, bytes: &[u8], (to, to_flags): (Endpoint, u32), way: DatagramWish) -> Result<(), Errno> {
     let mut offset = 0;
     loop {
         let part = &bytes[offset..bytes.len().min(offset + CHUNK_BYTES)];
         let is_last = offset + part.len() == bytes.len();
-        let flags = if is_last { to } else { to | datagram::MORE };
-        let request = DatagramSend { object, len: part.len() as u32, offset: offset as u32, flags, address, port };
+        let flags = if is_last { to_flags } else { to_flags | datagram::MORE };
+        let request = DatagramSend { object, len: part.len() as u32, offset: offset as u32, flags, to, way };
         client::call_with_tail::<op::DatagramSend>(&request, part, &mut [])?;
         if is_last {
             return Ok(());
@@ -109,14 +112,14 @@ fn send_once(object: u32, bytes: &[u8], (address, port, to): (u32, u32, u32)) ->
 /// the fabric already knows its port.
 fn leave(fd: c_int, object: u32) -> bool {
     let Ok(names) = names(object) else { return false };
-    if names.local_port != 0 && names.connected == 0 {
+    if names.local.port != 0 && names.connected == 0 {
         return false;
     }
     warn::once("datagrams to addresses outside the fabric go by the machine's network, outside simulated time");
-    let peer = (names.connected != 0).then_some((names.peer_address, names.peer_port as u16));
+    let peer = (names.connected != 0).then_some(names.peer);
     leave_to_kernel(fd);
-    if let Some((v4, port)) = peer {
-        let (bytes, len) = super::address::encode(super::open::family(fd), v4, port);
+    if let Some(peer) = peer {
+        let (bytes, len) = super::address::encode(super::open::family(fd), &peer);
         super::address::connect_natively(fd, Given::of(&bytes, len as libc::socklen_t));
     }
     true
@@ -147,7 +150,7 @@ pub fn receive(fd: c_int, object: u32, parts: &[Writable], flags: c_int) -> Resu
             Ok((head, len)) => {
                 let len = len.min(len_max);
                 cursor.advance(len);
-                taken = Some(Taken { len: offset + len, whole: head.whole as usize, from: (head.address, head.port as u16) });
+                taken = Some(Taken { len: offset + len, whole: head.whole as usize, head });
                 if len_max == 0 {
                     return taken.ok_or(Errno(libc::EAGAIN));
                 }

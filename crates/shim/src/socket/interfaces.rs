@@ -1,15 +1,15 @@
 //! The host's network interfaces: `getifaddrs`, the functions for names and numbers, and `ioctl`.
 
-use super::address::inet;
+use super::address::{self, inet};
 use super::open::socket_option;
 use crate::clib::args::{In, InOut, Out, Text};
 use crate::clib::buffers::Writable;
 use crate::clib::real;
 use crate::runtime::world::{active, fail, set_errno};
 use crate::socket::resolver::named;
-use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in};
+use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in6};
 use softband_client as client;
-use softband_ipc::calls::{InterfacePlace, op};
+use softband_ipc::calls::{Endpoint, InterfacePlace, op};
 use softband_ipc::interfaces::{Address, Interface, of_host};
 use std::ffi::CString;
 
@@ -30,9 +30,9 @@ pub fn own() -> Vec<Interface> {
 #[repr(C)]
 struct Entry {
     head: ifaddrs,
-    address: sockaddr_in,
-    mask: sockaddr_in,
-    broadcast: sockaddr_in,
+    address: sockaddr_in6,
+    mask: sockaddr_in6,
+    broadcast: sockaddr_in6,
     name: [c_char; libc::IFNAMSIZ],
 }
 
@@ -48,7 +48,7 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
         return real::getifaddrs(out);
     }
     let interfaces = own();
-    let each: Vec<(&Interface, Address)> = each_address(&interfaces).collect();
+    let each = descriptions(&interfaces);
     // SAFETY: the call returns null or room for all entries, for which all zero is a value.
     let first = unsafe { libc::calloc(each.len().max(1), size_of::<Entry>()).cast::<Entry>() };
     if first.is_null() {
@@ -56,16 +56,14 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     }
     // SAFETY: the room has this many entries, and nothing else knows it.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, each.len()) };
-    for (entry, (interface, own)) in entries.iter_mut().zip(&each) {
-        entry.address = inet(own.address, 0);
-        entry.mask = inet(own.mask(), 0);
+    for (entry, (interface, [own, mask, broadcast])) in entries.iter_mut().zip(&each) {
+        (entry.address, entry.mask, entry.broadcast) = (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
         write_name(&mut entry.name, &interface.name);
         entry.head.ifa_name = entry.name.as_mut_ptr();
         entry.head.ifa_flags = interface.flags;
         entry.head.ifa_addr = (&raw mut entry.address).cast();
         entry.head.ifa_netmask = (&raw mut entry.mask).cast();
-        if let Some(broadcast) = interface.broadcast(*own) {
-            entry.broadcast = inet(broadcast, 0);
+        if broadcast.is_some() {
             entry.head.ifa_ifu = (&raw mut entry.broadcast).cast();
         }
     }
@@ -128,6 +126,29 @@ pub extern "C" fn if_nameindex() -> *mut libc::if_nameindex {
         }
     }
     list
+}
+
+/// Returns the entries of `getifaddrs` as the C library orders them: each with its address, mask and
+/// broadcast address.
+fn descriptions(interfaces: &[Interface]) -> Vec<(&Interface, [Option<sockaddr_in6>; 3])> {
+    let v4 = each_address(interfaces).map(|(interface, own)| {
+        let of = |address: u32| socket_address(libc::AF_INET, &Endpoint::v4((address, 0)));
+        (interface, [Some(of(own.address)), Some(of(own.mask())), interface.broadcast(own).map(of)])
+    });
+    let each_v6 = interfaces.iter().flat_map(|interface| interface.addresses_v6.iter().map(move |own| (interface, *own)));
+    let v6 = each_v6.map(|(interface, own)| {
+        let scope = if own.is_of_link() { interface.index } else { 0 };
+        let of = |ip: [u8; 16], scope: u32| socket_address(libc::AF_INET6, &Endpoint { ip, port: 0, scope });
+        (interface, [Some(of(own.address.octets(), scope)), Some(of(own.mask().octets(), 0)), None])
+    });
+    v4.chain(v6).collect()
+}
+
+/// Returns an address of either family in the room of the longer one.
+fn socket_address(family: c_int, at: &Endpoint) -> sockaddr_in6 {
+    let (bytes, _) = address::encode(family, at);
+    // SAFETY: the structure consists of numbers, and has the size of the array.
+    unsafe { std::mem::transmute(bytes) }
 }
 
 /// Returns each address with its interface.

@@ -1,7 +1,8 @@
 //! `send` and `recv` in all their forms.
 
 use super::address::{self, Given};
-use super::datagram::{self, Sent, Taken};
+use super::control;
+use super::datagram::{self, NO_WISH, Sent, Taken};
 use super::native::{fabric_address, show};
 use super::netlink;
 use super::open::{datagram_socket, family, plain, stream};
@@ -16,6 +17,7 @@ use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::spin;
 use libc::{c_int, c_uint, c_void, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use softband_client::{self as client, Errno};
+use softband_ipc::calls::DatagramWish;
 
 /// Most messages of one call (`UIO_MAXIOV`).
 const MESSAGES_MAX: usize = 1_024;
@@ -44,7 +46,7 @@ unsafe fn show_sender(fd: c_int, from: *mut sockaddr, room: Option<socklen_t>, l
 }
 
 /// Sends a datagram. Returns `None` if the kernel has to send it.
-fn send_datagram(fd: c_int, parts: &[Readable], to: Option<Given>, flags: c_int) -> Option<ssize_t> {
+fn send_datagram(fd: c_int, parts: &[Readable], to: (Option<Given>, DatagramWish), flags: c_int) -> Option<ssize_t> {
     match datagram::send(fd, datagram_socket(fd)?, parts, to, flags) {
         Ok(Sent::Bytes(count)) => Some(count as ssize_t),
         Ok(Sent::LeftToKernel) => None,
@@ -67,10 +69,12 @@ unsafe fn receive_message(fd: c_int, object: u32, mut given: msghdr, flags: c_in
     if !given.msg_name.is_null() {
         let (name, room) = (given.msg_name.cast(), InOut::of(&mut given.msg_namelen));
         // SAFETY: the address has the room that the message states.
-        unsafe { address::write(family(fd), taken.from, name, room) }?;
+        unsafe { address::write(family(fd), &taken.head.from, name, room) }?;
     }
-    given.msg_controllen = 0;
-    given.msg_flags = if taken.len < taken.whole { libc::MSG_TRUNC } else { 0 };
+    // SAFETY: the message states the room for control messages.
+    let (len, cut) = unsafe { control::put(fd, family(fd), &taken.head, given.msg_control, given.msg_controllen) };
+    given.msg_controllen = len;
+    given.msg_flags = cut | if taken.len < taken.whole { libc::MSG_TRUNC } else { 0 };
     Ok((given, length(taken, flags)))
 }
 
@@ -81,7 +85,7 @@ unsafe fn receive_message(fd: c_int, object: u32, mut given: msghdr, flags: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller's bytes do not change during the call.
-    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], None, flags) {
+    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], (None, NO_WISH), flags) {
         return count;
     }
     match stream(fd) {
@@ -109,7 +113,7 @@ pub unsafe extern "C" fn sendto(fd: c_int, data: *const c_void, len: size_t, fla
     let to = unsafe { Given::new(to, to_len) };
     let destination = (!to.as_ptr().is_null()).then_some(to);
     // SAFETY: the datagram has the caller's bytes.
-    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], destination, flags) {
+    if let Some(count) = send_datagram(fd, &[unsafe { Readable::new(data, len) }], (destination, NO_WISH), flags) {
         return count;
     }
     fabric_address(fd, to, |to| {
@@ -128,8 +132,13 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
     if let (Some(_), Some(given)) = (datagram_socket(fd), given) {
         // SAFETY: the message states the length of its address.
         let to = (!given.msg_name.is_null()).then(|| unsafe { Given::new(given.msg_name.cast(), given.msg_namelen) });
+        // SAFETY: the message states the length of its control messages.
+        let way = match unsafe { control::wish(&given) } {
+            Ok(way) => way,
+            Err(Errno(errno)) => return fail(errno),
+        };
         // SAFETY: each part of the message states its length.
-        if let Some(count) = send_datagram(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, to, flags) {
+        if let Some(count) = send_datagram(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, (to, way), flags) {
             return count;
         }
     }
@@ -199,7 +208,7 @@ pub unsafe extern "C" fn recvfrom(
         return counted(taken.and_then(|taken| {
             if !from.is_null() {
                 // SAFETY: the room for the sender has `*from_len` bytes.
-                unsafe { address::write(family(fd), taken.from, from, from_len) }?;
+                unsafe { address::write(family(fd), &taken.head.from, from, from_len) }?;
             }
             Ok(length(taken, flags))
         }));

@@ -2,8 +2,10 @@
 //! reserves the number.
 
 pub mod address;
+pub mod control;
 pub mod datagram;
 pub mod interfaces;
+pub mod linger;
 pub mod message;
 pub mod modelled;
 pub mod names;
@@ -12,4 +14,5 @@ pub mod netlink;
 pub mod open;
 pub mod resolver;
 pub mod route;
+pub mod sdp;
 pub mod stream;

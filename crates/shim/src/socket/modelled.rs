@@ -2,7 +2,9 @@
 //! the management network lacks.
 
 use super::names;
+use super::open::stream;
 use crate::clib::args::{InOut, Out};
+use crate::process::pid;
 use crate::runtime::world::fail;
 use crate::time::pace;
 use libc::{c_int, c_ulong, c_void, socklen_t};
@@ -41,14 +43,11 @@ pub unsafe fn set(object: u32, level: c_int, name: c_int, value: *const c_void, 
     // SAFETY: the caller's value has `len` bytes.
     let bytes = unsafe { crate::clib::args::slice(value.cast::<u8>(), len.min(VALUE_BYTES_MAX)) };
     match client::call_with_tail::<op::SocketSetting>(&setting(object, (level, name), bytes.len(), true), bytes, &mut []) {
+        // The placeholder keeps this option, too (`socket::linger`).
+        Ok(_) if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) => None,
         Ok(_) => Some(0),
         Err(Errno(libc::ENOPROTOOPT)) => None,
-        Err(Errno(errno)) => {
-            if errno == libc::EOPNOTSUPP {
-                warn::once("SO_BINDTODEVICE, groups of IPv6 and groups by source do not exist in simulated time");
-            }
-            Some(fail(errno))
-        }
+        Err(Errno(errno)) => Some(fail(errno)),
     }
 }
 
@@ -90,4 +89,15 @@ pub unsafe fn control(entry: Option<Entry>, request: c_ulong, argument: usize) -
         }
         Err(Errno(errno)) => fail(errno),
     })
+}
+
+/// Lets urgent data of a socket raise SIGURG in this process, if the program makes it the owner.
+pub fn note_owner(fd: c_int, owner: libc::pid_t) {
+    let Some(object) = stream(fd).filter(|_| is_modelled()) else { return };
+    let is_own = owner != 0 && owner.unsigned_abs() == pid::own_number().unsigned_abs();
+    if owner != 0 && !is_own {
+        warn::once("urgent data raises SIGURG in the process that calls F_SETOWN alone in simulated time");
+    }
+    // The call fails for a socket that has gone, which raises no signals.
+    let _ = client::call::<op::SocketOption>(&SocketOption { object, name: socket_option::OWNER, value: u32::from(is_own), set: 1 });
 }

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn getsockname(fd: c_int, out: *mut sockaddr, len: InOut<s
         return status;
     };
     // SAFETY: `out` has room for `*len` bytes, or is null.
-    let written = names(object).and_then(|names| unsafe { address::write(family(fd), (names.local_address, names.local_port as u16), out, len) });
+    let written = names(object).and_then(|names| unsafe { address::write(family(fd), &names.local, out, len) });
     outcome(written)
 }
 
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn getpeername(fd: c_int, out: *mut sockaddr, len: InOut<s
     match names(object) {
         Ok(names) if names.connected != 0 => {
             // SAFETY: the caller's room is `*len` bytes long, unless it is null.
-            outcome(unsafe { address::write(family(fd), (names.peer_address, names.peer_port as u16), out, len) })
+            outcome(unsafe { address::write(family(fd), &names.peer, out, len) })
         }
         Ok(_) => fail(libc::ENOTCONN),
         Err(Errno(errno)) => fail(errno),

@@ -15,6 +15,7 @@ use crate::clib::real;
 use crate::runtime::world::{errno, set_errno, walled};
 use libc::{c_int, sockaddr, socklen_t, timespec};
 use softband_client as client;
+use softband_ipc::calls::Endpoint;
 
 /// Time for which a client retries `connect`, because it may start before its server.
 const PATIENCE_MILLIS: u64 = 10_000;
@@ -29,7 +30,7 @@ struct Target {
 
 impl Target {
     fn new(family: c_int, v4: u32, port: u16) -> Self {
-        let (bytes, len) = address::encode(family, v4, port);
+        let (bytes, len) = address::encode(family, &Endpoint::v4((v4, port)));
         Self { bytes, len }
     }
 
@@ -71,7 +72,7 @@ pub unsafe fn show(at: *mut sockaddr, room: Option<socklen_t>, len: InOut<sockle
     {
         let mut room = room;
         // SAFETY: `at` has room for `room` bytes. The kernel wrote there, so the write cannot fail.
-        let _ = unsafe { address::write(given.family(), (shown(v4), port), at, InOut::of(&mut room)) };
+        let _ = unsafe { address::write(given.family(), &Endpoint::v4((shown(v4), port)), at, InOut::of(&mut room)) };
     }
 }
 

@@ -1,10 +1,12 @@
 //! Creates sockets and connections.
 
 use super::address::{self, Given, bind_natively, connect_natively};
+use super::linger;
 use super::modelled::is_modelled;
 use super::native;
 use super::netlink;
 use super::resolver::named;
+use super::sdp;
 use crate::clib::args::{InOut, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
@@ -13,7 +15,7 @@ use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
-use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNames, SocketNew, datagram, op};
+use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNames, SocketNew, op};
 
 const TYPE_MASK: c_int = 0xf;
 
@@ -22,16 +24,22 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && matches!(protocol, libc::NETLINK_ROUTE | libc::NETLINK_RDMA) && named() {
         return netlink::open(kind);
     }
+    if domain == sdp::AF_INET_SDP && kind & TYPE_MASK == libc::SOCK_STREAM && named() {
+        return sdp::open(kind, protocol);
+    }
     let fd = real::socket(domain, kind, protocol);
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
     }
     let kind = match (kind & TYPE_MASK, protocol) {
-        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::StreamSocket,
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+            sdp::note_stream();
+            Kind::StreamSocket
+        }
         (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::DatagramSocket,
         _ => return fd,
     };
-    match client::call::<op::SocketNew>(&SocketNew { datagram: u32::from(kind == Kind::DatagramSocket), reserved: 0 }) {
+    match client::call::<op::SocketNew>(&SocketNew { datagram: u32::from(kind == Kind::DatagramSocket), family: domain as u32 }) {
         Ok(Object { object, .. }) => {
             fds::register(fd, Entry { kind, object });
             fd
@@ -102,18 +110,15 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
     // SAFETY: the address stays in place during the call.
     let at = unsafe { Given::new(at, len) };
     let Some(object) = plain(fd) else { return netlink::bind(fd, at).unwrap_or_else(|| native::bind(fd, at)) };
-    let Some((v4, port)) = at.read() else {
+    if at.read().is_none() && !is_modelled() {
         if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
         }
-        if is_modelled() {
-            return fail(libc::EADDRNOTAVAIL); // hosts have no addresses of IPv6 beside `::1`
-        }
         leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
         return bind_natively(fd, at);
-    };
-    let request = SocketAddress { object, address: v4, port: u32::from(port), flags: at.v6_flag() };
-    match client::call::<op::SocketBind>(&request) {
+    }
+    let bound = at.endpoint().and_then(|endpoint| client::call::<op::SocketBind>(&SocketAddress { object, flags: at.v6_flag(), at: endpoint }));
+    match bound {
         Ok(_) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -122,7 +127,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let Some(object) = stream(fd) else { return native::listen(fd, backlog) };
-    match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32 }) {
+    match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32, flags: sdp::of_server(object), reserved: 0 }) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -171,11 +176,12 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<sock
         return new;
     }
     fds::register(new, Entry { kind: Kind::StreamSocket, object: accepted.object });
+    linger::inherit(fd, new);
     if peer.is_null() {
         return new;
     }
     // SAFETY: the room for the peer's address is the caller's, and `*len` bytes long.
-    match unsafe { address::write(family, (accepted.address, accepted.port as u16), peer, len) } {
+    match unsafe { address::write(family, &accepted.peer, peer, len) } {
         Ok(()) => new,
         Err(Errno(errno)) => {
             crate::fd::descriptors::close(new);
@@ -186,15 +192,10 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<sock
 
 /// Records the peer of a datagram socket. An address without a family removes it.
 fn connect_datagram(object: u32, to: Given) -> c_int {
-    let request = match to.read() {
-        Some((v4, port)) => SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() },
-        None if to.is_empty() => return fail(libc::EINVAL),
-        None if to.family() == libc::AF_UNSPEC => SocketAddress { object, address: 0, port: 0, flags: datagram::NO_ADDRESS },
-        None if !to.is_whole() => return fail(libc::EINVAL),
-        None if to.family() == libc::AF_INET6 => return fail(libc::ENETUNREACH),
-        None => return fail(libc::EAFNOSUPPORT),
-    };
-    match client::call::<op::SocketConnect>(&request) {
+    if !is_modelled() && to.family() == libc::AF_INET6 && to.is_whole() && to.read().is_none() {
+        return fail(libc::ENETUNREACH);
+    }
+    match to.peer(object).and_then(|request| client::call::<op::SocketConnect>(&request)) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -203,12 +204,9 @@ fn connect_datagram(object: u32, to: Given) -> c_int {
 /// Connects a stream socket on a modelled network. The engine answers as Linux answers a socket that
 /// does not wait.
 fn connect_modelled(fd: c_int, object: u32, to: Given) -> c_int {
-    let request = match to.read() {
-        Some((v4, port)) => SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() },
-        None if to.family() == libc::AF_UNSPEC && !to.is_empty() => SocketAddress { object, address: 0, port: 0, flags: datagram::NO_ADDRESS },
-        None if !to.is_whole() => return fail(libc::EINVAL),
-        None if to.family() == libc::AF_INET6 => return fail(libc::ENETUNREACH),
-        None => return fail(libc::EAFNOSUPPORT),
+    let request = match to.peer(object) {
+        Ok(request) => SocketAddress { flags: request.flags | sdp::of_client(&request), ..request },
+        Err(Errno(errno)) => return fail(errno),
     };
     let deadline = timeout_deadline(fd, libc::SO_SNDTIMEO);
     let mut is_first = true;
@@ -258,8 +256,8 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
     if is_modelled() {
         return connect_modelled(fd, object, to);
     }
-    let outcome = match to.read() {
-        Some((v4, port)) => client::call::<op::SocketConnect>(&SocketAddress { object, address: v4, port: u32::from(port), flags: to.v6_flag() }),
+    let outcome = match to.read().and_then(|_| to.peer(object).ok()) {
+        Some(request) => client::call::<op::SocketConnect>(&request),
         None => Err(Errno(libc::ENETUNREACH)),
     };
     match outcome {

@@ -11,6 +11,7 @@ use softband_ipc::calls::{AddressReply, Name, op};
 use std::cell::UnsafeCell;
 use std::ffi::CString;
 use std::mem::offset_of;
+use std::net::Ipv6Addr;
 
 /// Returns whether the calling thread knows the names of the fabric.
 pub fn named() -> bool {
@@ -23,20 +24,35 @@ pub fn own_name() -> &'static [u8] {
     &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
 }
 
-/// Returns the address of a host of the fabric.
-fn resolve(name: &[u8]) -> Option<u32> {
+/// Addresses of a name of the fabric.
+#[derive(Clone, Copy)]
+struct Found {
+    v4: Option<u32>,
+    v6: Option<Ipv6Addr>,
+}
+
+/// Returns the address of IPv4 of a host of the fabric.
+fn resolve_v4(name: &[u8]) -> Option<u32> {
+    resolve(name)?.v4
+}
+
+/// Returns the addresses of a host of the fabric.
+fn resolve(name: &[u8]) -> Option<Found> {
+    let v4 = |v4| Found { v4: Some(v4), v6: None };
     if name.is_empty() || name.len() > 255 || is_numeric(name) {
         return None;
     }
     if name == b"localhost" {
-        return Some(address::LOOPBACK);
+        return Some(v4(address::LOOPBACK));
     }
     if walled() {
-        return client::host_address(name);
+        return client::host_address(name).map(v4);
     }
     let mut request = Name { len: name.len() as u32, bytes: [0; 256] };
     request.bytes[..name.len()].copy_from_slice(name);
-    client::call::<op::Resolve>(&request).ok().map(|reply| reply.address)
+    let reply = client::call::<op::Resolve>(&request).ok()?;
+    let v6 = Ipv6Addr::from(reply.v6);
+    Some(Found { v4: (reply.address != 0).then_some(reply.address), v6: (!v6.is_unspecified()).then_some(v6) })
 }
 
 /// Returns whether the name is an address: digits and dots, or any text with a colon.
@@ -49,7 +65,20 @@ fn reverse(v4: u32) -> Option<Vec<u8>> {
     if walled() {
         return client::host_name(v4).map(<[u8]>::to_vec);
     }
-    let reply = client::call::<op::ReverseResolve>(&AddressReply { address: v4, reserved: 0 }).ok()?;
+    name_of(&AddressReply { address: v4, v6: [0; 16] })
+}
+
+/// Returns the name of the host with an address that a program passes.
+fn reverse_of(given: Given) -> Option<Vec<u8>> {
+    if let Some((v4, _)) = given.read() {
+        return reverse(v4);
+    }
+    let at = given.endpoint().ok().filter(|_| !walled())?;
+    name_of(&AddressReply { address: 0, v6: at.ip })
+}
+
+fn name_of(address: &AddressReply) -> Option<Vec<u8>> {
+    let reply = client::call::<op::ReverseResolve>(address).ok()?;
     reply.bytes.get(..reply.len as usize).map(<[u8]>::to_vec)
 }
 
@@ -65,7 +94,7 @@ pub extern "C" fn getaddrinfo(node: Text, service: Text, hints: In<addrinfo>, ou
         return real::getaddrinfo(node, service, own.as_ref().map_or(hints, In::of), out);
     };
     let numeric = is_numeric(name) || hints.get().is_some_and(|hints| hints.ai_flags & libc::AI_NUMERICHOST != 0);
-    let Some(v4) = (if numeric { None } else { resolve(name) }) else {
+    let Some(found) = (if numeric { None } else { resolve(name) }) else {
         return if numeric {
             real::getaddrinfo(node, service, hints, out)
         } else {
@@ -78,14 +107,55 @@ pub extern "C" fn getaddrinfo(node: Text, service: Text, hints: In<addrinfo>, ou
     let family = own.ai_family;
     let wants_name = own.ai_flags & libc::AI_CANONNAME != 0;
     own.ai_flags = (own.ai_flags | libc::AI_NUMERICHOST) & !(libc::AI_ADDRCONFIG | libc::AI_CANONNAME);
-    let text = if family == libc::AF_INET6 { format!("::ffff:{}", dotted(v4)) } else { dotted(v4) };
-    let Ok(text) = CString::new(text) else { return libc::EAI_NONAME };
-    let status = real::getaddrinfo(Text::of(&text), service, In::of(&own), out);
+    let status = both(texts(family, found), service, &own, out);
     if let Some(first) = out.get().filter(|first| status == 0 && wants_name && !first.is_null()) {
         // SAFETY: the list is new and the caller's. `freeaddrinfo` frees the copy of the name.
         unsafe { (*first).ai_canonname = libc::strdup(node.as_ptr()) };
     }
     status
+}
+
+/// Returns the addresses of a name as texts, IPv6 first (RFC 6724). A program that wants IPv6 gets a
+/// mapped address if there is no other.
+fn texts(family: c_int, found: Found) -> Vec<String> {
+    let (v4, v6) = (found.v4.map(dotted), found.v6.map(|v6| v6.to_string()));
+    match family {
+        libc::AF_INET => v4.into_iter().collect(),
+        libc::AF_INET6 => v6.or_else(|| v4.map(|v4| format!("::ffff:{v4}"))).into_iter().collect(),
+        _ => v6.into_iter().chain(v4).collect(),
+    }
+}
+
+/// Returns the lists of all addresses as one.
+fn both(texts: Vec<String>, service: Text, hints: &addrinfo, out: InOut<*mut addrinfo>) -> c_int {
+    let mut first: *mut addrinfo = std::ptr::null_mut();
+    for text in texts.into_iter().rev() {
+        let Ok(text) = CString::new(text) else { return libc::EAI_NONAME };
+        let mut list: *mut addrinfo = std::ptr::null_mut();
+        let status = real::getaddrinfo(Text::of(&text), service, In::of(hints), InOut::of(&mut list));
+        if status != 0 {
+            if !first.is_null() {
+                // SAFETY: the lists so far are of the C library.
+                unsafe { libc::freeaddrinfo(first) };
+            }
+            return status;
+        }
+        let mut last = list;
+        // SAFETY: `list` is a new list of the C library, whose elements are this thread's.
+        while let Some(next) = unsafe { last.as_ref() }.map(|one| one.ai_next).filter(|next| !next.is_null()) {
+            last = next;
+        }
+        if !last.is_null() {
+            // SAFETY: `last` is the last element. `freeaddrinfo` frees each element alone.
+            unsafe { (*last).ai_next = first };
+            first = list;
+        }
+    }
+    if first.is_null() {
+        return libc::EAI_NONAME;
+    }
+    out.set(first);
+    0
 }
 
 /// Returns other hints for an address of this host itself. The fabric has only IPv4. A server that
@@ -116,7 +186,7 @@ pub unsafe extern "C" fn getnameinfo(
     let wants_name = named() && !host.is_null() && host_len > 0 && flags & libc::NI_NUMERICHOST == 0;
     // SAFETY: the caller's address has `len` bytes.
     let given = unsafe { Given::new(of, len) };
-    let name = if wants_name { given.read().and_then(|(v4, _)| reverse(v4)) } else { None };
+    let name = if wants_name { reverse_of(given) } else { None };
     // SAFETY: the C library gets the caller's rooms with their lengths, or no room for the host.
     let original = |host, host_len| unsafe { real::getnameinfo(of, len, host, host_len, service, service_len, flags) };
     let Some(name) = name else {
@@ -182,7 +252,7 @@ fn static_answer(name: &[u8], v4: u32) -> *mut hostent {
 
 fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], u32)> {
     let name = name.bytes().filter(|_| named() && family == libc::AF_INET)?;
-    resolve(name).map(|v4| (name, v4))
+    resolve_v4(name).map(|v4| (name, v4))
 }
 
 #[unsafe(no_mangle)]
@@ -355,6 +425,15 @@ mod tests {
         for text in ["a", "node-7", "10gig.example"] {
             assert!(!is_numeric(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_has_addresses_of_both_families() {
+        let both = Found { v4: Some(0x0a01_0001), v6: Some("2001:db8::1".parse().unwrap()) };
+        assert_eq!(texts(libc::AF_UNSPEC, both), ["2001:db8::1", "10.1.0.1"]);
+        assert_eq!(texts(libc::AF_INET, both), ["10.1.0.1"]);
+        let v4 = Found { v6: None, ..both };
+        assert_eq!((texts(libc::AF_UNSPEC, v4), texts(libc::AF_INET6, v4)), (vec!["10.1.0.1".into()], vec!["::ffff:10.1.0.1".into()]));
     }
 
     #[test]

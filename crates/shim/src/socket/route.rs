@@ -1,7 +1,8 @@
 //! Answers to requests for links, addresses and routes (rtnetlink(7)), and for HCAs
 //! (`rdma/rdma_netlink.h`). The numbers of both protocols differ.
 
-use softband_ipc::interfaces::{Address, Counters, Interface};
+use softband_ipc::interfaces::{Address, AddressV6, Counters, Interface};
+use std::net::Ipv6Addr;
 
 /// Bytes of `nlmsghdr`.
 const HEADER: usize = 16;
@@ -44,6 +45,7 @@ const IFA_CACHEINFO: u16 = 6;
 const IFA_FLAGS: u16 = 8;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_TABLE: u16 = 15;
 
@@ -153,8 +155,16 @@ fn answer(request: &Request, interfaces: &[Interface], port: u32, datagrams: &mu
     let head = |kind: u16| (kind, flags, request.sequence, port);
     let found: Result<Vec<Message>, i32> = match request.kind {
         RTM_GETLINK => links(request, interfaces).map(|links| links.iter().map(|one| link(one, head(RTM_NEWLINK))).collect()),
-        RTM_GETADDR => Ok(addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR))).collect()),
-        RTM_GETROUTE if lists => Ok(if has_v4(request) { routes(interfaces, head(RTM_NEWROUTE)) } else { Vec::new() }),
+        RTM_GETADDR => {
+            let v4 = addresses(request, interfaces).map(|(by, own)| address(by, own, head(RTM_NEWADDR)));
+            let v6 = addresses_v6(request, interfaces).map(|(by, own)| address_v6(by, own, head(RTM_NEWADDR)));
+            Ok(v4.chain(v6).collect())
+        }
+        RTM_GETROUTE if lists => {
+            let v4 = if has_v4(request) { routes(interfaces) } else { Vec::new() };
+            let v6 = if has_v6(request) { routes_v6(interfaces) } else { Vec::new() };
+            Ok(v4.iter().chain(&v6).map(|route| route.message(head(RTM_NEWROUTE))).collect())
+        }
         RTM_GETROUTE => route_to(request, interfaces, head(RTM_NEWROUTE)).map(|route| vec![route]),
         // This library knows no HCAs. UCX looks only whether the answer says that an HCA is a part of another.
         RDMA_GET if !lists => match request.attribute(0, RDMA_DEVICE_INDEX) {
@@ -207,6 +217,12 @@ fn error(errno: i32, request: &Request, port: u32) -> Vec<u8> {
 fn has_v4(request: &Request) -> bool {
     let family = request.body.first().copied().unwrap_or(0);
     family == 0 || libc::c_int::from(family) == libc::AF_INET
+}
+
+/// Returns whether the request includes IPv6.
+fn has_v6(request: &Request) -> bool {
+    let family = request.body.first().copied().unwrap_or(0);
+    family == 0 || libc::c_int::from(family) == libc::AF_INET6
 }
 
 fn links(request: &Request, interfaces: &[Interface]) -> Result<Vec<Interface>, i32> {
@@ -278,51 +294,106 @@ fn address(interface: &Interface, of: Address, head: (u16, u16, u32, u32)) -> Me
     message.with(IFA_LABEL, &terminated(&interface.name)).with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes()).with(IFA_CACHEINFO, &lifetimes)
 }
 
+fn each_v6(interfaces: &[Interface]) -> impl Iterator<Item = (&Interface, AddressV6)> {
+    interfaces.iter().flat_map(|interface| interface.addresses_v6.iter().map(move |own| (interface, *own)))
+}
+
+fn addresses_v6<'a>(request: &Request, interfaces: &'a [Interface]) -> impl Iterator<Item = (&'a Interface, AddressV6)> {
+    let (wanted, index) = (has_v6(request), word(request.body, 4));
+    each_v6(interfaces).filter(move |(one, _)| wanted && (index == 0 || one.index == index))
+}
+
+fn address_v6(interface: &Interface, of: AddressV6, head: (u16, u16, u32, u32)) -> Message {
+    let scope = match () {
+        () if interface.is_loopback() => SCOPE_HOST,
+        () if of.is_of_link() => SCOPE_LINK,
+        () => SCOPE_UNIVERSE,
+    };
+    let mut fixed = vec![libc::AF_INET6 as u8, of.prefix, IFA_F_PERMANENT, scope];
+    fixed.extend(interface.index.to_ne_bytes());
+    let lifetimes = [[0xff; 8], [0; 8]].concat();
+    Message::new(head, &fixed)
+        .with(IFA_ADDRESS, &of.address.octets())
+        .with(IFA_CACHEINFO, &lifetimes)
+        .with(IFA_FLAGS, &u32::from(IFA_F_PERMANENT).to_ne_bytes())
+}
+
+/// Metric of the kernel's routes of IPv6 (`IP6_RT_PRIO_ADDRCONF`).
+const METRIC_V6: u32 = 256;
+
 /// A route of the host: destination with its prefix, table, origin, scope, type and flags.
 struct Route<'a> {
-    to: (u32, u8),
+    family: libc::c_int,
+    to: (Vec<u8>, u8),
     table: u8,
     origin: u8,
     scope: u8,
     kind: u8,
     flags: u32,
     by: &'a Interface,
-    source: u32,
+    source: Option<Vec<u8>>,
+    metric: u32,
 }
 
 impl Route<'_> {
     fn message(&self, head: (u16, u16, u32, u32)) -> Message {
         let [a, b, c, d] = self.flags.to_ne_bytes();
-        let fixed = [libc::AF_INET as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, a, b, c, d];
-        Message::new(head, &fixed)
-            .with(RTA_TABLE, &u32::from(self.table).to_ne_bytes())
-            .with(RTA_DST, &self.to.0.to_be_bytes())
-            .with(RTA_PREFSRC, &self.source.to_be_bytes())
-            .with(RTA_OIF, &self.by.index.to_ne_bytes())
+        let fixed = [self.family as u8, self.to.1, 0, 0, self.table, self.origin, self.scope, self.kind, a, b, c, d];
+        let mut message = Message::new(head, &fixed).with(RTA_TABLE, &u32::from(self.table).to_ne_bytes()).with(RTA_DST, &self.to.0);
+        if let Some(source) = &self.source {
+            message = message.with(RTA_PREFSRC, source);
+        }
+        if self.metric != 0 {
+            message = message.with(RTA_PRIORITY, &self.metric.to_ne_bytes());
+        }
+        message.with(RTA_OIF, &self.by.index.to_ne_bytes())
     }
 }
 
+fn octets(v4: u32) -> Vec<u8> {
+    v4.to_be_bytes().to_vec()
+}
+
 /// Returns the routes of the host: its networks, and its own addresses.
-fn routes(interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Vec<Message> {
-    let origin = RTPROT_KERNEL;
+fn routes(interfaces: &[Interface]) -> Vec<Route<'_>> {
+    let (family, origin, metric) = (libc::AF_INET, RTPROT_KERNEL, 0);
     let networks = each_address(interfaces).map(move |(by, own)| {
-        let (to, source) = ((own.network(), own.prefix), own.address);
+        let (to, source) = ((octets(own.network()), own.prefix), Some(octets(own.address)));
         if by.is_loopback() {
-            return Route { to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source };
+            return Route { family, to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source, metric };
         }
-        Route { to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, flags: 0, by, source }
+        Route { family, to, table: TABLE_MAIN, origin, scope: SCOPE_LINK, kind: RTN_UNICAST, flags: 0, by, source, metric }
     });
     let own = each_address(interfaces).map(move |(by, own)| {
-        let source = own.address;
-        Route { to: (source, 32), table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source }
+        let source = octets(own.address);
+        let to = (source.clone(), 32);
+        Route { family, to, table: TABLE_LOCAL, origin, scope: SCOPE_HOST, kind: RTN_LOCAL, flags: 0, by, source: Some(source), metric }
     });
-    networks.chain(own).map(|route| route.message(head)).collect()
+    networks.chain(own).collect()
+}
+
+/// Returns the routes of IPv6.
+fn routes_v6(interfaces: &[Interface]) -> Vec<Route<'_>> {
+    let (family, origin, scope, flags, source) = (libc::AF_INET6, RTPROT_KERNEL, SCOPE_UNIVERSE, 0, None);
+    let networks = each_v6(interfaces).filter(|(by, _)| !by.is_loopback()).map(move |(by, own)| {
+        let to = (own.network().octets().to_vec(), own.prefix);
+        Route { family, to, table: TABLE_MAIN, origin, scope, kind: RTN_UNICAST, flags, by, source: source.clone(), metric: METRIC_V6 }
+    });
+    let own = each_v6(interfaces).map(move |(by, own)| {
+        let to = (own.address.octets().to_vec(), 128);
+        Route { family, to, table: TABLE_LOCAL, origin, scope, kind: RTN_LOCAL, flags, by, source: None, metric: 0 }
+    });
+    networks.chain(own).collect()
 }
 
 /// Returns the route to one destination.
 fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Result<Message, i32> {
     const FIXED: usize = 12;
-    let to = request.attribute(FIXED, RTA_DST).filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
+    let asked = request.attribute(FIXED, RTA_DST);
+    if let Some(to) = asked.filter(|_| !has_v4(request) && has_v6(request)).and_then(|bytes| bytes.first_chunk::<16>()) {
+        return route_to_v6((*to).into(), request, interfaces, head);
+    }
+    let to = asked.filter(|_| has_v4(request)).and_then(|bytes| bytes.first_chunk().copied());
     let to = u32::from_be_bytes(to.ok_or(libc::ENETUNREACH)?);
     let leads = |(_, own): &(&Interface, Address)| to & own.mask() == own.network();
     // The route with the longest prefix leads.
@@ -331,7 +402,24 @@ fn route_to(request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u
     let (table, kind) = if is_own { (TABLE_LOCAL, RTN_LOCAL) } else { (TABLE_MAIN, RTN_UNICAST) };
     // The answer has neither the origin nor the scope of the route (`rt_fill_info`).
     let (origin, scope, flags) = (RTPROT_UNSPEC, SCOPE_UNIVERSE, RTM_F_CLONED);
-    Ok(Route { to: (to, 32), table, origin, scope, kind, flags, by, source: own.address }.message(head))
+    let (to, source) = ((octets(to), 32), Some(octets(own.address)));
+    Ok(Route { family: libc::AF_INET, to, table, origin, scope, kind, flags, by, source, metric: 0 }.message(head))
+}
+
+/// Returns the route to a destination of IPv6. A link-local one needs the number of its interface.
+fn route_to_v6(to: Ipv6Addr, request: &Request, interfaces: &[Interface], head: (u16, u16, u32, u32)) -> Result<Message, i32> {
+    const FIXED: usize = 12;
+    let device = request.attribute(FIXED, RTA_OIF).map_or(0, |index| word(index, 0));
+    let leads = |(by, own): &(&Interface, AddressV6)| {
+        let is_in = u128::from(to) & u128::from(own.mask()) == u128::from(own.network());
+        is_in && (device == 0 || by.index == device)
+    };
+    let is_own = each_v6(interfaces).find(|(_, own)| own.address == to);
+    let found = is_own.or_else(|| each_v6(interfaces).filter(leads).max_by_key(|(_, own)| own.prefix));
+    let (by, own) = found.ok_or(libc::ENETUNREACH)?;
+    let (table, kind) = if is_own.is_some() { (TABLE_LOCAL, RTN_LOCAL) } else { (TABLE_MAIN, RTN_UNICAST) };
+    let (to, source) = ((to.octets().to_vec(), 128), Some(own.address.octets().to_vec()));
+    Ok(Route { family: libc::AF_INET6, to, table, origin: RTPROT_KERNEL, scope: SCOPE_UNIVERSE, kind, flags: 0, by, source, metric: 0 }.message(head))
 }
 
 #[cfg(test)]

@@ -74,8 +74,10 @@ fn unusable(own: InterfaceAddress) -> Option<&'static str> {
     };
     let (number, size) = (number(own.address), bits(own.address) - own.prefix);
     let host = number & mask(size);
-    if own.address.is_ipv6() {
-        Some("interfaces have addresses of IPv4 only")
+    // RFC 4291, 2.5.6: fe80::/10.
+    let is_of_link = matches!(own.address, IpAddr::V6(address) if address.segments()[0] & 0xffc0 == 0xfe80);
+    if is_of_link {
+        Some("each interface has a link-local address of its own")
     } else if is_special {
         Some("no host can have this address")
     } else if overlap(own, management()) {

@@ -19,12 +19,12 @@ fn fabric() -> FabricSpec {
 #[test]
 fn a_host_has_a_name_for_each_interface() {
     let spec = fabric();
-    let address = |text: &str| Some(text.parse().unwrap());
-    assert_eq!(address_of(&spec, "a"), address("198.18.0.1"));
+    let address = |text: &str| Some((Some(text.parse().unwrap()), None));
+    assert_eq!(addresses_of(&spec, "a"), address("198.18.0.1"));
     // The name of a host wins against that of another host's interface.
-    assert_eq!(address_of(&spec, "a-ib0"), address("198.18.0.2"));
-    assert_eq!(address_of(&spec, "a-ib0-ib0"), address("10.0.0.2"));
-    assert_eq!((address_of(&spec, "a-ib1"), address_of(&spec, "c")), (None, None));
+    assert_eq!(addresses_of(&spec, "a-ib0"), address("198.18.0.2"));
+    assert_eq!(addresses_of(&spec, "a-ib0-ib0"), address("10.0.0.2"));
+    assert_eq!((addresses_of(&spec, "a-ib1"), addresses_of(&spec, "c")), (None, None));
 }
 
 #[test]

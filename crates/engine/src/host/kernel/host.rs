@@ -7,9 +7,12 @@ use super::ethernet::{Card, EthernetLink, Place as EthernetPlace};
 use super::interrupts::Moderation;
 use super::ipoib::{IpoibLink, Place, SEND_RING_PACKETS};
 use super::kind::Kind;
+use super::link_local;
 use super::management::{ManagementLink, Silence};
 use super::sdp::Sdp;
+use crate::host::network;
 use softband_fabric::World;
+use softband_ipc::interfaces;
 use softband_model::parts::KernelPath;
 use softband_model::verbs::api::Completion;
 use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Stack};
@@ -98,6 +101,14 @@ impl HostKernel {
                     Kind::Ethernet(Box::new(link))
                 }
             };
+            let placed = interfaces::management(network::address(number)).hardware_address;
+            let hardware = config.link_address.as_ref().map_or(placed.as_slice(), LinkAddress::as_slice);
+            if let Some(own) = link_local::of(hardware) {
+                config.addresses.push(own);
+                if let Kind::Management(_) = kind {
+                    common.network.add(own.address, (number, InterfaceId(kernel.links.len() as u32)));
+                }
+            }
             kernel.stack.add_interface(config);
             kernel.links.push(Link { core: Core::default(), kind });
         }

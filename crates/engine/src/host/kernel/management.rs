@@ -42,6 +42,11 @@ impl Network {
         Self { by_address }
     }
 
+    /// Adds an address of an interface.
+    pub(super) fn add(&mut self, address: IpAddr, at: (usize, InterfaceId)) {
+        self.by_address.insert(address, at);
+    }
+
     /// Returns the receivers of a frame from an interface.
     fn receivers(&self, from: (usize, InterfaceId), to: LinkDestination) -> Vec<(usize, InterfaceId)> {
         match to {

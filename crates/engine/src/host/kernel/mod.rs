@@ -15,6 +15,7 @@ mod host;
 mod interrupts;
 mod ipoib;
 mod kind;
+mod link_local;
 mod management;
 mod sdp;
 mod store;

@@ -6,14 +6,14 @@ use crate::protocol::Outcome;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::SEEK_LIMIT;
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls::{SocketAddress, datagram, readiness};
-use softband_net::Family;
-use softband_net::calls::{Connect, Disconnect, Listen, SetFamily};
+use softband_ipc::calls::{SocketAddress, SocketListen, datagram, readiness};
+use softband_net::calls::{Connect, Disconnect, Listen};
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl HostCalls<'_> {
     pub(super) fn target_of(&self, host: usize, to: SocketAddr) -> Option<(usize, SocketAddr)> {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let own = match to.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Some(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => Some(Ipv6Addr::LOCALHOST.into()),
@@ -22,12 +22,14 @@ impl HostCalls<'_> {
         };
         match own {
             Some(ip) => Some((host, SocketAddr::new(ip, to.port()))),
-            None => addresses::host_of(self.world.spec(), to.ip()).map(|target| (target, to)),
+            None => addresses::host_of(self.world.spec(), to.ip()).or_else(|| self.neighbour(to.ip())).map(|target| (target, to)),
         }
     }
 
-    fn listens(&self, target: usize, to: SocketAddr) -> bool {
-        self.kernels.as_ref().is_some_and(|kernels| kernels.stack(target).has_listener(to))
+    /// Returns the host that has a link-local address, which no file states.
+    fn neighbour(&self, address: IpAddr) -> Option<usize> {
+        let kernels = self.kernels.as_ref()?;
+        (0..self.world.spec().hosts.len()).find(|host| kernels.stack(*host).has_address(address))
     }
 
     /// Carries out `connect`, which fails with EINPROGRESS where Linux's waits.
@@ -44,29 +46,17 @@ impl HostCalls<'_> {
         if self.host.stack_sockets().sought(at.object).is_some() {
             return Outcome::Fail(libc::EALREADY);
         }
-        self.choose_family(at, to);
-        let to = match self.address_for(at, to, libc::ENETUNREACH) {
+        let to = match self.redirect(at, to.flags).and_then(|()| self.address_for(at, &to.at, to.flags)) {
             Ok(to) => to,
             Err(errno) => return Outcome::Fail(errno),
         };
         if let Some(target) = self.missing_listener(at, to) {
             return Outcome::Fail(self.seek(at, to, target));
         }
+        self.prefer_sdp(at, to);
         let (done, cost) = self.ask(at, Connect { socket, to });
+        self.note_unreachable(at, to, done.err());
         Outcome::Paid(done, cost)
-    }
-
-    /// Lets a socket that reaches both families use IPv6 for `::1` if only IPv6 listens there.
-    fn choose_family(&mut self, at: OnStack, to: &SocketAddress) {
-        let (is_v6, v4) = (to.flags & datagram::IS_V6 != 0, Ipv4Addr::from(to.address));
-        let port = u16::try_from(to.port).unwrap_or(0);
-        if is_v6 && v4.is_loopback() && !self.listens(at.place.host, SocketAddr::new(v4.into(), port)) {
-            let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
-            if self.listens(at.place.host, v6) {
-                // A socket with an address keeps its family.
-                let _ = self.ask(at, SetFamily { socket: at.place.socket, family: Family::V6 });
-            }
-        }
     }
 
     /// Returns the host on which a listener for a new connection is missing.
@@ -76,7 +66,7 @@ impl HostCalls<'_> {
             return None;
         }
         let (target, to) = self.target_of(at.place.host, to)?;
-        (kernels.is_alive(target) && !self.listens(target, to)).then_some(target)
+        (kernels.is_alive(target) && !self.finds_listener(at, (target, to))).then_some(target)
     }
 
     /// Begins to wait for a listener on the host `target`. Returns the error of the program's call.
@@ -98,9 +88,14 @@ impl HostCalls<'_> {
         self.host.stack_sockets().seeks_until(object).is_none_or(|until| until <= self.scheduler.now())
     }
 
-    pub(in crate::rpc) fn stack_listen(&mut self, at: OnStack, backlog: u32) -> Outcome<()> {
+    pub(in crate::rpc) fn stack_listen(&mut self, at: OnStack, listen: &SocketListen) -> Outcome<()> {
+        let backlog = listen.backlog;
+        if let Err(errno) = self.redirect(at, listen.flags) {
+            return Outcome::Fail(errno);
+        }
         let (done, cost) = self.ask(at, Listen { socket: at.place.socket, backlog });
         if done.is_ok() {
+            self.listen_beside(at, backlog);
             self.meet_seekers(at.place.host);
         }
         Outcome::Paid(done, cost)
@@ -109,9 +104,11 @@ impl HostCalls<'_> {
     /// Connects the sockets that waited for a listener on the host.
     fn meet_seekers(&mut self, target: usize) {
         for (object, host, to) in self.host.stack_sockets().seekers() {
-            let is_met = self.target_of(host, to).is_some_and(|(on, to)| on == target && self.listens(on, to));
-            if let Some(seeker) = self.on_stack(object).filter(|_| is_met) {
+            let Some(seeker) = self.on_stack(object) else { continue };
+            let is_met = self.target_of(host, to).is_some_and(|(on, to)| on == target && self.finds_listener(seeker, (on, to)));
+            if is_met {
                 self.host.stack_sockets_mut().end_seek(object);
+                self.prefer_sdp(seeker, to);
                 let begun = self.ask(seeker, Connect { socket: seeker.place.socket, to }).0;
                 if let Err(errno) = begun
                     && errno != libc::EINPROGRESS

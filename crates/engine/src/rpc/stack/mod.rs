@@ -4,17 +4,18 @@ mod connect;
 mod datagrams;
 mod option_bytes;
 mod options;
+mod sdp;
 mod streams;
 
 use crate::host::objects::Object;
 use crate::host::stack_sockets::Place;
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
-use softband_ipc::calls::{self, SocketAddress, SocketNames, datagram, readiness, stream};
+use softband_ipc::calls::{self, Count, Endpoint, SocketNames, datagram, readiness, stream};
 use softband_net::calls::{Close, LocalAddress, Open, PeerAddress};
-use softband_net::{Call, Events, Family, NetError, Protocol, State};
+use softband_net::{Call, Events, Family, NetError, Protocol};
 use softband_sim::SimDuration;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// A socket of a stack by the object that a program holds.
 #[derive(Clone, Copy, Debug)]
@@ -51,18 +52,23 @@ impl HostCalls<'_> {
     pub(crate) fn look_at_stack(&mut self, object: u32) {
         let (Some(at), Some(kernels)) = (self.on_stack(object), &mut *self.kernels) else { return };
         let stack = kernels.stack(at.place.host);
-        let drained = |state: State| !matches!(state, State::FinWait1 | State::Closing | State::LastAck);
-        let is_drained = stack.state(at.place.socket).is_none_or(drained);
-        let ready = bits_of(stack.readiness(at.place.socket)) | (u32::from(is_drained) * readiness::DRAINED);
+        let is_drained = !stack.lingers(at.place.socket);
+        let twin = self.host.stack_sockets().twin(object).map_or(0, |twin| bits_of(stack.readiness(twin)) & readiness::READABLE);
+        let ready = twin | bits_of(stack.readiness(at.place.socket)) | (u32::from(is_drained) * readiness::DRAINED);
         self.host.stack_sockets_mut().set_readiness(object, ready);
     }
 
     /// Opens a socket of the host's stack. Returns `None` if the host has none.
     pub(super) fn stack_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Option<Outcome<calls::Object>> {
+        let protocol = if wanted.datagram != 0 { Protocol::Datagram } else { Protocol::Stream };
+        let family = if wanted.family == libc::AF_INET6 as u32 { Family::V6 } else { Family::V4 };
+        self.stack_open(caller, family, protocol)
+    }
+
+    fn stack_open(&mut self, caller: Caller, family: Family, protocol: Protocol) -> Option<Outcome<calls::Object>> {
         let kernels = self.kernels.as_mut()?;
-        let (host, is_datagram) = (self.processes[caller.process].host(), wanted.datagram != 0);
-        let protocol = if is_datagram { Protocol::Datagram } else { Protocol::Stream };
-        let (socket, cost) = kernels.call(self.world, self.scheduler.now(), host, Open { family: Family::V4, protocol });
+        let (host, is_datagram) = (self.processes[caller.process].host(), protocol == Protocol::Datagram);
+        let (socket, cost) = kernels.call(self.world, self.scheduler.now(), host, Open { family, protocol });
         self.settle_kernels();
         let opened = socket.map_err(NetError::errno).map(|socket| self.adopt(caller, Place { host, socket, is_datagram }));
         Some(Outcome::Paid(opened, cost))
@@ -92,25 +98,30 @@ impl HostCalls<'_> {
         }
     }
 
+    /// Closes a socket as its last holder does, and tells whether the program has to wait
+    /// (`SO_LINGER`). The object stays until the program has waited.
+    pub(super) fn stack_linger(&mut self, at: OnStack) -> Outcome<Count> {
+        let (_, cost) = self.ask(at, Close { socket: at.place.socket });
+        self.host.stack_sockets_mut().linger(at.object);
+        let waits = self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).lingers(at.place.socket));
+        Outcome::Paid(Ok(Count { count: waits.into() }), cost)
+    }
+
     pub(super) fn stack_names(&mut self, at: OnStack) -> Outcome<SocketNames> {
         let socket = at.place.socket;
         let (local, cost) = self.ask(at, LocalAddress { socket });
         let local = match local {
-            Ok(local) => shown(local),
+            Ok(local) => local.into(),
             Err(errno) => return Outcome::Paid(Err(errno), cost),
         };
         // One call of the program has one price.
         let peer = self.ask(at, PeerAddress { socket }).0;
         let values = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).listens(socket));
-        let (peer_address, peer_port) = peer.map_or((0, 0), shown);
         let names = SocketNames {
-            local_address: local.0,
-            local_port: local.1,
-            peer_address,
-            peer_port,
+            local,
+            peer: peer.map_or(Endpoint::v4((0, 0)), Endpoint::from),
             connected: u32::from(peer.is_ok()),
             listening: u32::from(values == Some(true)),
-            only_v6: u32::from(self.family(at) == Family::V6),
         };
         Outcome::Paid(Ok(names), cost)
     }
@@ -119,19 +130,20 @@ impl HostCalls<'_> {
         self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).family(at.place.socket)).unwrap_or(Family::V4)
     }
 
-    /// Returns an address as the socket's stack takes it. Fails with `unfit` if it is none of the
-    /// socket's family.
-    fn address_for(&self, at: OnStack, address: &SocketAddress, unfit: i32) -> Result<SocketAddr, i32> {
-        let port = u16::try_from(address.port).map_err(|_| libc::EINVAL)?;
-        let (v4, is_v6) = (Ipv4Addr::from(address.address), address.flags & datagram::IS_V6 != 0);
-        let ip: IpAddr = match self.family(at) {
-            Family::V4 => v4.into(),
-            Family::V6 if !is_v6 => return Err(unfit),
-            Family::V6 if v4.is_unspecified() => Ipv6Addr::UNSPECIFIED.into(),
-            Family::V6 if v4.is_loopback() => Ipv6Addr::LOCALHOST.into(),
-            Family::V6 => return Err(unfit),
-        };
-        Ok(SocketAddr::new(ip, port))
+    /// Returns an address as the socket's stack takes it.
+    ///
+    /// # Errors
+    /// If the family of the socket does not have the address.
+    fn address_for(&self, at: OnStack, of: &Endpoint, flags: u32) -> Result<SocketAddr, i32> {
+        let port = u16::try_from(of.port).map_err(|_| libc::EINVAL)?;
+        let is_v6 = flags & datagram::IS_V6 != 0;
+        match (self.family(at), of.address()) {
+            (Family::V4, _) if is_v6 => Err(libc::EAFNOSUPPORT),
+            // Linux: streams of IPv6 take IPv4 by mapped addresses alone.
+            (Family::V6, _) if !is_v6 && !at.place.is_datagram => Err(libc::EAFNOSUPPORT),
+            (_, IpAddr::V4(ip)) if !is_v6 => Ok((ip, port).into()),
+            (..) => Ok(SocketAddrV6::new(Ipv6Addr::from(of.ip), port, 0, of.scope).into()),
+        }
     }
 
     /// Returns the cost of a part of a call that may be paid for already.
@@ -141,16 +153,6 @@ impl HostCalls<'_> {
         }
         cost - cost.min(self.world.spec().hosts[at.place.host].part.kernel_path.call)
     }
-}
-
-/// Returns address and port as programs see them.
-fn shown(address: SocketAddr) -> (u32, u32) {
-    let v4 = match address.ip() {
-        IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) if v6.is_loopback() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => 0,
-    };
-    (v4, u32::from(address.port()))
 }
 
 /// Returns readiness bits for the state of a socket.

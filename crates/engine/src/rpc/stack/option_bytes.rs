@@ -2,10 +2,10 @@
 //! tcp(7)). Programs send them: this code checks all lengths.
 
 use softband_model::parts::CongestionControl;
-use softband_net::calls::SocketOption;
+use softband_net::calls::{SocketOption, SourceChange};
 use softband_net::{ConnectionInfo, OptionValues, State};
 use softband_sim::SimDuration;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Interface as a program names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,18 @@ pub(super) enum Named {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Setting {
     Option(SocketOption),
-    OnlyV6(bool),
     /// The name of an interface, empty for none.
     Device(String),
     MulticastInterface(Named),
     Membership {
         joins: bool,
-        group: Ipv4Addr,
+        group: IpAddr,
+        interface: Named,
+    },
+    Source {
+        change: SourceChange,
+        group: IpAddr,
+        source: IpAddr,
         interface: Named,
     },
 }
@@ -127,9 +132,14 @@ fn of_ip(name: i32, bytes: &[u8]) -> Result<Setting, i32> {
     Ok(match name {
         libc::IP_MULTICAST_LOOP => {
             // One byte is enough (ip(7)).
-            let value = bytes.first().ok_or(libc::EINVAL)?;
-            Setting::Option(SocketOption::MulticastLoop(word(bytes).unwrap_or(u32::from(*value)) != 0))
+            Setting::Option(SocketOption::MulticastLoop(number(bytes)? != 0))
         }
+        libc::IP_MULTICAST_ALL => Setting::Option(SocketOption::MulticastAll(flag(bytes)?)),
+        libc::IP_MULTICAST_TTL => Setting::Option(SocketOption::MulticastHopLimit(multicast_hops(number(bytes)?)?)),
+        libc::IP_TTL => match number(bytes)? {
+            0 => return Err(libc::EINVAL),
+            limit => Setting::Option(SocketOption::HopLimit(hops(limit)?)),
+        },
         libc::IP_MULTICAST_IF => Setting::MulticastInterface(match bytes.len() {
             0..4 => return Err(libc::EINVAL),
             4..8 => named(address(bytes)?, 0),
@@ -140,28 +150,94 @@ fn of_ip(name: i32, bytes: &[u8]) -> Result<Setting, i32> {
             // `struct ip_mreq` ends before the number of `struct ip_mreqn`.
             let index = if bytes.len() < 12 { 0 } else { word(&bytes[8..])? };
             let interface = named(address(bytes.get(4..).unwrap_or_default())?, index);
-            Setting::Membership { joins: name == libc::IP_ADD_MEMBERSHIP, group: address(bytes)?, interface }
+            Setting::Membership { joins: name == libc::IP_ADD_MEMBERSHIP, group: address(bytes)?.into(), interface }
         }
-        libc::MCAST_JOIN_GROUP | libc::MCAST_LEAVE_GROUP => {
-            // `struct group_req`: the number, then a `struct sockaddr_storage` at 8.
-            let family = bytes.get(8..10).ok_or(libc::EINVAL)?;
-            if family != (libc::AF_INET as u16).to_ne_bytes() {
-                return Err(libc::EINVAL);
-            }
-            let group = address(bytes.get(12..).unwrap_or_default())?;
-            Setting::Membership { joins: name == libc::MCAST_JOIN_GROUP, group, interface: named(Ipv4Addr::UNSPECIFIED, word(bytes)?) }
+        libc::IP_ADD_SOURCE_MEMBERSHIP | libc::IP_DROP_SOURCE_MEMBERSHIP | libc::IP_BLOCK_SOURCE | libc::IP_UNBLOCK_SOURCE => {
+            // `struct ip_mreq_source`: group, interface, source.
+            let place = |at: usize| address(bytes.get(at..).unwrap_or_default());
+            let change = match name {
+                libc::IP_ADD_SOURCE_MEMBERSHIP => SourceChange::Add,
+                libc::IP_DROP_SOURCE_MEMBERSHIP => SourceChange::Drop,
+                libc::IP_BLOCK_SOURCE => SourceChange::Block,
+                _ => SourceChange::Unblock,
+            };
+            Setting::Source { change, group: place(0)?.into(), source: place(8)?.into(), interface: named(place(4)?, 0) }
         }
-        libc::IP_ADD_SOURCE_MEMBERSHIP | libc::IP_BLOCK_SOURCE | libc::MCAST_JOIN_SOURCE_GROUP => return Err(libc::EOPNOTSUPP),
-        _ => return Err(libc::ENOPROTOOPT),
+        _ => return group_request(name, bytes, libc::AF_INET),
     })
 }
 
 fn of_ipv6(name: i32, bytes: &[u8]) -> Result<Setting, i32> {
-    match name {
-        libc::IPV6_V6ONLY => Ok(Setting::OnlyV6(word(bytes)? != 0)),
-        libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP | libc::IPV6_MULTICAST_IF => Err(libc::EOPNOTSUPP),
-        _ => Err(libc::ENOPROTOOPT),
+    Ok(match name {
+        libc::IPV6_V6ONLY => Setting::Option(SocketOption::V6Only(flag(bytes)?)),
+        libc::IPV6_UNICAST_HOPS => Setting::Option(SocketOption::HopLimit(hops(word(bytes)?.cast_signed())?)),
+        libc::IPV6_MULTICAST_HOPS => Setting::Option(SocketOption::MulticastHopLimit(multicast_hops(word(bytes)?.cast_signed())?)),
+        libc::IPV6_MULTICAST_LOOP => Setting::Option(SocketOption::MulticastLoop(flag(bytes)?)),
+        libc::IPV6_MULTICAST_ALL => Setting::Option(SocketOption::MulticastAll(flag(bytes)?)),
+        libc::IPV6_MULTICAST_IF => Setting::MulticastInterface(of_index(word(bytes)?)),
+        libc::IPV6_ADD_MEMBERSHIP | libc::IPV6_DROP_MEMBERSHIP => {
+            // `struct ipv6_mreq`: the group, then the number.
+            let group = *bytes.first_chunk::<16>().ok_or(libc::EINVAL)?;
+            let interface = of_index(word(&bytes[16..])?);
+            Setting::Membership { joins: name == libc::IPV6_ADD_MEMBERSHIP, group: Ipv6Addr::from(group).into(), interface }
+        }
+        _ => return group_request(name, bytes, libc::AF_INET6),
+    })
+}
+
+/// Reads a request that names groups by socket addresses (RFC 3678, 5).
+fn group_request(name: i32, bytes: &[u8], family: i32) -> Result<Setting, i32> {
+    // `struct group_req` and `struct group_source_req`: the number, then each a `struct
+    // sockaddr_storage`.
+    const ADDRESSES: [usize; 2] = [8, 136];
+    let place = |at: usize| socket_address(bytes.get(at..).unwrap_or_default(), family);
+    let change = match name {
+        libc::MCAST_JOIN_GROUP | libc::MCAST_LEAVE_GROUP => {
+            let (group, interface) = (place(ADDRESSES[0])?, of_index(word(bytes)?));
+            return Ok(Setting::Membership { joins: name == libc::MCAST_JOIN_GROUP, group, interface });
+        }
+        libc::MCAST_JOIN_SOURCE_GROUP => SourceChange::Add,
+        libc::MCAST_LEAVE_SOURCE_GROUP => SourceChange::Drop,
+        libc::MCAST_BLOCK_SOURCE => SourceChange::Block,
+        libc::MCAST_UNBLOCK_SOURCE => SourceChange::Unblock,
+        _ => return Err(libc::ENOPROTOOPT),
+    };
+    Ok(Setting::Source { change, group: place(ADDRESSES[0])?, source: place(ADDRESSES[1])?, interface: of_index(word(bytes)?) })
+}
+
+/// Reads the IP address of a socket address of this family.
+fn socket_address(bytes: &[u8], family: i32) -> Result<IpAddr, i32> {
+    let is_it = bytes.first_chunk().is_some_and(|own| i32::from(u16::from_ne_bytes(*own)) == family);
+    let of_v6 = || bytes.get(8..).and_then(|rest| rest.first_chunk::<16>()).map(|octets| Ipv6Addr::from(*octets).into());
+    match family {
+        _ if !is_it => Err(libc::EINVAL),
+        libc::AF_INET6 => of_v6().ok_or(libc::EINVAL),
+        _ => address(bytes.get(4..).unwrap_or_default()).map(IpAddr::from),
     }
+}
+
+fn flag(bytes: &[u8]) -> Result<bool, i32> {
+    word(bytes).map(|value| value != 0)
+}
+
+/// Reads a number for which one byte is enough (ip(7)).
+fn number(bytes: &[u8]) -> Result<i32, i32> {
+    let first = bytes.first().ok_or(libc::EINVAL)?;
+    Ok(word(bytes).map_or(i32::from(*first), u32::cast_signed))
+}
+
+/// Returns a hop limit, or `None` for the kernel's.
+fn hops(value: i32) -> Result<Option<u8>, i32> {
+    if value == -1 { Ok(None) } else { u8::try_from(value).map(Some).map_err(|_| libc::EINVAL) }
+}
+
+/// Returns the hop limit of datagrams to groups, which is 1 by default.
+fn multicast_hops(value: i32) -> Result<u8, i32> {
+    hops(value).map(|limit| limit.unwrap_or(1))
+}
+
+fn of_index(index: u32) -> Named {
+    if index == 0 { Named::Any } else { Named::Index(index) }
 }
 
 fn named(address: Ipv4Addr, index: u32) -> Named {
@@ -183,7 +259,12 @@ pub(super) fn encode(level: i32, name: i32, values: &OptionValues, info: Option<
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => number(values.receive_buffer),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => switch(values.listens),
         (libc::SOL_SOCKET, libc::SO_BROADCAST) => switch(values.may_broadcast),
-        (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) => switch(values.multicast_loop),
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP) => switch(values.multicast_loop),
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL) => switch(values.hears_all_groups),
+        (libc::IPPROTO_IP, libc::IP_MULTICAST_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_HOPS) => number(values.multicast_hop_limit.into()),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => number(values.hop_limit.into()),
+        (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => number(values.multicast_interface.map_or(0, |interface| interface.0 + 1)),
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => switch(values.v6_only),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => values.stream.map(|_| tcp_info(values, info)),
         _ => of_stream(level, name, values),
     }

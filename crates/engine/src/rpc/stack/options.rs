@@ -5,9 +5,9 @@ use super::option_bytes::{self, Named, Setting};
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{Count, SocketOption, SocketSetting, WithTail, socket_option};
-use softband_net::calls::{self, AtMark, Info, Options, Send, SetFamily, SetOption, Unread};
+use softband_net::calls::{self, AtMark, Info, Options, Send, SetOption, Unread};
 use softband_net::{Family, InterfaceId, Payload};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Most bytes of an option's value.
 const VALUE_BYTES_MAX: usize = 4_096;
@@ -22,6 +22,9 @@ impl HostCalls<'_> {
         };
         let Some(at) = self.on_stack(object) else { return Outcome::Fail(libc::ENOPROTOOPT) };
         let (level, name) = (head.level.cast_signed(), head.name.cast_signed());
+        if !self.has_level(at, level, name) {
+            return Outcome::Fail(libc::ENOPROTOOPT);
+        }
         if head.set == 0 {
             return self.value_of(at, level, name);
         }
@@ -30,46 +33,54 @@ impl HostCalls<'_> {
         };
         match option_bytes::parse(level, name, bytes).and_then(|setting| self.option_of(at, setting)) {
             Ok(option) => {
-                let (set, cost) = match option {
-                    Ok(option) => self.ask(at, SetOption { socket: at.place.socket, option }),
-                    Err(family) => self.ask(at, SetFamily { socket: at.place.socket, family }),
-                };
+                let (set, cost) = self.ask(at, SetOption { socket: at.place.socket, option });
                 Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
             }
             Err(errno) => Outcome::Fail(errno),
         }
     }
 
-    /// Returns the option of the stack, or the family that a setting means.
-    fn option_of(&self, at: OnStack, setting: Setting) -> Result<Result<calls::SocketOption, Family>, i32> {
+    /// Returns whether the kernel looks at options of this level. The placeholder answers for others.
+    fn has_level(&self, at: OnStack, level: i32, name: i32) -> bool {
+        let is_v6 = self.family(at) == Family::V6;
+        // Streams have the hop limit alone; the placeholder refuses groups as Linux does.
+        let is_of_datagrams = match level {
+            libc::IPPROTO_IP => name != libc::IP_TTL,
+            libc::IPPROTO_IPV6 => !matches!(name, libc::IPV6_V6ONLY | libc::IPV6_UNICAST_HOPS),
+            _ => false,
+        };
+        let is_of_streams = match level {
+            libc::SOL_SOCKET => matches!(name, libc::SO_KEEPALIVE | libc::SO_OOBINLINE | libc::SO_LINGER),
+            _ => level == libc::IPPROTO_TCP,
+        };
+        let is_of_others = if at.place.is_datagram { is_of_streams } else { is_of_datagrams };
+        (level != libc::IPPROTO_IPV6 || is_v6) && !is_of_others
+    }
+
+    /// Returns the option of the stack that a setting means.
+    fn option_of(&self, at: OnStack, setting: Setting) -> Result<calls::SocketOption, i32> {
+        let named = |named: Named, missing: i32| match named {
+            Named::Any => Ok(None),
+            named => self.interface(at, named).map(Some).ok_or(missing),
+        };
         Ok(match setting {
-            Setting::Option(option) => Ok(option),
-            Setting::OnlyV6(is_only) => Err(if is_only { Family::V6 } else { Family::V4 }),
+            Setting::Option(option) => option,
+            Setting::Device(name) if name.is_empty() => calls::SocketOption::Device(None),
             Setting::Device(name) => {
-                let is_known = name.is_empty() || self.interfaces(at).any(|(_, of)| of.name == name);
-                return Err(if !is_known {
-                    libc::ENODEV
-                } else if name.is_empty() {
-                    libc::ENOPROTOOPT
-                } else {
-                    libc::EOPNOTSUPP
-                });
+                let found = self.interfaces(at).find(|(_, of)| of.name == name).map(|(number, _)| number);
+                calls::SocketOption::Device(Some(found.ok_or(libc::ENODEV)?))
             }
-            Setting::MulticastInterface(named) => {
-                let interface = match named {
-                    Named::Any => None,
-                    named => Some(self.interface(at, named).ok_or(libc::EADDRNOTAVAIL)?),
-                };
-                Ok(calls::SocketOption::MulticastInterface(interface))
+            Setting::MulticastInterface(of) => {
+                let missing = if matches!(of, Named::Address(_)) { libc::EADDRNOTAVAIL } else { libc::ENODEV };
+                calls::SocketOption::MulticastInterface(named(of, missing)?)
             }
             Setting::Membership { joins, group, interface } => {
-                let interface = match interface {
-                    Named::Any => None,
-                    named => Some(self.interface(at, named).ok_or(libc::ENODEV)?),
-                };
-                let group = IpAddr::V4(group);
+                let interface = named(interface, libc::ENODEV)?;
                 let leave = calls::SocketOption::Leave { group, interface };
-                Ok(if joins { calls::SocketOption::Join { group, interface } } else { leave })
+                if joins { calls::SocketOption::Join { group, interface } } else { leave }
+            }
+            Setting::Source { change, group, source, interface } => {
+                calls::SocketOption::Source { change, group, source, interface: named(interface, libc::ENODEV)? }
             }
         })
     }
@@ -90,11 +101,26 @@ impl HostCalls<'_> {
         self.interfaces(at).find(|(number, config)| is_it(*number, config)).map(|(number, _)| number)
     }
 
+    /// Returns the name of an interface as C has it.
+    fn name_of(&self, at: OnStack, interface: InterfaceId) -> Vec<u8> {
+        let name = self.interfaces(at).find(|(number, _)| *number == interface).map(|(_, config)| config.name.as_bytes());
+        [name.unwrap_or_default(), &[0]].concat()
+    }
+
+    fn first_v4(&self, at: OnStack, interface: InterfaceId) -> Option<Ipv4Addr> {
+        let (_, config) = self.interfaces(at).find(|(number, _)| *number == interface)?;
+        config.addresses.iter().find_map(|own| if let IpAddr::V4(address) = own.address { Some(address) } else { None })
+    }
+
     fn value_of(&mut self, at: OnStack, level: i32, name: i32) -> Outcome<WithTail<Count, u8>> {
         let (values, cost) = self.ask(at, Options { socket: at.place.socket });
         let info = if at.place.is_datagram { None } else { self.ask(at, Info { socket: at.place.socket }).0.ok() };
         let bytes = values.and_then(|values| match (level, name) {
-            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(u32::from(self.family(at) == Family::V6).to_ne_bytes().to_vec()),
+            (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => Ok(values.device.map_or(Vec::new(), |device| self.name_of(at, device))),
+            (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => {
+                let address = values.multicast_interface.and_then(|interface| self.first_v4(at, interface));
+                Ok(address.unwrap_or(Ipv4Addr::UNSPECIFIED).octets().to_vec())
+            }
             _ => option_bytes::encode(level, name, &values, info.as_ref()).ok_or(libc::ENOPROTOOPT),
         });
         // A question about an option of the kernel's placeholder costs that call alone.

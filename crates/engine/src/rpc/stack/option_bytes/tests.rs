@@ -40,7 +40,7 @@ fn values_have_the_units_of_the_manual_pages() {
 #[test]
 fn a_membership_names_its_interface_by_number_address_or_not_at_all() {
     let group = Ipv4Addr::new(239, 1, 2, 3);
-    let membership = |interface| Ok(Setting::Membership { joins: true, group, interface });
+    let membership = |interface| Ok(Setting::Membership { joins: true, group: group.into(), interface });
     let asked = |rest: &[u8]| parse(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &[&group.octets()[..], rest].concat());
     assert_eq!(asked(&[0; 4]), membership(Named::Any));
     assert_eq!(asked(&[10, 0, 0, 1]), membership(Named::Address(Ipv4Addr::new(10, 0, 0, 1))));
