@@ -1,9 +1,9 @@
 //! Sockets of a host.
 
 use crate::error::NetError;
-use crate::sdp;
 use crate::interface::InterfaceId;
 use crate::scope;
+use crate::sdp;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Listener, SocketOptions};
 use crate::udp::DatagramSocket;

@@ -21,8 +21,8 @@ use crate::interface::{Interface, InterfaceAddress, InterfaceConfig, InterfaceCo
 use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
-use crate::sdp::{Order, Role};
 use crate::scope;
+use crate::sdp::{Order, Role};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
@@ -30,9 +30,9 @@ use fragments::{FragmentKey, Fragments};
 use path_mtu::PathMtus;
 use ports::Ports;
 pub use questions::OptionValues;
-pub(crate) use sources::Filter;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
+pub(crate) use sources::Filter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -57,7 +57,8 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     // SAFETY: the room has this many entries, and nothing else knows it.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, each.len()) };
     for (entry, (interface, [own, mask, broadcast])) in entries.iter_mut().zip(&each) {
-        (entry.address, entry.mask, entry.broadcast) = (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
+        (entry.address, entry.mask, entry.broadcast) =
+            (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
         write_name(&mut entry.name, &interface.name);
         entry.head.ifa_name = entry.name.as_mut_ptr();
         entry.head.ifa_flags = interface.flags;

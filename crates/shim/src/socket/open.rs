@@ -28,6 +28,9 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         return sdp::open(kind, protocol);
     }
     let fd = real::socket(domain, kind, protocol);
+    if walled() && kind & TYPE_MASK == libc::SOCK_STREAM && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        sdp::note_wall_stream();
+    }
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
     }

@@ -70,7 +70,7 @@ impl HostCalls<'_> {
         let has = |kernels: &crate::host::kernel::Kernels| {
             kernels.stack(at.place.host).reaches_by_sdp(to.ip()) && kernels.stack(target).has_sdp_listener(to)
         };
-        if self.kernels.as_deref().is_some_and(has) {
+        if self.kernels.as_ref().is_some_and(has) {
             // A port that SDP's sockets have taken leaves the socket with TCP.
             let _ = self.ask(at, UseSdp { socket: at.place.socket });
         }
@@ -115,11 +115,9 @@ impl HostCalls<'_> {
             Some(rest) => self.ask(at, SendPart { part, rest }),
             None => self.ask(at, part),
         };
-        let awaits = |taken: u32| {
-            is_last && taken == len && self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).awaits_peer(socket))
-        };
+        let awaits =
+            |taken: u32| is_last && taken == len && self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).awaits_peer(socket));
         let count = taken.map(|taken| Count { count: u64::from(taken) | u64::from(awaits(taken)) * calls::stream::AWAITS_PEER });
         (count, cost)
     }
 }
-

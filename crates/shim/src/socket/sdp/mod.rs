@@ -1,6 +1,6 @@
 //! Sockets of SDP: the family AF_INET_SDP, and streams that rules redirect as `libsdp` did.
 
-mod rules;
+pub mod rules;
 
 use super::modelled::is_modelled;
 use super::open::names;

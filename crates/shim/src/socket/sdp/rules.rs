@@ -175,7 +175,9 @@ mod tests {
 
     #[test]
     fn wildcards_fit_as_those_of_a_shell() {
-        for (pattern, name, expected) in [("*", "", true), ("db2*", "db2", true), ("t?cp", "ttcp", true), ("t?cp", "tcp", false), ("*a*b", "xaab", true), ("*a*b", "xaa", false)] {
+        for (pattern, name, expected) in
+            [("*", "", true), ("db2*", "db2", true), ("t?cp", "ttcp", true), ("t?cp", "tcp", false), ("*a*b", "xaab", true), ("*a*b", "xaa", false)]
+        {
             assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         }
     }
