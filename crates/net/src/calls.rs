@@ -3,7 +3,7 @@
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use crate::sdp::Role;
+use crate::sdp::{Part, Role};
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, OptionValues, Sealed, Stack};
@@ -406,7 +406,10 @@ pub enum SourceChange {
 fn send(call: Send, rest: Option<u32>, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
     match stack.socket_mut(call.socket)?.protocol() {
         Protocol::Datagram => return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now),
-        Protocol::Sdp => return stack.send_sdp(now, call, rest),
+        Protocol::Sdp => {
+            let part = Part { urgent: call.urgent, more: call.more, rest };
+            return stack.send_sdp(now, call.socket, &call.payload, part);
+        }
         Protocol::Stream => {}
     }
     stack.socket_mut(call.socket)?.connection().map_err(|_| NetError::Broken)?;
@@ -422,7 +425,7 @@ fn receive(call: Receive, rest: u32, stack: &mut Stack, now: SimTime) -> Result<
             let whole = ReceiveFrom { socket: call.socket, most: call.most, peek: call.peek };
             return whole.run(stack, now).map(|received| received.payload);
         }
-        Protocol::Sdp => return stack.receive_sdp(now, &call, rest),
+        Protocol::Sdp => return stack.receive_sdp(now, call.socket, (call.most, rest), call.peek),
         Protocol::Stream => {}
     }
     stack.socket_mut(call.socket)?.connection()?;
@@ -466,7 +469,7 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
             match &mut socket.options {
                 Some(options) => {
                     change(options);
-                    stack.sdp_options_changed(now, id, option);
+                    stack.sdp_options_changed(now, id, matches!(option, SocketOption::SendBuffer(_)));
                 }
                 None => {
                     stack.with_connection(now, id, |connection, cx| connection.set_options(change, cx));

@@ -56,14 +56,14 @@ pub enum Order {
         /// Address of the other end.
         to: IpAddr,
     },
-    /// Send a message to a receive buffer of the peer. [`crate::Stack::sdp_sent`] must follow.
+    /// Send a message to a receive buffer of the peer. `Stack::sdp_sent` must follow.
     Send {
         /// Header.
         header: Vec<u8>,
         /// Data behind the header.
         payload: Payload,
     },
-    /// Read bytes of the peer's memory. [`crate::Stack::sdp_read`] must follow.
+    /// Read bytes of the peer's memory. `Stack::sdp_read` must follow.
     Read {
         /// Address in the peer's memory.
         address: u64,

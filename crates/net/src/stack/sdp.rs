@@ -1,7 +1,6 @@
 //! Sockets of SDP: their place among the sockets of the host, and their queue pairs' events.
 
 use super::{Charge, Effect, Stack};
-use crate::calls::{Receive, Send, SocketOption};
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
@@ -333,10 +332,9 @@ impl Stack {
         }
     }
 
-    pub(crate) fn send_sdp(&mut self, now: SimTime, call: Send, rest: Option<u32>) -> Result<u32, NetError> {
-        self.socket_mut(call.socket)?.sdp().map_err(|_| NetError::Broken)?;
-        let part = Part { urgent: call.urgent, more: call.more, rest };
-        let step = self.with_sdp(now, call.socket, |connection, cx| connection.send(&call.payload, part, cx));
+    pub(crate) fn send_sdp(&mut self, now: SimTime, id: SocketId, payload: &Payload, part: Part) -> Result<u32, NetError> {
+        self.socket_mut(id)?.sdp().map_err(|_| NetError::Broken)?;
+        let step = self.with_sdp(now, id, |connection, cx| connection.send(payload, part, cx));
         let (taken, charge) = match step.unwrap_or(Err(NetError::BadSocket))? {
             Taken::Copied(bytes) => (bytes, Charge::Copied { bytes }),
             Taken::Pinned(bytes) => (bytes, Charge::Pinned { bytes }),
@@ -345,10 +343,11 @@ impl Stack {
         Ok(taken)
     }
 
-    pub(crate) fn receive_sdp(&mut self, now: SimTime, call: &Receive, rest: u32) -> Result<Payload, NetError> {
-        self.socket_mut(call.socket)?.sdp()?;
-        let wanted = (call.most, call.most.saturating_add(rest));
-        let step = self.with_sdp(now, call.socket, |connection, cx| connection.receive(wanted, call.peek, cx));
+    /// Reads up to `most` bytes of a call that wants `rest` more.
+    pub(crate) fn receive_sdp(&mut self, now: SimTime, id: SocketId, (most, rest): (u32, u32), peek: bool) -> Result<Payload, NetError> {
+        self.socket_mut(id)?.sdp()?;
+        let wanted = (most, most.saturating_add(rest));
+        let step = self.with_sdp(now, id, |connection, cx| connection.receive(wanted, peek, cx));
         match step.unwrap_or(Err(NetError::BadSocket))? {
             Got::Data(payload, copied) => {
                 self.charge(Charge::Copied { bytes: copied });
@@ -373,10 +372,10 @@ impl Stack {
     }
 
     /// Lets a connection see new options.
-    pub(crate) fn sdp_options_changed(&mut self, now: SimTime, id: SocketId, option: SocketOption) {
+    pub(crate) fn sdp_options_changed(&mut self, now: SimTime, id: SocketId, has_new_buffer: bool) {
         let buffer = self.sdp_buffer(id);
         self.with_sdp(now, id, |connection, cx| {
-            if matches!(option, SocketOption::SendBuffer(_)) {
+            if has_new_buffer {
                 connection.set_buffer(buffer);
             }
             connection.options_changed(cx);
