@@ -1,9 +1,11 @@
 //! Calls of programs: a type for each. [`Stack::call`] carries them out.
 
+mod streams;
+
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use crate::sdp::{Part, Role};
+use crate::sdp::Role;
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, OptionValues, Sealed, Stack};
@@ -12,6 +14,7 @@ use crate::udp::Received;
 use softband_model::parts::CongestionControl;
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr};
+use streams::{receive, send};
 
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
@@ -401,38 +404,6 @@ pub enum SourceChange {
     Block,
     /// `IP_UNBLOCK_SOURCE`.
     Unblock,
-}
-
-fn send(call: Send, rest: Option<u32>, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
-    match stack.socket_mut(call.socket)?.protocol() {
-        Protocol::Datagram => return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now),
-        Protocol::Sdp => {
-            let part = Part { urgent: call.urgent, more: call.more, rest };
-            return stack.send_sdp(now, call.socket, &call.payload, part);
-        }
-        Protocol::Stream => {}
-    }
-    stack.socket_mut(call.socket)?.connection().map_err(|_| NetError::Broken)?;
-    let step = stack.with_connection(now, call.socket, |connection, cx| connection.send(&call.payload, (call.urgent, call.more), cx));
-    let taken = step.unwrap_or(Err(NetError::BadSocket))?;
-    stack.charge(Charge::Copied { bytes: taken });
-    Ok(taken)
-}
-
-fn receive(call: Receive, rest: u32, stack: &mut Stack, now: SimTime) -> Result<Payload, NetError> {
-    match stack.socket_mut(call.socket)?.protocol() {
-        Protocol::Datagram => {
-            let whole = ReceiveFrom { socket: call.socket, most: call.most, peek: call.peek };
-            return whole.run(stack, now).map(|received| received.payload);
-        }
-        Protocol::Sdp => return stack.receive_sdp(now, call.socket, (call.most, rest), call.peek),
-        Protocol::Stream => {}
-    }
-    stack.socket_mut(call.socket)?.connection()?;
-    let step = stack.with_connection(now, call.socket, |connection, cx| connection.receive(call.most, call.peek, cx));
-    let payload = step.unwrap_or(Err(NetError::BadSocket))?;
-    stack.charge(Charge::Copied { bytes: payload.len() });
-    Ok(payload)
 }
 
 fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {

@@ -231,10 +231,11 @@ impl Connection {
     pub(crate) fn lost(&mut self, error: NetError, cx: &mut Context<'_>) {
         let is_over = self.rx.has_end && matches!(self.tx.end, End::Sent | End::Delivered);
         if is_over || self.tx.must_abort {
-            self.close_now(cx);
-        } else {
-            self.fail(error, cx);
+            return self.close_now(cx);
         }
+        // A host that answers no Hello counts as silent, as for TCP.
+        let is_silent = self.stage == Stage::Connecting && error == NetError::Reset;
+        self.fail(if is_silent { NetError::TimedOut } else { error }, cx);
     }
 
     /// Fails with the pending error of the socket, which a call sees once.
