@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules of `crates/net/src`, each with those that it may use. Each one uses only those above it,
 /// so a connection knows neither sockets nor interfaces, and no cycle exists.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("error", &[]),
     ("events", &[]),
     ("payload", &[]),
@@ -21,7 +21,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("tcp", &["error", "events", "packet", "payload", "sequence", "socket_id"]),
     ("wire", &["frame", "neighbour", "packet", "payload", "sequence"]),
     ("udp", &["error", "events", "interface", "payload"]),
-    ("socket", &["error", "socket_id", "tcp", "udp"]),
+    ("sdp", &["error", "events", "interface", "payload", "socket_id", "tcp"]),
+    ("socket", &["error", "sdp", "socket_id", "tcp", "udp"]),
     (
         "stack",
         &[
@@ -33,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "packet",
             "payload",
             "route",
+            "sdp",
             "sequence",
             "socket",
             "socket_id",
@@ -41,7 +43,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "wire",
         ],
     ),
-    ("calls", &["error", "interface", "payload", "socket", "socket_id", "stack", "tcp", "udp"]),
+    ("calls", &["error", "interface", "payload", "sdp", "socket", "socket_id", "stack", "tcp", "udp"]),
     ("lib", &[]),
 ];
 

@@ -84,21 +84,23 @@ pod! {
     }
     /// A route through another host ([`crate::interfaces::Route`]).
     pub struct RouteRecord { pub network: u32, pub prefix: u32, pub gateway: u32, pub index: u32, }
-    /// `datagram`: 0 stream, 1 datagram. `family` as in `socket(2)`.
+    /// `datagram`: 0 stream, 1 datagram, 2 stream of SDP. `family` as in `socket(2)`.
     pub struct SocketNew { pub datagram: u32, pub family: u32, }
     pub struct Object { pub object: u32, pub reserved: u32, }
     /// Address of a socket in network order. IPv4 is a mapped address (RFC 4291, 2.5.5.2). `scope` is the
     /// number of a link-local address's interface, or 0.
     #[derive(PartialEq, Eq)]
     pub struct Endpoint { pub ip: [u8; 16], pub port: u32, pub scope: u32, }
-    /// `flags` are of [`datagram`].
+    /// `flags` are of [`datagram`] and [`transport`].
     pub struct SocketAddress { pub object: u32, pub flags: u32, pub at: Endpoint, }
-    pub struct SocketListen { pub object: u32, pub backlog: u32, }
+    /// `flags` are of [`transport`].
+    pub struct SocketListen { pub object: u32, pub backlog: u32, pub flags: u32, pub reserved: u32, }
     pub struct SocketAccepted { pub object: u32, pub reserved: u32, pub peer: Endpoint, }
-    /// `flags` are of [`stream`].
-    pub struct SocketData { pub object: u32, pub len: u32, pub flags: u32, pub reserved: u32, }
-    /// `peek`: do not remove the bytes. `flags` are of [`stream`].
-    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub flags: u32, }
+    /// `flags` are of [`stream`]. `rest`: bytes of the call behind these, if the call waits.
+    pub struct SocketData { pub object: u32, pub len: u32, pub flags: u32, pub rest: u32, }
+    /// `peek`: do not remove the bytes. `flags` are of [`stream`]. `rest`: bytes that the call wants beyond
+    /// `len_max`.
+    pub struct SocketReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub flags: u32, pub rest: u32, pub reserved: u32, }
     /// A part of a datagram, from `offset` on. `flags` are of [`datagram`].
     pub struct DatagramSend { pub object: u32, pub len: u32, pub offset: u32, pub flags: u32, pub to: Endpoint, pub way: DatagramWish, }
     /// Way of one datagram, by control messages: its source address, the number of its interface, and its
@@ -252,6 +254,11 @@ pod! {
     pub struct SetEce { pub qp: QpName, pub ece: Ece, }
 }
 
+impl SocketNew {
+    /// [`SocketNew::datagram`] of a stream of SDP.
+    pub const SDP: u32 = 2;
+}
+
 impl Endpoint {
     /// Returns an address of IPv4 as a big-endian number, with a port. The address of any host is that
     /// of IPv6.
@@ -337,6 +344,18 @@ pub mod stream {
     pub const MORE: u32 = 2;
     /// The program has paid for the call whose part this is.
     pub const IS_PAID: u32 = 4;
+    /// The call waits until it is whole.
+    pub const WAITS: u32 = 8;
+    /// In the count of sent bytes: the call ends when the socket is writable.
+    pub const AWAITS_PEER: u64 = 1 << 63;
+}
+
+/// Bits of the flags of a socket address and of `listen`: rules that redirect TCP to SDP.
+pub mod transport {
+    /// The socket uses SDP.
+    pub const SDP: u32 = 1 << 8;
+    /// A server takes both protocols. A client uses SDP if the server does.
+    pub const EITHER: u32 = 1 << 9;
 }
 
 /// Values of [`SocketOption::name`].

@@ -1,8 +1,11 @@
 //! Calls of programs: a type for each. [`Stack::call`] carries them out.
 
+mod streams;
+
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
+use crate::sdp::Role;
 use crate::socket::Kind;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, OptionValues, Sealed, Stack};
@@ -11,6 +14,7 @@ use crate::udp::Received;
 use softband_model::parts::CongestionControl;
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr};
+use streams::{receive, send};
 
 /// Least buffer of a socket in bytes, as Linux rounds a program's wish.
 const BUFFER_BYTES_MIN: u32 = 2_304;
@@ -87,13 +91,14 @@ calls! {
     } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
         Protocol::Stream => stack.connect_stream(now, call.socket, call.to),
         Protocol::Datagram => stack.connect_datagram(call.socket, Some(call.to)),
+        Protocol::Sdp => stack.connect_sdp(now, call.socket, call.to),
     };
     /// `connect` with `AF_UNSPEC`: takes the peer from the socket, and resets a TCP connection.
     Disconnect {
         /// Socket.
         socket: SocketId
     } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
-        Protocol::Stream => stack.disconnect_stream(now, call.socket),
+        Protocol::Stream | Protocol::Sdp => stack.disconnect_stream(now, call.socket),
         Protocol::Datagram => stack.connect_datagram(call.socket, None),
     };
     /// `send`: returns the number of bytes taken.
@@ -106,7 +111,14 @@ calls! {
         urgent: bool,
         /// Whether more data follows, so that a packet with room waits (`MSG_MORE`).
         more: bool
-    } -> u32 = send;
+    } -> u32 = |call, stack, now| send(call, None, stack, now);
+    /// A part of a `send` that waits until it is whole, so that SDP may send it without a copy.
+    SendPart {
+        /// Part.
+        part: Send,
+        /// Bytes of the call behind this part.
+        rest: u32
+    } -> u32 = |call, stack, now| send(call.part, Some(call.rest), stack, now);
     /// `sendto` on a UDP socket: returns the length of the datagram.
     SendTo {
         /// Socket.
@@ -141,14 +153,24 @@ calls! {
         most: u32,
         /// Whether the data stays in the queue (`MSG_PEEK`).
         peek: bool
-    } -> Payload = receive;
+    } -> Payload = |call, stack, now| receive(call, 0, stack, now);
+    /// A part of a `recv` on a stream, which SDP may fill without a copy.
+    ReceivePart {
+        /// Part.
+        part: Receive,
+        /// Bytes that the call wants behind this part.
+        rest: u32
+    } -> Payload = |call, stack, now| receive(call.part, call.rest, stack, now);
     /// `recv` with `MSG_OOB`: returns the urgent byte.
     ReceiveUrgent {
         /// Socket.
         socket: SocketId,
         /// Whether the byte stays (`MSG_PEEK`).
         peek: bool
-    } -> u8 = |call, stack, _| stack.socket_mut(call.socket)?.connection()?.receive_urgent(call.peek);
+    } -> u8 = |call, stack, _| match stack.socket_mut(call.socket)?.protocol() {
+        Protocol::Sdp => stack.receive_urgent_sdp(call.socket, call.peek),
+        _ => stack.socket_mut(call.socket)?.connection()?.receive_urgent(call.peek),
+    };
     /// `recvfrom` on a UDP socket: returns the oldest datagram.
     ReceiveFrom {
         /// Socket.
@@ -185,7 +207,8 @@ calls! {
     } -> () = |call, stack, _| match &mut stack.socket_mut(call.socket)?.kind {
         Kind::Connection(connection) => connection.take_error(),
         Kind::Datagram(datagram) => datagram.take_error(),
-        Kind::Idle | Kind::Listener(_) => Ok(()),
+        Kind::Sdp(Role::Connection(connection)) => connection.take_error(),
+        Kind::Idle | Kind::Listener(_) | Kind::Sdp(_) => Ok(()),
     };
     /// `getsockname`: returns the local address, unspecified before `bind`.
     LocalAddress {
@@ -207,10 +230,16 @@ calls! {
             Kind::Connection(connection) if matches!(connection.state(), State::SynSent | State::Closed | State::TimeWait) => None,
             Kind::Connection(connection) => Some(connection.remote()),
             Kind::Datagram(datagram) => datagram.peer,
-            Kind::Idle | Kind::Listener(_) => None,
+            Kind::Sdp(Role::Connection(connection)) => connection.peer(),
+            Kind::Idle | Kind::Listener(_) | Kind::Sdp(_) => None,
         };
         peer.map(|peer| socket.shown(peer)).ok_or(NetError::NotConnected)
     };
+    /// Makes a TCP socket without a connection one of SDP, as `libsdp` does.
+    UseSdp {
+        /// Socket.
+        socket: SocketId
+    } -> () = |call, stack, _| stack.use_sdp(call.socket);
     /// `getsockopt`: returns the values of all options.
     Options {
         /// Socket.
@@ -227,12 +256,24 @@ calls! {
     AtMark {
         /// Socket.
         socket: SocketId
-    } -> bool = |call, stack, _| Ok(stack.socket_mut(call.socket)?.connection()?.is_at_mark());
+    } -> bool = |call, stack, _| {
+        let socket = stack.socket_mut(call.socket)?;
+        match socket.protocol() {
+            Protocol::Sdp => Ok(socket.sdp()?.is_at_mark()),
+            _ => Ok(socket.connection()?.is_at_mark()),
+        }
+    };
     /// `TCP_INFO`: returns the numbers of a connection.
     Info {
         /// Socket.
         socket: SocketId
-    } -> ConnectionInfo = |call, stack, _| Ok(stack.socket_mut(call.socket)?.connection()?.info());
+    } -> ConnectionInfo = |call, stack, _| {
+        let socket = stack.socket_mut(call.socket)?;
+        match socket.protocol() {
+            Protocol::Sdp => stack.sdp_info(call.socket),
+            _ => Ok(socket.connection()?.info()),
+        }
+    };
     /// Returns the datagrams or connections that full queues of the socket dropped.
     Drops {
         /// Socket.
@@ -240,7 +281,8 @@ calls! {
     } -> u64 = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
         Kind::Listener(listener) => Ok(listener.overflows()),
         Kind::Datagram(datagram) => Ok(datagram.drops()),
-        Kind::Idle | Kind::Connection(_) => Ok(0),
+        Kind::Sdp(Role::Listener(listener)) => Ok(listener.overflows()),
+        Kind::Idle | Kind::Connection(_) | Kind::Sdp(_) => Ok(0),
     };
     /// Returns the half-open connections of a listening socket.
     HalfOpen {
@@ -257,7 +299,8 @@ calls! {
     } -> u64 = |call, stack, _| match &stack.socket_mut(call.socket)?.kind {
         Kind::Connection(connection) => Ok(connection.info().unread_bytes),
         Kind::Datagram(datagram) => Ok(u64::from(datagram.unread_bytes())),
-        Kind::Idle | Kind::Listener(_) => Ok(0),
+        Kind::Sdp(Role::Connection(connection)) => Ok(connection.unread_bytes()),
+        Kind::Idle | Kind::Listener(_) | Kind::Sdp(_) => Ok(0),
     };
 }
 
@@ -363,28 +406,6 @@ pub enum SourceChange {
     Unblock,
 }
 
-fn send(call: Send, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
-    if stack.socket_mut(call.socket)?.protocol() == Protocol::Datagram {
-        return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now);
-    }
-    stack.socket_mut(call.socket)?.connection().map_err(|_| NetError::Broken)?;
-    let step = stack.with_connection(now, call.socket, |connection, cx| connection.send(&call.payload, (call.urgent, call.more), cx));
-    let taken = step.unwrap_or(Err(NetError::BadSocket))?;
-    stack.charge(Charge::Copied { bytes: taken });
-    Ok(taken)
-}
-
-fn receive(call: Receive, stack: &mut Stack, now: SimTime) -> Result<Payload, NetError> {
-    if stack.socket_mut(call.socket)?.protocol() == Protocol::Datagram {
-        return ReceiveFrom { socket: call.socket, most: call.most, peek: call.peek }.run(stack, now).map(|received| received.payload);
-    }
-    stack.socket_mut(call.socket)?.connection()?;
-    let step = stack.with_connection(now, call.socket, |connection, cx| connection.receive(call.most, call.peek, cx));
-    let payload = step.unwrap_or(Err(NetError::BadSocket))?;
-    stack.charge(Charge::Copied { bytes: payload.len() });
-    Ok(payload)
-}
-
 fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {
     let most = stack.kernel().datagram_buffer.max_bytes;
     let buffer = |bytes: u32| bytes.min(most).saturating_mul(2).max(BUFFER_BYTES_MIN);
@@ -417,7 +438,10 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
             check_stream(&option)?;
             let change = |options: &mut SocketOptions| change_stream(options, option, buffer);
             match &mut socket.options {
-                Some(options) => change(options),
+                Some(options) => {
+                    change(options);
+                    stack.sdp_options_changed(now, id, matches!(option, SocketOption::SendBuffer(_)));
+                }
                 None => {
                     stack.with_connection(now, id, |connection, cx| connection.set_options(change, cx));
                 }

@@ -61,6 +61,7 @@ mod packet;
 mod payload;
 mod route;
 mod scope;
+pub mod sdp;
 mod sequence;
 mod socket;
 mod socket_id;

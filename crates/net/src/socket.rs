@@ -3,6 +3,7 @@
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::scope;
+use crate::sdp;
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Listener, SocketOptions};
 use crate::udp::DatagramSocket;
@@ -16,6 +17,7 @@ pub(crate) enum Kind {
     Listener(Box<Listener>),
     Connection(Box<Connection>),
     Datagram(Box<DatagramSocket>),
+    Sdp(sdp::Role),
 }
 
 #[derive(Debug)]
@@ -86,6 +88,7 @@ impl Socket {
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {
             Kind::Datagram(_) => Protocol::Datagram,
+            Kind::Sdp(_) => Protocol::Sdp,
             Kind::Idle | Kind::Listener(_) | Kind::Connection(_) => Protocol::Stream,
         }
     }
@@ -93,7 +96,13 @@ impl Socket {
         match &mut self.kind {
             Kind::Connection(connection) => Ok(connection),
             Kind::Idle | Kind::Listener(_) => Err(NetError::NotConnected),
-            Kind::Datagram(_) => Err(NetError::Unsupported),
+            Kind::Datagram(_) | Kind::Sdp(_) => Err(NetError::Unsupported),
+        }
+    }
+    pub(crate) fn sdp(&mut self) -> Result<&mut sdp::Connection, NetError> {
+        match &mut self.kind {
+            Kind::Sdp(sdp::Role::Connection(connection)) => Ok(connection),
+            _ => Err(NetError::NotConnected),
         }
     }
     pub(crate) fn datagram(&mut self) -> Result<&mut DatagramSocket, NetError> {

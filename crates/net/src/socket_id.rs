@@ -32,4 +32,6 @@ pub enum Protocol {
     Stream,
     /// UDP.
     Datagram,
+    /// Sockets Direct Protocol.
+    Sdp,
 }

@@ -37,6 +37,10 @@ struct Entry {
     ready: u32,
     /// Process that gets signals about urgent data.
     owner: Option<usize>,
+    /// A rule lets the socket use SDP beside TCP.
+    may_use_sdp: bool,
+    /// Listening socket of SDP behind the same object.
+    twin: Option<SocketId>,
 }
 
 /// All sockets that stacks carry, by object.
@@ -49,12 +53,15 @@ pub(crate) struct StackSockets {
 
 impl StackSockets {
     pub(crate) fn open(&mut self, object: u32, place: Place) {
-        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0, owner: None });
+        self.entries.insert(object, Entry { place, attempt: Attempt::None, ready: 0, owner: None, may_use_sdp: false, twin: None });
     }
 
     /// Forgets the socket of an object whose last reference has gone.
     pub(crate) fn close(&mut self, object: u32) {
-        self.closed.extend(self.entries.remove(&object).map(|entry| entry.place));
+        if let Some(entry) = self.entries.remove(&object) {
+            self.closed.push(entry.place);
+            self.closed.extend(entry.twin.map(|socket| Place { socket, ..entry.place }));
+        }
     }
 
     /// Takes the sockets that stacks have to close.
@@ -64,6 +71,32 @@ impl StackSockets {
 
     pub(crate) fn place(&self, object: u32) -> Option<Place> {
         self.entries.get(&object).map(|entry| entry.place)
+    }
+
+    /// Lets a socket use SDP beside TCP.
+    pub(crate) fn allow_sdp(&mut self, object: u32) {
+        if let Some(entry) = self.entries.get_mut(&object) {
+            entry.may_use_sdp = true;
+        }
+    }
+
+    pub(crate) fn may_use_sdp(&self, object: u32) -> bool {
+        self.entries.get(&object).is_some_and(|entry| entry.may_use_sdp)
+    }
+
+    /// Adds a listening socket of SDP to an object. Its stack has to close one that is not `usable`.
+    pub(crate) fn set_twin(&mut self, object: u32, twin: SocketId, usable: bool) {
+        let Some(entry) = self.entries.get_mut(&object) else { return };
+        if usable {
+            entry.twin = Some(twin);
+        } else {
+            self.closed.push(Place { socket: twin, ..entry.place });
+        }
+    }
+
+    /// Returns the listening socket of SDP behind an object.
+    pub(crate) fn twin(&self, object: u32) -> Option<SocketId> {
+        self.entries.get(&object)?.twin
     }
 
     pub(crate) fn readiness(&self, object: u32) -> u32 {

@@ -63,6 +63,9 @@ impl HostCalls<'_> {
     }
 
     pub(crate) fn socket_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Outcome<calls::Object> {
+        if wanted.datagram == calls::SocketNew::SDP {
+            return self.sdp_new(caller);
+        }
         match self.stack_new(caller, wanted) {
             Some(opened) => opened,
             None => self.plain_new(caller, wanted).into(),
@@ -103,7 +106,7 @@ impl HostCalls<'_> {
 
     pub(crate) fn socket_listen(&mut self, caller: Caller, listen: &calls::SocketListen) -> Outcome<()> {
         match self.held_on_stack(caller, listen.object) {
-            Ok((_, Some(at))) => self.stack_listen(at, listen.backlog),
+            Ok((_, Some(at))) => self.stack_listen(at, listen),
             Ok((object, None)) => self.plain_listen(object).into(),
             Err(errno) => Outcome::Fail(errno),
         }

@@ -14,6 +14,7 @@ impl Stack {
         match &self.socket_mut(id)?.kind {
             Kind::Idle => {}
             Kind::Datagram(_) => return Err(NetError::Unsupported),
+            Kind::Sdp(_) => self.disconnect_sdp(now, id)?,
             Kind::Listener(_) => self.stop_listening(now, id)?,
             Kind::Connection(_) => self.drop_connection(now, id)?,
         }
@@ -70,6 +71,7 @@ impl Stack {
                 self.ready(id, events);
                 return if is_connected { Ok(()) } else { Err(NetError::NotConnected) };
             }
+            Kind::Sdp(_) => return self.shut_sdp(now, id, receive, send),
             Kind::Idle => State::Closed,
             Kind::Listener(_) => return if receive { self.disconnect_stream(now, id) } else { Ok(()) },
             Kind::Connection(connection) => connection.state(),

@@ -81,7 +81,8 @@ impl Stack {
 fn describe(id: SocketId, socket: &Socket) -> Option<SocketDescription> {
     let local = socket.shown(socket.bound?);
     let (state, peer, unread, unsent, drops, info) = match &socket.kind {
-        Kind::Idle => return None,
+        // The lists of TCP hold no sockets of SDP.
+        Kind::Idle | Kind::Sdp(_) => return None,
         Kind::Listener(listener) => {
             (Listed::Listening, None, listener.ready_sockets().len() as u64, listener.backlog().into(), listener.overflows(), None)
         }

@@ -11,6 +11,7 @@ mod neighbours;
 mod path_mtu;
 mod ports;
 mod questions;
+mod sdp;
 mod sources;
 mod stream;
 mod transmit;
@@ -23,6 +24,7 @@ use crate::neighbour::Neighbours;
 use crate::packet::Packet;
 use crate::route::{Route, Routes};
 use crate::scope;
+use crate::sdp::{Order, Role};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
@@ -50,6 +52,11 @@ pub enum Charge {
     Call,
     /// Bytes that a call copied between the program and the kernel.
     Copied {
+        /// Number of bytes.
+        bytes: u32,
+    },
+    /// Bytes of a program whose pages the kernel pins for the HCA.
+    Pinned {
         /// Number of bytes.
         bytes: u32,
     },
@@ -89,6 +96,15 @@ pub enum Effect {
         socket: SocketId,
         /// News.
         events: Events,
+    },
+    /// A connection of SDP needs its queue pair on this interface.
+    Sdp {
+        /// Socket of the connection.
+        socket: SocketId,
+        /// Interface.
+        interface: InterfaceId,
+        /// Request.
+        order: Order,
     },
     /// The kernel worked.
     Charge(Charge),
@@ -158,6 +174,8 @@ pub struct Stack {
     path_mtus: PathMtus,
     /// Whether the host forwards packets for others.
     forwards: bool,
+    /// Keys of the memory of SDP, by interface that offers SDP.
+    sdp_keys: BTreeMap<InterfaceId, u32>,
     /// Closed sockets whose connections still end.
     orphans: u32,
     /// Bytes that all connections keep.
@@ -189,6 +207,7 @@ impl Stack {
             fragments: Fragments::new(seed as u32),
             path_mtus: PathMtus::default(),
             forwards: false,
+            sdp_keys: BTreeMap::new(),
             orphans: 0,
             tcp_memory: 0,
             starved: BTreeSet::new(),
@@ -316,6 +335,7 @@ impl Stack {
             Some(Kind::Connection(connection)) => connection.readiness(),
             Some(Kind::Listener(listener)) => Events::READABLE.when(listener.has_ready()),
             Some(Kind::Datagram(datagram)) => datagram.readiness(),
+            Some(Kind::Sdp(_)) => self.sdp_readiness(socket),
             Some(Kind::Idle) => Events::WRITABLE | Events::HANG_UP,
             None => Events::NONE,
         }
@@ -327,7 +347,11 @@ impl Stack {
     }
     /// Returns whether `close` of the socket waits, by `SO_LINGER`, until [`Events::LINGERED`].
     pub fn lingers(&self, socket: SocketId) -> bool {
-        matches!(self.sockets.get(&socket).map(|socket| &socket.kind), Some(Kind::Connection(connection)) if connection.lingers())
+        match self.sockets.get(&socket).map(|socket| &socket.kind) {
+            Some(Kind::Connection(connection)) => connection.lingers(),
+            Some(Kind::Sdp(Role::Connection(connection))) => connection.lingers(),
+            _ => false,
+        }
     }
     /// Returns the number of closed sockets whose connections still end.
     pub fn orphans(&self) -> u32 {
@@ -376,6 +400,7 @@ impl Stack {
         let deadline = match self.sockets.get(&id).map(|socket| &socket.kind) {
             Some(Kind::Connection(connection)) => connection.deadline(),
             Some(Kind::Listener(listener)) => listener.deadline(),
+            Some(Kind::Sdp(Role::Connection(connection))) => connection.deadline(),
             _ => None,
         };
         let queued = self.queued.get(&id).copied();

@@ -91,7 +91,7 @@ impl Stack {
                 let events = datagram.left_host(bytes);
                 self.ready(socket, events);
             }
-            Some(Kind::Idle | Kind::Listener(_)) | None => {}
+            Some(Kind::Idle | Kind::Listener(_) | Kind::Sdp(_)) | None => {}
         }
     }
 

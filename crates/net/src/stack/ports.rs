@@ -2,6 +2,7 @@
 
 use super::{Addresses, Stack};
 use crate::error::NetError;
+use crate::sdp::Role;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::{Protocol, SocketId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +59,7 @@ impl Stack {
     /// Gives a socket its local address. Port 0 means an ephemeral one.
     pub(crate) fn bind(&mut self, id: SocketId, address: SocketAddr) -> Result<(), NetError> {
         let socket = self.socket_mut(id)?;
-        if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_)) {
+        if socket.bound.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagram(_) | Kind::Sdp(Role::Idle)) {
             return Err(NetError::Invalid);
         }
         let address = socket.canonical(address).map_err(|_| NetError::Invalid)?;
@@ -87,14 +88,14 @@ impl Stack {
         }
     }
 
-    fn can_bind(&self, id: SocketId, protocol: Protocol, address: SocketAddr) -> bool {
+    pub(super) fn can_bind(&self, id: SocketId, protocol: Protocol, address: SocketAddr) -> bool {
         let Some(socket) = self.sockets.get(&id) else { return false };
         let (own, is_any) = (address.ip(), address.ip().is_unspecified());
         let overlaps = |other: IpAddr| own == other || is_any && socket.takes_any(own, other);
         let shares_link = |other: &Socket| socket.device.is_none() || other.device.is_none() || socket.device == other.device;
         let free =
             self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).filter(|other| shares_link(other)).all(|other| {
-                let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_));
+                let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_) | Kind::Sdp(Role::Listener(_)));
                 reuses || socket.reuse_port && other.reuse_port || !(other.covers(own) || other.bound.is_some_and(|bound| overlaps(bound.ip())))
             });
         let waits = protocol == Protocol::Stream

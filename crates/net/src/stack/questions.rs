@@ -5,6 +5,7 @@ use crate::error::NetError;
 use crate::interface::{InterfaceAddress, InterfaceId};
 use crate::packet::HOP_LIMIT;
 use crate::scope;
+use crate::sdp::Role;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::{Family, SocketId};
 use crate::tcp::{SocketOptions, State};
@@ -98,7 +99,7 @@ impl Stack {
     /// Returns whether a TCP socket has neither a connection nor a queue of them, so that `connect`
     /// begins one.
     pub fn is_idle(&self, socket: SocketId) -> bool {
-        matches!(self.sockets.get(&socket).map(|socket| &socket.kind), Some(Kind::Idle))
+        matches!(self.sockets.get(&socket).map(|socket| &socket.kind), Some(Kind::Idle | Kind::Sdp(Role::Idle)))
     }
 
     /// Returns whether a socket accepts connections to an address of the host.
@@ -121,13 +122,14 @@ impl Stack {
 
     /// Returns whether a socket accepts connections.
     pub fn listens(&self, socket: SocketId) -> Option<bool> {
-        self.sockets.get(&socket).map(|socket| matches!(socket.kind, Kind::Listener(_)))
+        self.sockets.get(&socket).map(|socket| matches!(socket.kind, Kind::Listener(_) | Kind::Sdp(Role::Listener(_))))
     }
 
     /// Returns the state of a socket's connection.
     pub fn state(&self, socket: SocketId) -> Option<State> {
         match &self.sockets.get(&socket)?.kind {
             Kind::Connection(connection) => Some(connection.state()),
+            Kind::Sdp(Role::Connection(connection)) => Some(connection.state()),
             _ => None,
         }
     }
@@ -148,7 +150,7 @@ impl Stack {
                 (Some(StreamValues::new(connection.options(), Some(info.mss))), (info.send_buffer, info.receive_buffer))
             }
             Kind::Datagram(datagram) => (None, datagram.buffers()),
-            Kind::Idle | Kind::Listener(_) => {
+            Kind::Idle | Kind::Listener(_) | Kind::Sdp(_) => {
                 let sizes = own.map_or((None, None), |own| (own.send_buffer, own.receive_buffer));
                 (own.map(|own| StreamValues::new(own, None)), (sizes.0.unwrap_or(send_default), sizes.1.unwrap_or(receive_default)))
             }
@@ -162,7 +164,7 @@ impl Stack {
             reuse_port: socket.reuse_port,
             send_buffer: buffers.0,
             receive_buffer: buffers.1,
-            listens: matches!(socket.kind, Kind::Listener(_)),
+            listens: matches!(socket.kind, Kind::Listener(_) | Kind::Sdp(Role::Listener(_))),
             may_broadcast: datagram.is_some_and(|datagram| datagram.may_broadcast),
             multicast_loop: datagram.is_none_or(|datagram| datagram.multicast_loop),
             multicast_interface: datagram.and_then(|datagram| datagram.multicast_interface),

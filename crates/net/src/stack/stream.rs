@@ -3,6 +3,7 @@
 use super::{Addresses, Stack, TimerOf};
 use crate::error::NetError;
 use crate::events::Events;
+use crate::sdp::Role;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{Connection, Context, Listener, Remains, SocketOptions, State};
@@ -14,6 +15,7 @@ impl Stack {
         let (kind, options) = match protocol {
             Protocol::Stream => (Kind::Idle, Some(Box::new(SocketOptions::new(&self.kernel)))),
             Protocol::Datagram => (self.new_datagram(), None),
+            Protocol::Sdp => (Kind::Sdp(Role::Idle), Some(Box::new(SocketOptions::new(&self.kernel)))),
         };
         self.insert(Socket {
             family,
@@ -31,7 +33,7 @@ impl Stack {
         })
     }
 
-    fn insert(&mut self, socket: Socket) -> SocketId {
+    pub(super) fn insert(&mut self, socket: Socket) -> SocketId {
         let id = SocketId(self.next_socket);
         self.next_socket += 1;
         self.sockets.insert(id, socket);
@@ -88,7 +90,7 @@ impl Stack {
     }
 
     /// Tells the news of a connection, unless it waits for `accept`, so that no program knows it.
-    fn tell(&mut self, id: SocketId, events: Events) {
+    pub(super) fn tell(&mut self, id: SocketId, events: Events) {
         if self.sockets.get(&id).is_some_and(|socket| socket.parent.is_none()) {
             self.ready(id, events);
         }
@@ -130,6 +132,7 @@ impl Stack {
         match self.sockets.get(&id).map(|socket| &socket.kind) {
             Some(Kind::Connection(_)) => drop(self.with_connection(now, id, |connection, cx| connection.timer(cx))),
             Some(Kind::Listener(_)) => self.listener_timer(now, id),
+            Some(Kind::Sdp(_)) => self.sdp_timer(now, id),
             _ => {}
         }
     }
@@ -195,6 +198,7 @@ impl Stack {
             Kind::Idle => {}
             Kind::Connection(_) => return Err(NetError::Invalid),
             Kind::Datagram(_) => return Err(NetError::Unsupported),
+            Kind::Sdp(_) => return self.listen_sdp(id, backlog),
         }
         let (family, bound) = (socket.family, socket.bound);
         match bound {
@@ -221,6 +225,7 @@ impl Stack {
         let listener = match &mut socket.kind {
             Kind::Listener(listener) => listener,
             Kind::Datagram(_) => return Err(NetError::Unsupported),
+            Kind::Sdp(_) => return self.accept_sdp(id),
             Kind::Idle | Kind::Connection(_) => return Err(NetError::Invalid),
         };
         let accepted = listener.accept().ok_or(NetError::WouldBlock)?;
@@ -290,6 +295,10 @@ impl Stack {
                 self.close_connection(now, id);
                 return Ok(());
             }
+            Kind::Sdp(_) => {
+                self.close_sdp(now, id);
+                return Ok(());
+            }
             Kind::Listener(listener) => listener.ready_sockets(),
             Kind::Idle | Kind::Datagram(_) => Vec::new(),
         };
@@ -300,7 +309,11 @@ impl Stack {
 
     /// Returns whether a program closed the socket, whose connection still ends.
     pub(super) fn is_closed(&self, id: SocketId) -> bool {
-        matches!(self.sockets.get(&id).map(|socket| &socket.kind), Some(Kind::Connection(connection)) if connection.is_orphan())
+        match self.sockets.get(&id).map(|socket| &socket.kind) {
+            Some(Kind::Connection(connection)) => connection.is_orphan(),
+            Some(Kind::Sdp(Role::Connection(connection))) => connection.is_orphan(),
+            _ => false,
+        }
     }
 
     /// Closes a connection, by a reset if the host has too many that end in the background.

@@ -328,7 +328,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     if request == libc::FIONREAD as c_ulong
         && let Some(Entry { kind: Kind::StreamSocket, object }) = ours(fd)
     {
-        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, flags: 0 };
+        let peek = SocketReceive { object, len_max: (softband_ipc::layout::PAYLOAD_BYTES - 64) as u32, peek: 1, flags: 0, rest: 0, reserved: 0 };
         let waiting = client::call_with_tail::<op::SocketReceive>(&peek, &[], &mut []).map_or(0, |(count, _)| count.count);
         // SAFETY: FIONREAD takes the address of an `int`.
         unsafe { Out::from_raw(argument as *mut c_int) }.set(waiting as c_int);

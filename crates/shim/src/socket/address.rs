@@ -3,6 +3,7 @@
 
 use crate::clib::args::{InOut, slice};
 use crate::clib::real;
+use crate::socket::sdp::AF_INET_SDP;
 use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
 use softband_client::Errno;
 use softband_ipc::calls::{Endpoint, SocketAddress, datagram};
@@ -54,7 +55,11 @@ impl<'a> Given<'a> {
 
     /// Returns the address family, or 0 if the address is too short for it.
     pub fn family(self) -> c_int {
-        self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family)))
+        match self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family))) {
+            // OFED takes both families for sockets of SDP, whose addresses are of IPv4.
+            AF_INET_SDP => libc::AF_INET,
+            family => family,
+        }
     }
 
     /// Returns whether the address has all bytes of its family.

@@ -16,4 +16,5 @@ pub mod netlink;
 pub mod open;
 pub mod resolver;
 pub mod route;
+pub mod sdp;
 pub mod stream;

@@ -7,6 +7,7 @@ use super::modelled::is_modelled;
 use super::native;
 use super::netlink;
 use super::resolver::named;
+use super::sdp;
 use crate::clib::args::{InOut, Zeroed};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
@@ -31,12 +32,21 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == libc::NETLINK_SOCK_DIAG && diag::is_listed() {
         return netlink::open(kind, protocol);
     }
+    if domain == sdp::AF_INET_SDP && kind & TYPE_MASK == libc::SOCK_STREAM && named() {
+        return sdp::open(kind, protocol);
+    }
     let fd = real::socket(domain, kind, protocol);
+    if walled() && kind & TYPE_MASK == libc::SOCK_STREAM && matches!(domain, libc::AF_INET | libc::AF_INET6) {
+        sdp::note_wall_stream();
+    }
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {
         return fd;
     }
     let kind = match (kind & TYPE_MASK, protocol) {
-        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Kind::StreamSocket,
+        (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+            sdp::note_stream();
+            Kind::StreamSocket
+        }
         (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::DatagramSocket,
         _ => return fd,
     };
@@ -128,7 +138,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
 #[unsafe(no_mangle)]
 pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let Some(object) = stream(fd) else { return native::listen(fd, backlog) };
-    match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32 }) {
+    match client::call::<op::SocketListen>(&SocketListen { object, backlog: backlog.max(0) as u32, flags: sdp::of_server(object), reserved: 0 }) {
         Ok(()) => 0,
         Err(Errno(errno)) => fail(errno),
     }
@@ -206,7 +216,7 @@ fn connect_datagram(object: u32, to: Given) -> c_int {
 /// does not wait.
 fn connect_modelled(fd: c_int, object: u32, to: Given) -> c_int {
     let request = match to.peer(object) {
-        Ok(request) => request,
+        Ok(request) => SocketAddress { flags: request.flags | sdp::of_client(&request), ..request },
         Err(Errno(errno)) => return fail(errno),
     };
     let deadline = timeout_deadline(fd, libc::SO_SNDTIMEO);

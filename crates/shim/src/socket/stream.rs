@@ -36,22 +36,32 @@ pub struct Sending {
     wanted: Option<usize>,
     /// Whether a request to the engine had the price of the call.
     is_paid: bool,
+    /// Whether the call waits until it is whole.
+    waits: bool,
+    /// Whether the call ends when the peer has read its bytes.
+    awaits_peer: bool,
 }
 
 impl Sending {
     /// Begins a call with these bytes, if their number is known.
     pub fn begin(fd: c_int, object: u32, flags: c_int, wanted: Option<usize>) -> Self {
         pay_for_call();
-        Self { fd, object, flags, deadline: None, sent: 0, wanted, is_paid: false }
+        let waits = wanted.is_some() && is_modelled() && flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd);
+        Self { fd, object, flags, deadline: None, sent: 0, wanted, is_paid: false, waits, awaits_peer: false }
     }
 
-    /// Returns the flags of the next part of the call, with `len` bytes.
-    fn stream_flags(&self, len: usize) -> u32 {
-        let left = self.wanted.map_or(len, |wanted| wanted.saturating_sub(self.sent));
-        let is_last = len >= left;
+    /// Returns the bytes of the call behind a part with `len` bytes.
+    fn rest(&self, len: usize) -> usize {
+        self.wanted.map_or(0, |wanted| wanted.saturating_sub(self.sent + len))
+    }
+
+    /// Returns the flags of the next part of the call, with `rest` bytes behind it.
+    fn stream_flags(&self, rest: usize) -> u32 {
+        let is_last = rest == 0;
         let urgent = is_last && self.flags & libc::MSG_OOB != 0;
         let more = !is_last || self.flags & libc::MSG_MORE != 0;
-        let flags = [(urgent, stream::URGENT), (more, stream::MORE), (self.is_paid, stream::IS_PAID)];
+        let waits = self.waits && self.flags & libc::MSG_OOB == 0;
+        let flags = [(urgent, stream::URGENT), (more, stream::MORE), (self.is_paid, stream::IS_PAID), (waits, stream::WAITS)];
         flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, flag)| all | flag)
     }
 
@@ -76,12 +86,15 @@ impl Sending {
     pub fn some(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let chunk = &bytes[..bytes.len().min(CHUNK_BYTES)];
         loop {
-            let request = SocketData { object: self.object, len: chunk.len() as u32, flags: self.stream_flags(chunk.len()), reserved: 0 };
+            let rest = self.rest(chunk.len());
+            let (flags, rest) = (self.stream_flags(rest), u32::try_from(rest).unwrap_or(u32::MAX));
+            let request = SocketData { object: self.object, len: chunk.len() as u32, flags, rest };
             let sent = client::call_with_tail::<op::SocketSend>(&request, chunk, &mut []);
             self.is_paid = true;
             match sent {
                 Ok((Count { count }, _)) => {
-                    let taken = (count as usize).min(chunk.len());
+                    self.awaits_peer = count & stream::AWAITS_PEER != 0;
+                    let taken = ((count & !stream::AWAITS_PEER) as usize).min(chunk.len());
                     self.sent += taken;
                     return Ok(taken);
                 }
@@ -104,7 +117,11 @@ impl Sending {
     }
 
     /// Returns the bytes sent. An error counts only if there are none.
-    pub fn end(self, outcome: Result<(), Errno>) -> Result<usize, Errno> {
+    pub fn end(mut self, outcome: Result<(), Errno>) -> Result<usize, Errno> {
+        if self.awaits_peer {
+            // The bytes are on their way, whatever ends the wait.
+            let _ = self.wait();
+        }
         match outcome {
             Err(error) if self.sent == 0 => {
                 if error == Errno(libc::EPIPE) && self.flags & libc::MSG_NOSIGNAL == 0 {
@@ -157,7 +174,8 @@ pub fn receive_more(fd: c_int, object: u32, parts: &[Writable], flags: c_int) ->
     while received < wanted {
         let Some(room) = cursor.room() else { break };
         let len_max = room.len().min(CHUNK_BYTES);
-        let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), flags: paid };
+        let rest = u32::try_from(wanted.saturating_sub(received + len_max)).unwrap_or(u32::MAX);
+        let request = SocketReceive { object, len_max: len_max as u32, peek: u32::from(peek), flags: paid, rest, reserved: 0 };
         paid = stream::IS_PAID;
         let error = match client::call_with_tail::<op::SocketReceive>(&request, &[], &mut room[..len_max]) {
             Ok((_, 0)) => return Ok(received),
@@ -194,6 +212,6 @@ fn receive_urgent(object: u32, parts: &[Writable], flags: c_int) -> Result<usize
     let mut none = [0; 1];
     let room = cursor.room().unwrap_or(&mut none);
     let peek = u32::from(flags & libc::MSG_PEEK != 0);
-    let request = SocketReceive { object, len_max: 1, peek, flags: stream::URGENT };
+    let request = SocketReceive { object, len_max: 1, peek, flags: stream::URGENT, rest: 0, reserved: 0 };
     client::call_with_tail::<op::SocketReceive>(&request, &[], &mut room[..1]).map(|(_, taken)| taken)
 }

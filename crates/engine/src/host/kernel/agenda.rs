@@ -1,6 +1,6 @@
 //! Events of kernels in the order of their times, then of their origin.
 
-use softband_net::{Frame, InterfaceId, LinkAddress};
+use softband_net::{Frame, InterfaceId, LinkAddress, NetError, SocketId};
 use softband_sim::SimTime;
 use softband_types::Qpn;
 use std::collections::BTreeMap;
@@ -27,6 +27,16 @@ pub(super) enum Due {
     Connect { host: usize, interface: InterfaceId, to: LinkAddress },
     /// The queue pair of a failed connection goes, and its other end.
     Disconnect { host: usize, interface: InterfaceId, to: LinkAddress, qpn: Qpn },
+    /// A connection of SDP wants its queue pairs.
+    SdpConnect { host: usize, end: u32 },
+    /// A connection of SDP has failed.
+    SdpLost { host: usize, socket: SocketId, error: NetError },
+    /// The queue pair of a closed connection goes.
+    SdpRelease { host: usize, end: u32 },
+    /// The card interrupts for connections of SDP.
+    SdpInterrupt { host: usize, interface: InterfaceId },
+    /// A core has taken the oldest message of SDP.
+    SdpTaken { host: usize, interface: InterfaceId },
     /// Requests to subnet administration have waited long enough.
     GroupsExpire,
     /// A query for a path has waited long enough.

@@ -4,6 +4,9 @@ use softband_model::parts::KernelPath;
 use softband_net::{Charge, InterfaceId};
 use softband_sim::{SimDuration, SimTime};
 
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4_096;
+
 /// The core that serves an interface. Work begins when earlier work has ended, so a busy core
 /// handles more packets at a time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,10 +29,12 @@ impl Core {
 
 /// Returns the price of the kernel's work. The latency of the management network contains that of
 /// its packets (`is_ideal`).
-pub(super) fn price(path: &KernelPath, charge: Charge, is_ideal: impl Fn(InterfaceId) -> bool) -> SimDuration {
+pub(super) fn price(path: &KernelPath, pin_page: SimDuration, charge: Charge, is_ideal: impl Fn(InterfaceId) -> bool) -> SimDuration {
     match charge {
         Charge::Call => path.call,
         Charge::Copied { bytes } => path.copy(u64::from(bytes)),
+        // Parts of a call share pages, so bytes count.
+        Charge::Pinned { bytes } => SimDuration::from_picos(pin_page.as_picos() / PAGE_BYTES * u64::from(bytes)),
         Charge::Sent { interface, .. } | Charge::Received { interface, .. } if is_ideal(interface) => SimDuration::ZERO,
         // The card cuts super-segments. Without such a card the stack sends single packets.
         Charge::Sent { .. } => path.send_packet,

@@ -26,6 +26,7 @@ impl Common {
             news: Vec::new(),
             store: PacketStore::default(),
             queues: BTreeMap::new(),
+            sdp_queues: BTreeMap::new(),
             ports: BTreeMap::new(),
             memberships: Memberships::of_interfaces(),
             paths: Paths::default(),

@@ -9,6 +9,7 @@ use super::ipoib::{IpoibLink, Offloads, Place, SEND_RING_PACKETS};
 use super::kind::Kind;
 use super::link_local;
 use super::management::{ManagementLink, Silence};
+use super::sdp::Sdp;
 use crate::host::network;
 use softband_fabric::World;
 use softband_ipc::interfaces;
@@ -31,6 +32,9 @@ pub(super) struct HostKernel {
     path: KernelPath,
     /// Links by interface. `lo` has none.
     links: Vec<Link>,
+    sdp: Sdp,
+    /// Time in which the kernel pins a page of a program for the HCA.
+    pin_page: SimDuration,
     /// Event of the stack's timers.
     alarm: Option<Alarm>,
     is_alive: bool,
@@ -46,7 +50,16 @@ impl HostKernel {
         let host = &spec.hosts[number];
         let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
         let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
-        let mut kernel = Self { number, stack, path: host.part.kernel_path, links, alarm: None, is_alive: true };
+        let mut kernel = Self {
+            number,
+            stack,
+            path: host.part.kernel_path,
+            links,
+            sdp: Sdp::default(),
+            pin_page: host.part.register_page,
+            alarm: None,
+            is_alive: true,
+        };
         let time = host.kernel.neighbour_retransmit * u64::from(host.kernel.neighbour_requests);
         let silence = Silence { time, packets: host.kernel.neighbour_queue_packets };
         for interface in &host.interfaces {
@@ -75,6 +88,8 @@ impl HostKernel {
                     config.link_address = link.address(world);
                     (config.has_segmentation, config.ring_packets) = (work.segmentation, SEND_RING_PACKETS);
                     link.join(world, common, SimTime::ZERO);
+                    kernel.sdp.add(place, moderation);
+                    kernel.stack.offer_sdp(id);
                     Kind::Ipoib(Box::new(link))
                 }
                 InterfaceKind::Ethernet { hca, port } => {
@@ -109,6 +124,18 @@ impl HostKernel {
 
     pub(super) fn stack(&self) -> &Stack {
         &self.stack
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(super) fn stack_mut(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    pub(super) fn sdp_mut(&mut self) -> &mut Sdp {
+        &mut self.sdp
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -165,7 +192,7 @@ impl HostKernel {
 
     /// Carries out the effects of the stack's last entry. A thread that called pays from its clock
     /// on, and gets its clock back. Without a thread, the cores of the interfaces pay.
-    fn settle(&mut self, world: &mut World, common: &mut Common, now: SimTime, mut thread: Option<SimTime>) -> Option<SimTime> {
+    pub(super) fn settle(&mut self, world: &mut World, common: &mut Common, now: SimTime, mut thread: Option<SimTime>) -> Option<SimTime> {
         while let Some(effect) = self.stack.next_effect() {
             match effect {
                 Effect::Charge(charge) => self.pay(charge, now, &mut thread),
@@ -173,6 +200,10 @@ impl HostKernel {
                     self.pay_checksums(interface, frame.wire_bytes(), now, &mut thread);
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
                     self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
+                }
+                Effect::Sdp { socket, interface, order } => {
+                    let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
+                    self.sdp.order(world, common, thread.unwrap_or(core), (socket, interface), order);
                 }
                 Effect::SetTimer(at) => common.agenda.replace(&mut self.alarm, at, Due::Timer { host: self.number }),
                 // Other links carry groups of IP over their broadcast group.
@@ -195,7 +226,7 @@ impl HostKernel {
     fn pay(&mut self, charge: Charge, now: SimTime, thread: &mut Option<SimTime>) {
         let links = &self.links;
         let is_ideal = |interface: InterfaceId| matches!(links.get(interface.0 as usize), Some(Link { kind: Kind::Management(_), .. }));
-        let cost = price(&self.path, charge, is_ideal);
+        let cost = price(&self.path, self.pin_page, charge, is_ideal);
         match (thread, charge) {
             (Some(clock), _) => *clock += cost,
             (None, Charge::Sent { interface, .. }) => {
@@ -204,7 +235,7 @@ impl HostKernel {
                 }
             }
             // The core has paid for a received packet when it took it.
-            (None, Charge::Received { .. } | Charge::Call | Charge::Copied { .. }) => {}
+            (None, Charge::Received { .. } | Charge::Call | Charge::Copied { .. } | Charge::Pinned { .. }) => {}
         }
     }
 
@@ -273,6 +304,12 @@ impl HostKernel {
         if self.links.get(interface.0 as usize).is_some_and(|link| link.kind.awaits_interrupt(now)) {
             self.start_core(common, now, interface);
         }
+    }
+
+    /// Lets the core of an interface work. Returns the end of the work.
+    pub(super) fn work(&mut self, now: SimTime, interface: InterfaceId, cost: impl FnOnce(&KernelPath) -> SimDuration) -> SimTime {
+        let cost = cost(&self.path);
+        self.links.get_mut(interface.0 as usize).map_or(now, |link| link.core.work(now, cost))
     }
 
     fn start_core(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {

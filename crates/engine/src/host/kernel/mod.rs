@@ -18,6 +18,7 @@ mod kind;
 mod link_local;
 mod management;
 mod paths;
+mod sdp;
 mod store;
 
 use crate::host::cm::memberships::Memberships;
@@ -57,6 +58,8 @@ struct Common {
     store: PacketStore,
     /// Interfaces by their completion queues.
     queues: BTreeMap<CqHandle, (usize, InterfaceId)>,
+    /// Ends of connections of SDP by their completion queues.
+    sdp_queues: BTreeMap<CqHandle, (usize, u32)>,
     /// Interfaces by their ports of Ethernet.
     ports: BTreeMap<(HcaId, PortNumber), (usize, InterfaceId)>,
     memberships: Memberships,
@@ -166,6 +169,11 @@ impl Kernels {
                 Due::Join { host, interface } => self.hosts[host].join(world, &mut self.common, now, interface),
                 Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
                 Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
+                Due::SdpConnect { host, end } => self.sdp_connect(world, now, (host, end)),
+                Due::SdpLost { host, socket, error } => self.hosts[host].sdp_lost(world, &mut self.common, now, socket, error),
+                Due::SdpRelease { host, end } => self.sdp_release(world, now, (host, end)),
+                Due::SdpInterrupt { host, interface } => self.hosts[host].sdp_interrupt(&mut self.common, at, interface),
+                Due::SdpTaken { host, interface } => self.sdp_taken(world, now, (host, interface)),
                 Due::GroupsExpire => self.common.expire(now),
                 Due::PathExpires { transaction } => self.path_expires(world, now, transaction),
                 Due::Arrived { host, interface, frame } => self.hosts[host].arrived(world, &mut self.common, now, interface, frame),
@@ -180,7 +188,9 @@ impl Kernels {
 
     /// Notes a completion of a kernel's queue pair.
     pub(crate) fn completed(&mut self, world: &mut World, now: SimTime, cq: CqHandle, completion: &Completion) {
-        if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
+        if let Some((host, end)) = self.common.sdp_queues.get(&cq).copied() {
+            self.hosts[host].sdp_completed(world, &mut self.common, now, end, completion);
+        } else if let Some((host, interface)) = self.common.queues.get(&cq).copied() {
             self.hosts[host].completed(world, &mut self.common, now, interface, completion);
         }
     }
@@ -236,6 +246,12 @@ impl Kernels {
         let (host, _) = world.place_of(port.0);
         self.hosts[host].port_event(world, &mut self.common, now, port, event);
         self.settle_groups(world, now);
+    }
+
+    /// Returns the number of reads that connections of SDP have posted.
+    #[cfg(test)]
+    fn sdp_reads(&mut self) -> u32 {
+        self.hosts.iter_mut().map(|host| host.sdp_mut().reads()).sum()
     }
 
     /// Stops the kernel of a host that has died: it answers no more.

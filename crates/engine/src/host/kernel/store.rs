@@ -1,7 +1,9 @@
 //! Packets of kernels in memory, as HCAs read and write them.
 
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice};
+use softband_net::sdp::REGION_BITS;
 use softband_types::ProcessId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Bits of an address within a packet: the longest has 65,520 bytes and its headers.
@@ -11,6 +13,8 @@ const SLOT_BITS: u32 = 16;
 const RECEIVE: u32 = 1 << (SLOT_BITS - 1);
 /// Most slots of an area in each direction.
 pub(super) const SLOTS_MAX: u32 = RECEIVE;
+/// First address of regions, which connections of SDP use.
+const FIRST_REGION: u64 = 1 << 47;
 /// Bytes of all addresses.
 pub(super) const SPAN_BYTES: u64 = 1 << 48;
 
@@ -117,18 +121,22 @@ impl StoredPacket {
 
 /// Packets of all kernels. Slots bound their number.
 #[derive(Debug, Default)]
-pub(super) struct PacketStore(Vec<Area>);
+pub(super) struct PacketStore {
+    areas: Vec<Area>,
+    /// Buffers of connections of SDP by owner and address.
+    regions: BTreeMap<(ProcessId, u64), Vec<u8>>,
+}
 
 impl PacketStore {
     /// Adds an area with slots for an interface. Returns its number.
     pub(super) fn add(&mut self, owner: ProcessId, sends: u32, receives: u32) -> u32 {
         let slots = |count: u32| vec![StoredPacket::default(); count.min(RECEIVE) as usize];
-        self.0.push(Area { owner, sent: slots(sends), received: slots(receives) });
-        self.0.len() as u32 - 1
+        self.areas.push(Area { owner, sent: slots(sends), received: slots(receives) });
+        self.areas.len() as u32 - 1
     }
 
     fn slot(&mut self, slot: Slot) -> Option<&mut StoredPacket> {
-        let area = self.0.get_mut(slot.area as usize)?;
+        let area = self.areas.get_mut(slot.area as usize)?;
         let slots = if slot.number & RECEIVE == 0 { &mut area.sent } else { &mut area.received };
         slots.get_mut((slot.number & !RECEIVE) as usize)
     }
@@ -142,7 +150,7 @@ impl PacketStore {
 
     /// Returns the packet in a slot.
     pub(super) fn get(&self, slot: Slot) -> Option<&StoredPacket> {
-        let area = self.0.get(slot.area as usize)?;
+        let area = self.areas.get(slot.area as usize)?;
         let slots = if slot.number & RECEIVE == 0 { &area.sent } else { &area.received };
         slots.get((slot.number & !RECEIVE) as usize)
     }
@@ -152,25 +160,58 @@ impl PacketStore {
         self.slot(slot).map(std::mem::take).unwrap_or_default()
     }
 
+    /// Puts bytes at the address of a region.
+    pub(super) fn put_region(&mut self, owner: ProcessId, address: u64, bytes: Vec<u8>) {
+        self.regions.insert((owner, address), bytes);
+    }
+
+    /// Takes the bytes of a region. It has no place in memory then.
+    pub(super) fn take_region(&mut self, owner: ProcessId, address: u64) -> Vec<u8> {
+        self.regions.remove(&(owner, address)).unwrap_or_default()
+    }
+
+    fn region(&mut self, process: ProcessId, address: u64) -> Result<(&mut Vec<u8>, usize), MemoryFault> {
+        let offset = address & ((1 << REGION_BITS) - 1);
+        self.regions.get_mut(&(process, address - offset)).map(|bytes| (bytes, offset as usize)).ok_or(MemoryFault)
+    }
+
     fn of(&mut self, process: ProcessId, address: u64) -> Result<(&mut StoredPacket, u32), MemoryFault> {
         let (slot, offset) = Slot::of(address).ok_or(MemoryFault)?;
-        let is_own = self.0.get(slot.area as usize).is_some_and(|area| area.owner == process);
+        let is_own = self.areas.get(slot.area as usize).is_some_and(|area| area.owner == process);
         self.slot(slot).filter(|_| is_own).map(|bytes| (bytes, offset)).ok_or(MemoryFault)
     }
 }
 
 impl HostMemory for PacketStore {
     fn read(&mut self, process: ProcessId, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
+        if address >= FIRST_REGION {
+            let (bytes, offset) = self.region(process, address)?;
+            into.copy_from_slice(bytes.get(offset..).and_then(|rest| rest.get(..into.len())).ok_or(MemoryFault)?);
+            return Ok(());
+        }
         let (packet, offset) = self.of(process, address)?;
         packet.read(offset, into).ok_or(MemoryFault)
     }
 
     fn share(&mut self, process: ProcessId, address: u64, len: u32) -> Option<PayloadSlice> {
+        if address >= FIRST_REGION {
+            return None;
+        }
         let (packet, offset) = self.of(process, address).ok()?;
         packet.part(offset, offset.checked_add(len)?)
     }
 
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
+        if address >= FIRST_REGION {
+            let (bytes, offset) = self.region(process, address)?;
+            let end = offset + payload.len as usize;
+            if end > 1 << REGION_BITS {
+                return Err(MemoryFault);
+            }
+            bytes.resize(end.max(bytes.len()), 0);
+            bytes[offset..end].copy_from_slice(payload.bytes());
+            return Ok(());
+        }
         let (packet, offset) = self.of(process, address)?;
         if offset + payload.len > 1 << OFFSET_BITS {
             return Err(MemoryFault);

@@ -23,6 +23,7 @@ mod ethernet;
 mod neighbours;
 mod offloads;
 mod routes;
+mod sdp;
 mod subnet;
 
 struct NoPrograms;

@@ -6,7 +6,7 @@ use crate::protocol::Outcome;
 use crate::rpc::host_calls::HostCalls;
 use crate::rpc::sockets::SEEK_LIMIT;
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls::{SocketAddress, datagram, readiness};
+use softband_ipc::calls::{SocketAddress, SocketListen, datagram, readiness};
 use softband_net::calls::{Connect, Disconnect, Listen};
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -32,10 +32,6 @@ impl HostCalls<'_> {
         (0..self.world.spec().hosts.len()).find(|host| kernels.stack(*host).has_address(address))
     }
 
-    fn listens(&self, target: usize, to: SocketAddr) -> bool {
-        self.kernels.as_ref().is_some_and(|kernels| kernels.stack(target).has_listener(to))
-    }
-
     /// Carries out `connect`, which fails with EINPROGRESS where Linux's waits.
     pub(in crate::rpc) fn stack_connect(&mut self, at: OnStack, to: &SocketAddress) -> Outcome<()> {
         let socket = at.place.socket;
@@ -50,14 +46,16 @@ impl HostCalls<'_> {
         if self.host.stack_sockets().sought(at.object).is_some() {
             return Outcome::Fail(libc::EALREADY);
         }
-        let to = match self.address_for(at, &to.at, to.flags) {
+        let to = match self.redirect(at, to.flags).and_then(|()| self.address_for(at, &to.at, to.flags)) {
             Ok(to) => to,
             Err(errno) => return Outcome::Fail(errno),
         };
         if let Some(target) = self.missing_listener(at, to) {
             return Outcome::Fail(self.seek(at, to, target));
         }
+        self.prefer_sdp(at, to);
         let (done, cost) = self.ask(at, Connect { socket, to });
+        self.note_unreachable(at, to, done.err());
         Outcome::Paid(done, cost)
     }
 
@@ -68,7 +66,7 @@ impl HostCalls<'_> {
             return None;
         }
         let (target, to) = self.target_of(at.place.host, to)?;
-        (kernels.is_alive(target) && !self.listens(target, to)).then_some(target)
+        (kernels.is_alive(target) && !self.finds_listener(at, (target, to))).then_some(target)
     }
 
     /// Begins to wait for a listener on the host `target`. Returns the error of the program's call.
@@ -90,9 +88,14 @@ impl HostCalls<'_> {
         self.host.stack_sockets().seeks_until(object).is_none_or(|until| until <= self.scheduler.now())
     }
 
-    pub(in crate::rpc) fn stack_listen(&mut self, at: OnStack, backlog: u32) -> Outcome<()> {
+    pub(in crate::rpc) fn stack_listen(&mut self, at: OnStack, listen: &SocketListen) -> Outcome<()> {
+        let backlog = listen.backlog;
+        if let Err(errno) = self.redirect(at, listen.flags) {
+            return Outcome::Fail(errno);
+        }
         let (done, cost) = self.ask(at, Listen { socket: at.place.socket, backlog });
         if done.is_ok() {
+            self.listen_beside(at, backlog);
             self.meet_seekers(at.place.host);
         }
         Outcome::Paid(done, cost)
@@ -101,9 +104,11 @@ impl HostCalls<'_> {
     /// Connects the sockets that waited for a listener on the host.
     fn meet_seekers(&mut self, target: usize) {
         for (object, host, to) in self.host.stack_sockets().seekers() {
-            let is_met = self.target_of(host, to).is_some_and(|(on, to)| on == target && self.listens(on, to));
-            if let Some(seeker) = self.on_stack(object).filter(|_| is_met) {
+            let Some(seeker) = self.on_stack(object) else { continue };
+            let is_met = self.target_of(host, to).is_some_and(|(on, to)| on == target && self.finds_listener(seeker, (on, to)));
+            if is_met {
                 self.host.stack_sockets_mut().end_seek(object);
+                self.prefer_sdp(seeker, to);
                 let begun = self.ask(seeker, Connect { socket: seeker.place.socket, to }).0;
                 if let Err(errno) = begun
                     && errno != libc::EINPROGRESS

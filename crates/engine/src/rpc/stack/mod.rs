@@ -5,6 +5,7 @@ mod datagrams;
 mod listing;
 mod option_bytes;
 mod options;
+mod sdp;
 mod streams;
 
 use crate::host::objects::Object;
@@ -58,16 +59,21 @@ impl HostCalls<'_> {
         let (Some(at), Some(kernels)) = (self.on_stack(object), &mut *self.kernels) else { return };
         let stack = kernels.stack(at.place.host);
         let is_drained = !stack.lingers(at.place.socket);
-        let ready = bits_of(stack.readiness(at.place.socket)) | (u32::from(is_drained) * readiness::DRAINED);
+        let twin = self.host.stack_sockets().twin(object).map_or(0, |twin| bits_of(stack.readiness(twin)) & readiness::READABLE);
+        let ready = twin | bits_of(stack.readiness(at.place.socket)) | (u32::from(is_drained) * readiness::DRAINED);
         self.host.stack_sockets_mut().set_readiness(object, ready);
     }
 
     /// Opens a socket of the host's stack. Returns `None` if the host has none.
     pub(super) fn stack_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Option<Outcome<calls::Object>> {
-        let kernels = self.kernels.as_mut()?;
-        let (host, is_datagram) = (self.processes[caller.process].host(), wanted.datagram != 0);
-        let protocol = if is_datagram { Protocol::Datagram } else { Protocol::Stream };
+        let protocol = if wanted.datagram != 0 { Protocol::Datagram } else { Protocol::Stream };
         let family = if wanted.family == libc::AF_INET6 as u32 { Family::V6 } else { Family::V4 };
+        self.stack_open(caller, family, protocol)
+    }
+
+    fn stack_open(&mut self, caller: Caller, family: Family, protocol: Protocol) -> Option<Outcome<calls::Object>> {
+        let kernels = self.kernels.as_mut()?;
+        let (host, is_datagram) = (self.processes[caller.process].host(), protocol == Protocol::Datagram);
         let (socket, cost) = kernels.call(self.world, self.scheduler.now(), host, Open { family, protocol });
         self.settle_kernels();
         let opened = socket.map_err(NetError::errno).map(|socket| self.adopt(caller, Place { host, socket, is_datagram }));

@@ -7,7 +7,7 @@ use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{Count, Endpoint, SocketAccepted, SocketAddress, SocketData, SocketReceive, WithTail, readiness, stream};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_net::Payload;
-use softband_net::calls::{Accept, Bind, Receive, ReceiveUrgent, Send, Shutdown, TakeError};
+use softband_net::calls::{Accept, Bind, Receive, ReceivePart, ReceiveUrgent, Send, Shutdown, TakeError};
 
 impl HostCalls<'_> {
     pub(in crate::rpc) fn stack_bind(&mut self, at: OnStack, address: &SocketAddress) -> Outcome<SocketAddress> {
@@ -22,7 +22,8 @@ impl HostCalls<'_> {
     }
 
     pub(in crate::rpc) fn stack_accept(&mut self, caller: Caller, at: OnStack) -> Outcome<SocketAccepted> {
-        let (accepted, cost) = self.ask(at, Accept { socket: at.place.socket });
+        let by_sdp = self.accept_beside(at);
+        let (accepted, cost) = by_sdp.unwrap_or_else(|| self.ask(at, Accept { socket: at.place.socket }));
         let accepted = accepted.map(|(socket, peer)| {
             let new = self.adopt(caller, Place { host: at.place.host, socket, is_datagram: false });
             SocketAccepted { object: new.object, reserved: 0, peer: peer.into() }
@@ -46,14 +47,15 @@ impl HostCalls<'_> {
     }
 
     pub(in crate::rpc) fn stack_send(&mut self, at: OnStack, request: &WithTail<SocketData, u8>) -> Outcome<Count> {
-        let SocketData { len, flags, .. } = request.head;
+        let SocketData { len, flags, rest, .. } = request.head;
         let Some(data) = request.tail.get(..len as usize) else { return Outcome::Fail(libc::EPROTO) };
         if let Err(errno) = self.check_begun(at) {
             return Outcome::Fail(errno);
         }
         let (urgent, more) = (flags & stream::URGENT != 0, flags & stream::MORE != 0);
-        let (sent, cost) = self.ask(at, Send { socket: at.place.socket, payload: Payload::from(data), urgent, more });
-        Outcome::Paid(sent.map(|count| Count { count: u64::from(count) }), self.rest_of(at, flags, cost))
+        let rest = (flags & stream::WAITS != 0).then_some(rest);
+        let (sent, cost) = self.send_part(at, Send { socket: at.place.socket, payload: Payload::from(data), urgent, more }, rest);
+        Outcome::Paid(sent, self.rest_of(at, flags, cost))
     }
 
     pub(in crate::rpc) fn stack_receive(&mut self, caller: Caller, at: OnStack, request: &SocketReceive) -> Outcome<WithTail<Count, u8>> {
@@ -78,7 +80,8 @@ impl HostCalls<'_> {
             return (byte.map(|byte| vec![byte]), cost);
         }
         let most = (request.len_max as usize).min(PAYLOAD_BYTES - size_of::<Count>()) as u32;
-        let (received, cost) = self.ask(at, Receive { socket, most, peek });
+        let part = Receive { socket, most, peek };
+        let (received, cost) = self.ask(at, ReceivePart { part, rest: request.rest });
         (received.map(|payload| payload.to_vec()), cost)
     }
 

@@ -1,0 +1,163 @@
+//! Makes both ends of a connection at once, without messages of communication management, and
+//! destroys them. The Hello messages then cross the connection.
+
+use super::Sdp;
+use super::end::{End, Ground};
+use super::objects::Pair;
+use crate::host::kernel::agenda::Due;
+use crate::host::kernel::{Common, Kernels};
+use softband_fabric::World;
+use softband_net::sdp::{Order, abort};
+use softband_net::{InterfaceConfig, InterfaceId, NetError, Payload, SocketId};
+use softband_sim::SimTime;
+use softband_types::{HcaId, Lid, PortNumber, Qpn};
+use std::net::IpAddr;
+
+impl Kernels {
+    /// Connects an end to the host that it wants. A failure leaves no queue pair behind.
+    pub(in crate::host::kernel) fn sdp_connect(&mut self, world: &mut World, now: SimTime, (host, number): (usize, u32)) {
+        if self.join_ends(world, now, (host, number)).is_some() {
+            return self.hosts[host].sdp_mut().flush(world, &mut self.common, now, number);
+        }
+        let time = self.hosts[host].neighbour_time();
+        let sdp = self.hosts[host].sdp_mut();
+        sdp.unmake(world, &mut self.common, now, number);
+        if let Some(socket) = sdp.ends.get(&number).and_then(|end| end.socket) {
+            // As for a neighbour that answers no request for its address.
+            self.common.agenda.push(now + time, Due::SdpLost { host, socket, error: NetError::HostUnreachable });
+        }
+    }
+
+    fn join_ends(&mut self, world: &mut World, now: SimTime, (host, number): (usize, u32)) -> Option<()> {
+        let (interface, to) = self.hosts[host].sdp_mut().wanted(number)?;
+        let (peer_host, peer_interface) = if to.is_loopback() { (host, interface) } else { self.sdp_host_of(to)? };
+        let from = self.hosts[host].sdp_mut().make(world, &mut self.common, now, number)?;
+        let end = End::new(peer_interface, None, to);
+        let peer = self.hosts[peer_host].sdp_mut().open(end)?;
+        let made = self.hosts[peer_host].sdp_mut().make(world, &mut self.common, now, peer);
+        let joined = made.and_then(|at| {
+            self.hosts[host].sdp_mut().join(world, &mut self.common, now, number, at)?;
+            self.hosts[peer_host].sdp_mut().join(world, &mut self.common, now, peer, from)
+        });
+        if joined.is_none() {
+            let sdp = self.hosts[peer_host].sdp_mut();
+            sdp.unmake(world, &mut self.common, now, peer);
+            sdp.ends.remove(&peer);
+            return None;
+        }
+        self.hosts[host].sdp_mut().set_peer(number, (peer_host, peer));
+        self.hosts[peer_host].sdp_mut().set_peer(peer, (host, number));
+        for (host, end) in [(host, number), (peer_host, peer)] {
+            let interface = self.hosts[host].sdp_mut().wanted(end).map(|(interface, _)| interface)?;
+            self.hosts[host].share_sdp_key(world, interface);
+        }
+        Some(())
+    }
+
+    /// Returns the running host with an address on an interface that offers SDP.
+    fn sdp_host_of(&mut self, to: IpAddr) -> Option<(usize, InterfaceId)> {
+        (0..self.hosts.len()).find_map(|host| {
+            let kernel = &mut self.hosts[host];
+            let has = |config: &InterfaceConfig| config.addresses.iter().any(|own| own.address == to);
+            let interface = kernel.stack().interfaces().find(|(_, config, _)| has(config)).map(|(number, ..)| number)?;
+            (kernel.is_alive() && kernel.sdp_mut().devices.contains_key(&interface)).then_some((host, interface))
+        })
+    }
+
+    /// Destroys a closed end. Its peer loses the connection if it has not ended it.
+    pub(in crate::host::kernel) fn sdp_release(&mut self, world: &mut World, now: SimTime, (host, number): (usize, u32)) {
+        let sdp = self.hosts[host].sdp_mut();
+        sdp.unmake(world, &mut self.common, now, number);
+        let Some((peer_host, peer)) = sdp.ends.remove(&number).and_then(|end| end.peer) else { return };
+        if let Some(socket) = self.hosts[peer_host].sdp_mut().lose_peer(&mut self.common, now, peer) {
+            self.hosts[peer_host].sdp_lost(world, &mut self.common, now, socket, NetError::Reset);
+        }
+    }
+
+    /// Refuses a connection that no socket accepts.
+    pub(in crate::host::kernel) fn sdp_refuse(&mut self, world: &mut World, now: SimTime, (host, number): (usize, u32)) {
+        let sdp = self.hosts[host].sdp_mut();
+        let refusal = Order::Send { header: abort(), payload: Payload::empty() };
+        sdp.carry_out(world, &mut self.common, now, number, refusal);
+        sdp.close(&mut self.common, now, number);
+    }
+}
+
+impl Sdp {
+    /// Returns the interface and the wanted host of an end.
+    fn wanted(&self, number: u32) -> Option<(InterfaceId, IpAddr)> {
+        self.ends.get(&number).filter(|end| !end.is_closed).map(|end| (end.interface, end.to))
+    }
+
+    fn set_peer(&mut self, number: u32, peer: (usize, u32)) {
+        if let Some(end) = self.ends.get_mut(&number) {
+            end.peer = Some(peer);
+        }
+    }
+
+    /// Makes the queue pair of an end. Returns its port and its number.
+    fn make(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> Option<(HcaId, PortNumber, Qpn)> {
+        let end = self.ends.get_mut(&number)?;
+        let device = self.devices.get_mut(&end.interface)?;
+        let objects = device.objects(world).ok()?;
+        let place = device.place;
+        world.port(place.hca, place.port).filter(|port| port.active)?;
+        let pair = Pair::new(&place, &objects, world, now)?;
+        end.pair = Some(pair);
+        common.sdp_queues.insert(pair.cq, (place.host, number));
+        let mut ground = Ground { place, objects, store: &mut common.store, world };
+        end.post_receives(number, now, &mut ground);
+        Some((place.hca, place.port, pair.qpn))
+    }
+
+    /// Connects the queue pair of an end to that of its peer.
+    fn join(&mut self, world: &mut World, _: &mut Common, now: SimTime, number: u32, (hca, port, qpn): (HcaId, PortNumber, Qpn)) -> Option<()> {
+        let end = self.ends.get(&number)?;
+        let place = self.devices.get(&end.interface)?.place;
+        let lid: Lid = world.port(hca, port)?.lid;
+        let own = (place.hca, place.port);
+        let mtu = if own == (hca, port) { world.port(hca, port)?.mtu_active } else { world.path_mtu(own, (hca, port))? };
+        end.pair?.connect(&place, (lid, qpn), mtu, world, now)
+    }
+
+    /// Destroys the queue pair of an end.
+    fn unmake(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let Some(device) = self.devices.get(&end.interface) else { return };
+        if let Some(pair) = end.pair.take() {
+            pair.destroy(&device.place, world, now.max(world.now()));
+            common.sdp_queues.remove(&pair.cq);
+            End::release(number, &device.place, &mut common.store);
+        }
+    }
+
+    /// Carries out the orders that waited for the queue pair.
+    fn flush(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        for (at, order) in std::mem::take(&mut end.waiting) {
+            self.carry_out(world, common, at.max(now), number, order);
+        }
+    }
+
+    /// Notes that the peer of an end is gone. Returns the socket of an end that is not closed.
+    fn lose_peer(&mut self, common: &mut Common, now: SimTime, number: u32) -> Option<SocketId> {
+        let end = self.ends.get_mut(&number)?;
+        end.peer = None;
+        if end.socket.is_none() && !end.is_closed {
+            self.close(common, now, number);
+            return None;
+        }
+        end.socket
+    }
+
+    /// Gives an end the socket that accepted its connection.
+    pub(in crate::host::kernel) fn accepted(&mut self, number: u32, socket: SocketId) {
+        self.adopt(number, socket);
+    }
+
+    /// Returns the key by which peers read the memory of an interface.
+    pub(in crate::host::kernel) fn rkey(&mut self, world: &mut World, interface: InterfaceId) -> Option<u32> {
+        let device = self.devices.get_mut(&interface)?;
+        Some(device.objects(world).ok()?.rkey.0)
+    }
+}

@@ -1,0 +1,82 @@
+"""Programs over SDP in simulated time: sockets of its family, and streams that rules redirect."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from conftest import Softband
+from test_modelled_sockets import FABRIC, twice
+from test_network_programs import need
+
+#: Opens a stream of SDP. Python knows the addresses of its family as those of AF_INET.
+STREAM = "import socket as s; new = lambda: s.socket(s.AF_INET, s.SOCK_STREAM, fileno=s.socket(27, s.SOCK_STREAM).detach()); "
+
+
+def rate(text: str) -> float:
+    """Returns the sender's rate in Mb/s as iperf3 prints it."""
+    found = re.search(r"([\d.]+) Mbits/sec .*sender", text)
+    assert found, text
+    return float(found[1])
+
+
+def test_iperf3_is_faster_by_sdp_than_by_ipoib(softband: Softband) -> None:
+    need("iperf3")
+    client = "iperf3 -c a-ib0 -n 1M -f m"
+    plain = softband.run(FABRIC, ("a", "iperf3 -s -1"), ("b", client)).assert_ok()
+    by_sdp = twice(softband, ("a", "env SIMPLE_LIBSDP=1 iperf3 -s -1"), ("b", f"env SIMPLE_LIBSDP=1 {client}"))
+    assert rate(by_sdp.program("b-0")) > 1.5 * rate(plain.program("b-0"))
+
+
+def test_python_uses_the_family_with_an_urgent_byte_and_a_half_close(softband: Softband) -> None:
+    server = STREAM + (
+        "l = new(); l.bind(('', 5000)); l.listen(); c, p = l.accept(); print(p[0], c.getsockname()); "
+        "print(c.recv(99), c.recv(1, s.MSG_OOB), c.recv(99)); c.sendall(b'answer')"
+    )
+    client = STREAM + (
+        "c = new(); c.connect(('a-ib0', 5000)); print(c.getpeername()); c.send(b'abU', s.MSG_OOB); c.send(b'xyz'); "
+        "c.shutdown(s.SHUT_WR); print(c.recv(99), c.recv(99))"
+    )
+    outcome = twice(softband, ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"'))
+    assert outcome.program("a-0").split("\n")[0] == "10.1.0.2 ('10.1.0.1', 5000)"
+    assert "b'U'" in outcome.program("a-0")
+    assert outcome.program("b-0").splitlines() == ["('10.1.0.1', 5000)", "b'answer' b''"]
+
+
+def test_large_messages_go_by_reads_and_a_dead_program_resets_its_peer(softband: Softband) -> None:
+    server = STREAM + (
+        "l = new(); l.bind(('', 5000)); l.listen(); c, p = l.accept(); c.settimeout(60); "
+        "print(sum(c.recv_into(bytearray(1 << 20), 1 << 20, s.MSG_WAITALL) for n in range(4))); c.recv(1, s.MSG_PEEK)"
+    )
+    client = STREAM + (
+        "import time; c = new(); c.connect(('a-ib0', 5000)); [c.sendall(bytes(1 << 20)) for n in range(4)]; c.send(b'lost'); time.sleep(1)\n"
+        "try: c.recv(1)\n"
+        "except ConnectionResetError: print('reset')"
+    )
+    outcome = twice(softband, ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"'))
+    assert (outcome.program("a-0").split(), outcome.program("b-0").split()) == ([str(4 << 20)], ["reset"])
+
+
+def test_rules_select_streams_by_program_and_port(softband: Softband, tmp_path: Path) -> None:
+    rules = tmp_path / "libsdp.conf"
+    rules.write_text("log destination stderr\nuse both server python3* *:5000\nuse sdp client * 10.1.0.0/16:5000\n")
+    server = "import socket as s; l = s.create_server(('', 5000)); c, p = l.accept(); print(c.recv(9)); c.close(); c, p = l.accept(); print(c.recv(9))"
+    by_sdp = "import socket as s; c = s.create_connection(('a-ib0', 5000)); c.send(b'sdp')"
+    by_tcp = "import socket as s, time; time.sleep(1); c = s.create_connection(('a-ib0', 5000)); c.send(b'tcp')"
+    env = f"env LIBSDP_CONFIG_FILE={rules}"
+    outcome = twice(softband, ("a", f'{env} python3 -c "{server}"'), ("b", f'{env} python3 -c "{by_sdp}"'), ("b", f'python3 -c "{by_tcp}"'))
+    assert outcome.program("a-0").split() == ["b'sdp'", "b'tcp'"]
+
+
+def test_wrong_rules_name_their_file_and_line(softband: Softband, tmp_path: Path) -> None:
+    rules = tmp_path / "libsdp.conf"
+    rules.write_text("use sdp client * *:*\nuse udp client * *:*\n")
+    outcome = softband.run(FABRIC, ("a", f'env LIBSDP_CONFIG_FILE={rules} python3 -c "import socket; socket.create_server((\'\', 5000))"'))
+    assert f"{rules}:2: unknown family `udp`" in outcome.assert_ok().stderr
+
+
+def test_a_fabric_without_ipoib_has_no_sdp(softband: Softband) -> None:
+    program = "import socket\ntry: socket.socket(27, socket.SOCK_STREAM)\nexcept OSError as error: print(error.errno)"
+    outcome = softband.run("two-hosts", ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").split() == ["97"]
+    assert "ipoib" in outcome.stderr
