@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, Softband
+from conftest import FABRICS, Outcome, Softband
 from test_network_programs import need, shim_programs
 
 __all__ = ["shim_programs"]
@@ -50,6 +50,28 @@ def test_iperf3_measures_ipoib(softband: Softband) -> None:
     need("iperf3")
     outcome = twice(softband, ("a", "iperf3 -s -1"), ("b", "iperf3 -c a-ib0 -n 256K -f m"))
     assert re.search(r"[1-9]\d* Mbits/sec +\d+ +sender", outcome.program("b-0")), outcome.program("b-0")
+
+
+def test_hosts_reach_each_other_by_ipv6(softband: Softband, tmp_path: Path) -> None:
+    text = (FABRICS / f"{FABRIC}.toml").read_text().replace('[interfaces.ib0]\nkind = "ipoib"\n', "")
+    for number, host in enumerate("ab", 1):
+        own = f'[hosts.{host}.interfaces.ib0]\nkind = "ipoib"\naddresses = ["10.1.0.{number}/16", "fd00::{number}/64"]\n'
+        text = text.replace(f"[[hosts.{host}.hcas]]", f"{own}\n[[hosts.{host}.hcas]]")
+    fabric = tmp_path / "v6.toml"
+    fabric.write_text(text)
+    server = "import socket; s = socket.create_server(('::', 5000), family=socket.AF_INET6); c, p = s.accept(); print(p[0], c.recv(9))"
+    client = (
+        "import socket; s = socket.create_connection(('a-ib0', 5000)); print(s.family.name, s.getpeername()[0], socket.getfqdn('fd00::1')); "
+        "s.send(b'hello')"
+    )
+    views = "ip -6 -o addr show ib0; ss -tanH"
+    outcome = softband.run(fabric, ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"; {views}')).assert_ok()
+    assert outcome.program("a-0").split() == ["fd00::2", "b'hello'"]
+    first, *rest = outcome.program("b-0").splitlines()
+    assert first.split() == ["AF_INET6", "fd00::1", "a-ib0"]
+    shown = "\n".join(rest)
+    assert "fd00::2/64" in shown and "inet6 fe80::" in shown
+    assert "[fd00::1]:5000" in shown
 
 
 def test_a_program_sends_over_gigabit_ethernet(softband: Softband) -> None:

@@ -73,6 +73,8 @@ pod! {
         pub addresses: [InterfaceAddress; 16],
         pub addresses_v6: [InterfaceAddressV6; 17],
         pub address_v6_count: u32,
+        pub speed_megabits: u32,
+        pub reserved: u32,
         pub received_packets: u64,
         pub received_bytes: u64,
         pub received_dropped: u64,
@@ -134,6 +136,17 @@ pod! {
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local: Endpoint, pub peer: Endpoint, pub connected: u32, pub listening: u32, }
+    /// Asks for the socket behind the place `after`, or for the first.
+    pub struct SocketPlace { pub after: u64, pub is_first: u32, pub reserved: u32, }
+    /// A socket in the list of a host. `state` as in tcp_states.h. `object` is 0 for a socket of no
+    /// program. The first `info_len` bytes of `info` are a `struct tcp_info`. `device` is the number of
+    /// the interface to which the socket is bound, or 0.
+    pub struct SocketRecord {
+        pub place: u64, pub unread: u64, pub unsent: u64, pub drops: u64,
+        pub local: Endpoint, pub peer: Endpoint,
+        pub protocol: u32, pub family: u32, pub state: u32, pub object: u32, pub device: u32, pub info_len: u32,
+        pub info: [u8; 104],
+    }
     pub struct Count { pub count: u64, }
     /// Counter of a port: the name of its HCA follows, then that of the counter.
     pub struct CounterName { pub device_len: u32, pub port: u32, }

@@ -51,6 +51,8 @@ pub struct Interface {
     pub hardware_broadcast: Vec<u8>,
     /// One of [`hardware`].
     pub hardware: u16,
+    /// Speed of the link in megabits a second, or 0 for none.
+    pub speed_megabits: u32,
     /// Counts of packets, if the engine counts them.
     pub counters: Option<Counters>,
 }
@@ -136,6 +138,7 @@ pub fn loopback() -> Interface {
         hardware_address: vec![0; 6],
         hardware_broadcast: vec![0; 6],
         hardware: hardware::LOOPBACK,
+        speed_megabits: 0,
         counters: None,
     }
 }
@@ -155,6 +158,7 @@ pub fn management(address: u32) -> Interface {
         hardware_address: vec![2, 0, a, b, c, d],
         hardware_broadcast: vec![0xff; 6],
         hardware: hardware::ETHERNET,
+        speed_megabits: 0,
         counters: None,
     }
 }
@@ -182,7 +186,14 @@ pub fn device_table(interfaces: &[Interface]) -> String {
 
 impl From<&Interface> for InterfaceRecord {
     fn from(of: &Interface) -> Self {
-        let mut record = Self { index: of.index, flags: of.flags, mtu: of.mtu, queue_packets: of.queue_packets, ..Self::zeroed() };
+        let mut record = Self {
+            index: of.index,
+            flags: of.flags,
+            mtu: of.mtu,
+            queue_packets: of.queue_packets,
+            speed_megabits: of.speed_megabits,
+            ..Self::zeroed()
+        };
         let put = |room: &mut [u8], bytes: &[u8]| room.iter_mut().zip(bytes).for_each(|(room, byte)| *room = *byte);
         put(&mut record.name, of.name.as_bytes());
         put(&mut record.hardware_address, &of.hardware_address);
@@ -230,6 +241,7 @@ impl From<&InterfaceRecord> for Interface {
             hardware_address: of.hardware_address[..len].to_vec(),
             hardware_broadcast: of.hardware_broadcast[..len].to_vec(),
             hardware: of.hardware as u16,
+            speed_megabits: of.speed_megabits,
             counters: (of.counts_packets != 0).then_some(counters),
         }
     }

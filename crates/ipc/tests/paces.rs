@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 33] = [
+const REFUSED_IN_WALL_PACE: [Op; 34] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -36,6 +36,7 @@ const REFUSED_IN_WALL_PACE: [Op; 33] = [
     Op::SocketSetting,
     Op::SocketLinger,
     Op::ReadInterface,
+    Op::ReadSocket,
 ];
 
 #[test]

@@ -179,6 +179,13 @@ impl DatagramSocket {
     pub(crate) fn drops(&self) -> u64 {
         self.drops
     }
+    /// Returns the memory of the datagrams in the queue, and of those below the socket.
+    pub(crate) fn queued_bytes(&self) -> u64 {
+        self.queued
+    }
+    pub(crate) fn bytes_below(&self) -> u64 {
+        self.below
+    }
     pub(crate) fn unread_bytes(&self) -> u32 {
         self.queue.front().map_or(0, |first| first.payload.len())
     }

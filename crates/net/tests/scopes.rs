@@ -78,7 +78,11 @@ impl Pair {
             }
             for (host, frame) in frames {
                 if let Frame::Packet(packet) = &frame {
-                    assert!(!packet.source.to_string().starts_with("fe80:1") && !packet.source.to_string().starts_with("fe80:2"), "{}", packet.source);
+                    assert!(
+                        !packet.source.to_string().starts_with("fe80:1") && !packet.source.to_string().starts_with("fe80:2"),
+                        "{}",
+                        packet.source
+                    );
                 }
                 self.0[1 - host].packet_in(NOW, LINK[1 - host], frame);
             }

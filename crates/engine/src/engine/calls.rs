@@ -61,6 +61,7 @@ macro_rules! rooms_of {
     ($engine:ident socket_option) => { $engine.host_calls() };
     ($engine:ident socket_setting) => { $engine.host_calls() };
     ($engine:ident socket_linger) => { $engine.host_calls() };
+    ($engine:ident read_socket) => { $engine.host_calls() };
     ($engine:ident socket_names) => { $engine.host_calls() };
     ($engine:ident object_close) => { $engine.host_calls() };
     ($engine:ident object_retain) => { $engine.host_calls() };

@@ -279,6 +279,11 @@ fn interface_name(port: &PortSnapshot) -> String {
     format!("roce{}", port.lid.0)
 }
 
+/// Returns a link's rate in megabits a second.
+pub(crate) fn megabits(layer: LinkLayer, rate: LinkRate) -> u32 {
+    (tenths_of_gigabit(layer, rate).0 * 100) as u32
+}
+
 /// Formats a link's rate as the kernel does. A lane has its round speed in tenths of a gigabit a
 /// second. SDR has no name, and a lane of 10 GbE appears as QDR.
 fn rate_text(layer: LinkLayer, rate: LinkRate) -> String {

@@ -1,5 +1,6 @@
 //! The network interfaces of a host as its programs see them.
 
+use crate::host::files::megabits;
 use crate::host::kernel::Kernels;
 use crate::host::network;
 use softband_fabric::World;
@@ -54,6 +55,8 @@ fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpe
         let port = world.port(world.hca_id(host, hca), port);
         port.is_some_and(|port| port.state == Some(LinkState::Active))
     });
+    let speed_megabits =
+        spec.port().and_then(|(hca, port)| world.port(world.hca_id(host, hca), port)).map_or(0, |port| megabits(port.link_layer, port.rate));
     let running = if is_up { flag::RUNNING | flag::LOWER_UP } else { 0 };
     let common = Interface {
         name: spec.name.clone(),
@@ -61,6 +64,7 @@ fn one(world: &World, host: usize, config: &InterfaceConfig, spec: &InterfaceSpe
         addresses_v6: addresses_v6.collect(),
         flags: flag::UP | flag::BROADCAST | flag::MULTICAST | running,
         mtu: config.mtu_bytes,
+        speed_megabits,
         ..usual
     };
     match spec.kind {

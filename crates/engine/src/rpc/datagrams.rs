@@ -66,12 +66,7 @@ impl HostCalls<'_> {
     pub(super) fn datagram_names(&self, object: u32) -> Result<SocketNames, i32> {
         let socket = self.host.datagrams().get(object)?;
         let peer: Address = socket.peer.map_or((0, 0), |peer| peer.address);
-        Ok(SocketNames {
-            local: Endpoint::v4(socket.local),
-            peer: Endpoint::v4(peer),
-            connected: u32::from(socket.peer.is_some()),
-            listening: 0,
-        })
+        Ok(SocketNames { local: Endpoint::v4(socket.local), peer: Endpoint::v4(peer), connected: u32::from(socket.peer.is_some()), listening: 0 })
     }
 
     pub(super) fn datagram_shutdown(&mut self, object: u32, how: u32) -> Result<(), i32> {

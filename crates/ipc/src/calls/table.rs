@@ -125,6 +125,8 @@ macro_rules! for_each_call {
             ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
             /// An interface of the program's host, with its counters. ENODEV behind the last.
             ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
+            /// A socket in the list of the program's host. ENOENT behind the last.
+            ReadSocket = 68, read_socket(SocketPlace) -> SocketRecord, Free, Virtual;
 
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;

@@ -92,10 +92,11 @@ impl Stack {
         let (own, is_any) = (address.ip(), address.ip().is_unspecified());
         let overlaps = |other: IpAddr| own == other || is_any && socket.takes_any(own, other);
         let shares_link = |other: &Socket| socket.device.is_none() || other.device.is_none() || socket.device == other.device;
-        let free = self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).filter(|other| shares_link(other)).all(|other| {
-            let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_));
-            reuses || socket.reuse_port && other.reuse_port || !(other.covers(own) || other.bound.is_some_and(|bound| overlaps(bound.ip())))
-        });
+        let free =
+            self.ports.of(protocol, address.port()).filter_map(|other| self.sockets.get(&other)).filter(|other| shares_link(other)).all(|other| {
+                let reuses = socket.reuse_address && other.reuse_address && !matches!(other.kind, Kind::Listener(_));
+                reuses || socket.reuse_port && other.reuse_port || !(other.covers(own) || other.bound.is_some_and(|bound| overlaps(bound.ip())))
+            });
         let waits = protocol == Protocol::Stream
             && !socket.reuse_address
             && self.time_wait.keys().any(|(local, _)| local.port() == address.port() && overlaps(local.ip()));

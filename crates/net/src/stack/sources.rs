@@ -34,7 +34,8 @@ impl Stack {
         (group, source): (IpAddr, IpAddr),
         interface: Option<InterfaceId>,
     ) -> Result<(), NetError> {
-        let joined = self.socket_mut(id)?.datagram()?.groups.iter().find(|(at, of)| *of == group && interface.is_none_or(|wanted| wanted == *at)).copied();
+        let joined =
+            self.socket_mut(id)?.datagram()?.groups.iter().find(|(at, of)| *of == group && interface.is_none_or(|wanted| wanted == *at)).copied();
         let key = match joined {
             Some(key) => key,
             None if change == SourceChange::Add => {

@@ -41,6 +41,9 @@ impl Listener {
     pub(crate) fn new(backlog: u32) -> Self {
         Self { backlog, half_open: BTreeMap::new(), deadlines: BTreeSet::new(), ready: VecDeque::new(), overflows: 0 }
     }
+    pub(crate) fn backlog(&self) -> u32 {
+        self.backlog
+    }
     pub(crate) fn set_backlog(&mut self, backlog: u32) {
         self.backlog = backlog;
     }

@@ -9,8 +9,8 @@ use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours, p
 use crate::fd::{io, kernel_news};
 use crate::runtime::world::{active, errno, fail};
 use crate::signal::actions;
-use crate::socket::modelled::pay_for_call;
 use crate::socket::datagram::{self, Sent};
+use crate::socket::modelled::pay_for_call;
 use crate::socket::open::{datagram_socket, plain, socket_option, stream};
 use crate::socket::stream::{CHUNK_BYTES, Sending, receive_more};
 use crate::spin;

@@ -1,23 +1,29 @@
 //! The counts of network interfaces (`/proc/net/dev` and `/sys/class/net/NAME/statistics`), if the
-//! engine counts packets. Each open asks the engine, and opens a file in memory with the answer.
+//! engine counts packets, and the tables of sockets (`/proc/net/tcp`). Each open asks the engine, and opens a file in memory with the answer.
 
 use crate::fd::random_files;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, keeping_errno};
-use crate::socket::interfaces;
+use crate::socket::{diag, interfaces};
 use rustix::fd::OwnedFd;
 use softband_ipc::interfaces::{Counters, device_table};
 
 /// Names of the table of all interfaces.
 const TABLES: [&[u8]; 2] = [b"/proc/net/dev", b"/proc/self/net/dev"];
+/// Folders of the tables of sockets.
+const SOCKETS: [&[u8]; 2] = [b"/proc/net/", b"/proc/self/net/"];
 /// Folder of the interfaces.
 const CLASS: &[u8] = b"/sys/class/net/";
 
 /// Returns a file that replaces `path`, if `path` names counts.
 pub(super) fn instead_of(path: &[u8]) -> Option<OwnedFd> {
     let is_table = TABLES.contains(&path);
-    if !(is_table || path.starts_with(CLASS)) || !attached() || !active() {
+    let sockets = SOCKETS.iter().find_map(|folder| path.strip_prefix(*folder)).filter(|name| name.starts_with(b"tcp") || name.starts_with(b"udp"));
+    if !(is_table || sockets.is_some() || path.starts_with(CLASS)) || !attached() || !active() {
         return None;
+    }
+    if let Some(name) = sockets.filter(|_| diag::is_listed()) {
+        return keeping_errno(|| random_files::new_file("softband-sockets", diag::table(name)?.as_bytes()));
     }
     keeping_errno(|| {
         let text = if is_table { table()? } else { value(path)? };

@@ -91,6 +91,7 @@ fn sockets(number: c_long) -> Option<Function> {
         libc::SYS_setsockopt => Int(names::setsockopt as *const ()),
         libc::SYS_shutdown => Int(names::shutdown as *const ()),
         libc::SYS_uname => Int(resolver::uname as *const ()),
+        libc::SYS_sethostname => Int(resolver::sethostname as *const ()),
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 //! The host's network interfaces: `getifaddrs`, the functions for names and numbers, and `ioctl`.
 
 use super::address::{self, inet};
+use super::ethtool;
 use super::open::socket_option;
 use crate::clib::args::{In, InOut, Out, Text};
 use crate::clib::buffers::Writable;
@@ -57,7 +58,8 @@ pub extern "C" fn getifaddrs(out: Out<*mut ifaddrs>) -> c_int {
     // SAFETY: the room has this many entries, and nothing else knows it.
     let entries = unsafe { std::slice::from_raw_parts_mut(first, each.len()) };
     for (entry, (interface, [own, mask, broadcast])) in entries.iter_mut().zip(&each) {
-        (entry.address, entry.mask, entry.broadcast) = (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
+        (entry.address, entry.mask, entry.broadcast) =
+            (own.unwrap_or(entry.address), mask.unwrap_or(entry.mask), broadcast.unwrap_or(entry.broadcast));
         write_name(&mut entry.name, &interface.name);
         entry.head.ifa_name = entry.name.as_mut_ptr();
         entry.head.ifa_flags = interface.flags;
@@ -235,7 +237,7 @@ fn is_about_one(request: c_ulong) -> bool {
     known.contains(&request)
 }
 
-/// Facts of an interface's driver. The interfaces have no driver.
+/// Facts of an interface's driver ([`super::ethtool`]).
 const SIOCETHTOOL: c_ulong = 0x8946;
 
 fn answer(request: c_ulong, about: &mut ifreq) -> Result<(), c_int> {
@@ -258,8 +260,29 @@ fn answer(request: c_ulong, about: &mut ifreq) -> Result<(), c_int> {
         libc::SIOCGIFMTU => about.ifr_ifru.ifru_mtu = interface.mtu as c_int,
         libc::SIOCGIFMETRIC => about.ifr_ifru.ifru_metric = 0,
         SIOCGIFTXQLEN => about.ifr_ifru.ifru_metric = interface.queue_packets as c_int,
+        // SAFETY: this request has the address of a command, which begins with its number.
+        SIOCETHTOOL => unsafe { command(&interface, about.ifr_ifru.ifru_data.cast()) }?,
         _ => return Err(libc::EOPNOTSUPP),
     }
+    Ok(())
+}
+
+/// Carries out a command of ethtool in the caller's room.
+///
+/// # Safety
+/// `room` is null or has a command with the room for its answer.
+unsafe fn command(interface: &Interface, room: *mut u8) -> Result<(), c_int> {
+    if room.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: each command has a number and a word.
+    let [number, word] = unsafe { room.cast::<[u32; 2]>().read_unaligned() };
+    let has_third = ethtool::has_third_word(number);
+    // SAFETY: the commands for names and sizes have a third word.
+    let third = has_third.then(|| unsafe { room.cast::<u32>().add(2).read_unaligned() });
+    let answer = ethtool::answer(interface, [number, word, third.unwrap_or(0)])?;
+    // SAFETY: the command has room for its answer.
+    unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), room, answer.len()) };
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 pub mod address;
 pub mod control;
 pub mod datagram;
+pub mod diag;
+pub mod ethtool;
 pub mod interfaces;
 pub mod linger;
 pub mod message;

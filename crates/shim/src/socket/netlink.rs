@@ -3,7 +3,7 @@
 //! its own queue, so the kernel provides all waits.
 
 use super::address::Given;
-use super::{interfaces, route};
+use super::{diag, interfaces, route};
 use crate::clib::args::InOut;
 use crate::clib::buffers::Readable;
 use crate::clib::real;
@@ -18,6 +18,8 @@ const FDS_MAX: usize = 4096;
 
 /// Port of each route socket by descriptor; 0 for other descriptors.
 static PORTS: [AtomicU32; FDS_MAX] = [const { AtomicU32::new(0) }; FDS_MAX];
+/// Whether a route socket asks for sockets (sock_diag(7)).
+static DIAGNOSES: [AtomicBool; FDS_MAX] = [const { AtomicBool::new(false) }; FDS_MAX];
 static USED: AtomicBool = AtomicBool::new(false);
 
 fn cell(fd: c_int) -> Option<&'static AtomicU32> {
@@ -49,11 +51,18 @@ pub fn forget(fd: c_int) {
 pub fn also(fd: c_int, copy: c_int) {
     if let (Some(port), Some(cell)) = (port(fd), cell(copy)) {
         cell.store(port, Ordering::Release);
+        if let (Some(of), Some(copy)) = (diagnoses(fd), diagnoses(copy)) {
+            copy.store(of.load(Ordering::Acquire), Ordering::Release);
+        }
     }
 }
 
-/// Creates a route socket with the flags of `kind`.
-pub fn open(kind: c_int) -> c_int {
+fn diagnoses(fd: c_int) -> Option<&'static AtomicBool> {
+    usize::try_from(fd).ok().and_then(|fd| DIAGNOSES.get(fd))
+}
+
+/// Creates a socket of a protocol with the flags of `kind`.
+pub fn open(kind: c_int, protocol: c_int) -> c_int {
     let fd = real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | kind & TYPE_FLAGS, 0);
     if fd < 0 {
         return fd;
@@ -63,6 +72,9 @@ pub fn open(kind: c_int) -> c_int {
         return fail(libc::EMFILE);
     };
     cell.store(pid::own_number() as u32, Ordering::Release);
+    if let Some(diagnoses) = diagnoses(fd) {
+        diagnoses.store(protocol == libc::NETLINK_SOCK_DIAG, Ordering::Release);
+    }
     USED.store(true, Ordering::Release);
     fd
 }
@@ -134,7 +146,10 @@ pub unsafe fn name(fd: c_int, out: *mut sockaddr, len: InOut<socklen_t>) -> Opti
 /// Takes requests, and puts the answers into the queue of the socket.
 pub fn send(fd: c_int, parts: &[Readable]) -> ssize_t {
     let request: Vec<u8> = parts.iter().flat_map(|part| part.bytes().iter().copied()).collect();
-    for datagram in route::answers(&request, &interfaces::own(), port(fd).unwrap_or(0)) {
+    let port = port(fd).unwrap_or(0);
+    let is_diag = diagnoses(fd).is_some_and(|diagnoses| diagnoses.load(Ordering::Acquire));
+    let answers = if is_diag { diag::answers(&request, port) } else { route::answers(&request, &interfaces::own(), port) };
+    for datagram in answers {
         // SAFETY: the bytes are those of the answer.
         if unsafe { real::send(fd, datagram.as_ptr().cast(), datagram.len(), libc::MSG_DONTWAIT) } < 0 {
             return fail(libc::ENOBUFS);

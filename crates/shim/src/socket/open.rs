@@ -1,6 +1,7 @@
 //! Creates sockets and connections.
 
 use super::address::{self, Given, bind_natively, connect_natively};
+use super::diag;
 use super::linger;
 use super::modelled::is_modelled;
 use super::native;
@@ -21,7 +22,14 @@ const TYPE_MASK: c_int = 0xf;
 #[unsafe(no_mangle)]
 pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && matches!(protocol, libc::NETLINK_ROUTE | libc::NETLINK_RDMA) && named() {
-        return netlink::open(kind);
+        return netlink::open(kind, protocol);
+    }
+    // The kernel's families describe the machine. `ethtool` then asks by `ioctl`.
+    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_GENERIC && diag::is_listed() {
+        return fail(libc::EPROTONOSUPPORT);
+    }
+    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_SOCK_DIAG && diag::is_listed() {
+        return netlink::open(kind, protocol);
     }
     let fd = real::socket(domain, kind, protocol);
     if fd < 0 || !active() || !(domain == libc::AF_INET || domain == libc::AF_INET6) {

@@ -31,11 +31,6 @@ struct Found {
     v6: Option<Ipv6Addr>,
 }
 
-/// Returns the address of IPv4 of a host of the fabric.
-fn resolve_v4(name: &[u8]) -> Option<u32> {
-    resolve(name)?.v4
-}
-
 /// Returns the addresses of a host of the fabric.
 fn resolve(name: &[u8]) -> Option<Found> {
     let v4 = |v4| Found { v4: Some(v4), v6: None };
@@ -209,8 +204,9 @@ struct HostParts {
     address: [u8; 16],
 }
 
-/// Returns a `hostent` whose parts lie in `room`. Returns `None` if the room is too small.
-fn fill(room: &Writable, name: &[u8], v4: u32) -> Option<hostent> {
+/// Returns a `hostent` whose parts lie in `room`, for an address of 4 or 16 bytes. Returns `None` if the
+/// room is too small.
+fn fill(room: &Writable, name: &[u8], own: &[u8]) -> Option<hostent> {
     let skip = room.as_ptr().cast::<u8>().align_offset(align_of::<HostParts>());
     let text = skip + size_of::<HostParts>();
     if text + name.len() + 1 > room.len() {
@@ -219,7 +215,7 @@ fn fill(room: &Writable, name: &[u8], v4: u32) -> Option<hostent> {
     room.put_text_at(text, name);
     let at = |offset: usize| room.as_ptr().cast::<c_char>().wrapping_add(offset);
     let mut address = [0; 16];
-    address[..4].copy_from_slice(&v4.to_be_bytes());
+    address[..own.len().min(16)].copy_from_slice(&own[..own.len().min(16)]);
     let addresses = [at(skip + offset_of!(HostParts, address)), std::ptr::null_mut()];
     let parts = HostParts { aliases: [std::ptr::null_mut()], addresses, address };
     // SAFETY: the parts and the name behind them fit into the room, and `skip` aligns the parts.
@@ -227,8 +223,8 @@ fn fill(room: &Writable, name: &[u8], v4: u32) -> Option<hostent> {
     Some(hostent {
         h_name: at(text),
         h_aliases: at(skip + offset_of!(HostParts, aliases)).cast(),
-        h_addrtype: libc::AF_INET,
-        h_length: 4,
+        h_addrtype: if own.len() == 4 { libc::AF_INET } else { libc::AF_INET6 },
+        h_length: own.len() as c_int,
         h_addr_list: at(skip + offset_of!(HostParts, addresses)).cast(),
     })
 }
@@ -240,25 +236,27 @@ unsafe impl Sync for Static {}
 // SAFETY: all zero is a hostent of null pointers.
 static STATIC: Static = Static(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-fn static_answer(name: &[u8], v4: u32) -> *mut hostent {
+fn static_answer(name: &[u8], own: &[u8]) -> *mut hostent {
     // SAFETY: one thread at a time uses these calls, and no reference outlives this function.
     let (out, buffer) = unsafe { &mut *STATIC.0.get() };
     // SAFETY: the buffer lives as long as the process.
     let room = unsafe { Writable::new(buffer.as_mut_ptr().cast(), buffer.len()) };
-    let Some(answer) = fill(&room, name, v4) else { return std::ptr::null_mut() };
+    let Some(answer) = fill(&room, name, own) else { return std::ptr::null_mut() };
     *out = answer;
     out
 }
 
-fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], u32)> {
-    let name = name.bytes().filter(|_| named() && family == libc::AF_INET)?;
-    resolve_v4(name).map(|v4| (name, v4))
+fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], Vec<u8>)> {
+    let name = name.bytes().filter(|_| named() && matches!(family, libc::AF_INET | libc::AF_INET6))?;
+    let found = resolve(name)?;
+    let own = if family == libc::AF_INET { found.v4.map(u32::to_be_bytes).map(Vec::from) } else { found.v6.map(|v6| v6.octets().to_vec()) };
+    own.map(|own| (name, own))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn gethostbyname(name: Text) -> *mut hostent {
     match lookup(name, libc::AF_INET) {
-        Some((name, v4)) => static_answer(name, v4),
+        Some((name, own)) => static_answer(name, &own),
         None => crate::runtime::world::away(|| real::gethostbyname(name)),
     }
 }
@@ -266,7 +264,7 @@ pub extern "C" fn gethostbyname(name: Text) -> *mut hostent {
 #[unsafe(no_mangle)]
 pub extern "C" fn gethostbyname2(name: Text, family: c_int) -> *mut hostent {
     match lookup(name, family) {
-        Some((name, v4)) => static_answer(name, v4),
+        Some((name, own)) => static_answer(name, &own),
         None => crate::runtime::world::away(|| real::gethostbyname2(name, family)),
     }
 }
@@ -286,7 +284,7 @@ pub unsafe extern "C" fn gethostbyname_r(
 ) -> c_int {
     match lookup(name, libc::AF_INET) {
         // SAFETY: the caller's buffer has room for `len` bytes.
-        Some((name, v4)) => reentrant(name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((name, own)) => reentrant(name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
         // SAFETY: the C library uses at most `len` bytes of the buffer.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyname_r(name, out, buffer, len, result, error) }),
     }
@@ -308,14 +306,14 @@ pub unsafe extern "C" fn gethostbyname2_r(
 ) -> c_int {
     match lookup(name, family) {
         // SAFETY: nobody else uses the caller's buffer, which is `len` bytes long.
-        Some((name, v4)) => reentrant(name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((name, own)) => reentrant(name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
         // SAFETY: the length that goes to the C library is that of the buffer.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyname2_r(name, family, out, buffer, len, result, error) }),
     }
 }
 
-fn reentrant(name: &[u8], v4: u32, out: InOut<hostent>, room: &Writable, result: Out<*mut hostent>) -> c_int {
-    match fill(room, name, v4) {
+fn reentrant(name: &[u8], own: &[u8], out: InOut<hostent>, room: &Writable, result: Out<*mut hostent>) -> c_int {
+    match fill(room, name, own) {
         Some(answer) => {
             out.set(answer);
             result.set(out.as_ptr());
@@ -329,12 +327,21 @@ fn reentrant(name: &[u8], v4: u32, out: InOut<hostent>, room: &Writable, result:
 }
 
 /// Returns an address of the fabric with its name.
-fn reverse_lookup(of: In<[u8; 4]>, len: socklen_t, family: c_int) -> Option<(u32, Vec<u8>)> {
-    if !named() || family != libc::AF_INET || len != 4 {
+///
+/// # Safety
+/// `of` is null or has `len` bytes.
+unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Option<(Vec<u8>, Vec<u8>)> {
+    if !named() || !matches!((family, len), (libc::AF_INET, 4) | (libc::AF_INET6, 16)) {
         return None;
     }
-    let v4 = u32::from_be_bytes(of.get()?);
-    reverse(v4).map(|name| (v4, name))
+    // SAFETY: the address has `len` bytes.
+    let own = unsafe { crate::clib::args::slice(of.cast::<u8>(), len as usize) };
+    let name = match (own.first_chunk::<4>(), own.first_chunk::<16>()) {
+        (Some(v4), None) => reverse(u32::from_be_bytes(*v4)),
+        (_, Some(v6)) if !walled() => name_of(&AddressReply { address: 0, v6: *v6 }),
+        _ => None,
+    };
+    name.map(|name| (own.to_vec(), name))
 }
 
 /// Implements `gethostbyaddr`.
@@ -343,9 +350,9 @@ fn reverse_lookup(of: In<[u8; 4]>, len: socklen_t, family: c_int) -> Option<(u32
 /// `of` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family: c_int) -> *mut hostent {
-    // SAFETY: an address of four bytes has four bytes; `reverse_lookup` reads no other.
-    match reverse_lookup(unsafe { In::from_raw(of.cast()) }, len, family) {
-        Some((v4, name)) => static_answer(&name, v4),
+    // SAFETY: the address is the caller's.
+    match unsafe { reverse_lookup(of, len, family) } {
+        Some((own, name)) => static_answer(&name, &own),
         // SAFETY: the C library reads `len` bytes of the address.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr(of, len, family) }),
     }
@@ -367,10 +374,10 @@ pub unsafe extern "C" fn gethostbyaddr_r(
     result: Out<*mut hostent>,
     error: Out<c_int>,
 ) -> c_int {
-    // SAFETY: only an address of four bytes is read.
-    match reverse_lookup(unsafe { In::from_raw(of.cast()) }, of_len, family) {
+    // SAFETY: the address has `of_len` bytes.
+    match unsafe { reverse_lookup(of, of_len, family) } {
         // SAFETY: the buffer of the caller is `len` bytes long.
-        Some((v4, name)) => reentrant(&name, v4, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((own, name)) => reentrant(&name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
         // SAFETY: the address and the buffer go to the C library with their lengths.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error) }),
     }
@@ -393,6 +400,19 @@ pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
     // SAFETY: the caller's room is `len` bytes long.
     unsafe { Writable::new(out.cast(), len) }.put_text_at(0, name);
     0
+}
+
+/// Implements `sethostname`. Hosts of the fabric keep their names, and the machine keeps its own.
+///
+/// # Safety
+/// `name` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sethostname(name: *const c_char, len: size_t) -> c_int {
+    if named() {
+        return fail(libc::EPERM);
+    }
+    // SAFETY: the kernel reads `len` bytes.
+    unsafe { kernel!(libc::SYS_sethostname, name, len) as c_int }
 }
 
 #[unsafe(no_mangle)]
@@ -441,8 +461,8 @@ mod tests {
         let mut buffer = [0u8; 128];
         // SAFETY: the array has that many bytes behind the first.
         let mut room = |len| unsafe { Writable::new(buffer.as_mut_ptr().wrapping_add(1).cast(), len) };
-        assert!(fill(&room(20), b"node", 0x7f4d_0001).is_none());
-        let out = fill(&room(127), b"node", 0x7f4d_0001).unwrap();
+        assert!(fill(&room(20), b"node", &[127, 77, 0, 1]).is_none());
+        let out = fill(&room(127), b"node", &[127, 77, 0, 1]).unwrap();
         // SAFETY: the parts of the answer lie in the array.
         unsafe {
             assert_eq!(CStr::from_ptr(out.h_name), c"node");

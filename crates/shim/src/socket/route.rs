@@ -66,17 +66,17 @@ const RTN_LOCAL: u8 = 2;
 
 /// A request of a program.
 #[derive(Clone, Copy, Debug)]
-struct Request<'a> {
-    kind: u16,
+pub struct Request<'a> {
+    pub kind: u16,
     flags: u16,
-    sequence: u32,
-    header: &'a [u8],
-    body: &'a [u8],
+    pub sequence: u32,
+    pub header: &'a [u8],
+    pub body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
     /// Takes the first request of `bytes`. Returns it with the rest.
-    fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    pub fn first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let header = bytes.get(..HEADER)?;
         let len = word(header, 0) as usize;
         let body = bytes.get(HEADER..len)?;
@@ -110,10 +110,10 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// A message under construction. Its length stands in front when it is complete.
-struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    fn new((kind, flags, sequence, port): (u16, u16, u32, u32), fixed: &[u8]) -> Self {
+    pub fn new((kind, flags, sequence, port): (u16, u16, u32, u32), fixed: &[u8]) -> Self {
         let mut bytes = vec![0; 4];
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(flags.to_ne_bytes());
@@ -123,7 +123,7 @@ impl Message {
         Self(bytes)
     }
 
-    fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
@@ -131,7 +131,7 @@ impl Message {
         self
     }
 
-    fn bytes(mut self) -> Vec<u8> {
+    pub fn bytes(mut self) -> Vec<u8> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         self.0

@@ -2,6 +2,7 @@
 
 mod connect;
 mod datagrams;
+mod listing;
 mod option_bytes;
 mod options;
 mod streams;
@@ -133,8 +134,8 @@ impl HostCalls<'_> {
         let is_v6 = flags & datagram::IS_V6 != 0;
         match (self.family(at), of.address()) {
             (Family::V4, _) if is_v6 => Err(libc::EAFNOSUPPORT),
-            // Linux: streams of IPv6 take IPv4 by mapped addresses alone.
-            (Family::V6, _) if !is_v6 && !at.place.is_datagram => Err(libc::EAFNOSUPPORT),
+            // Linux: streams of IPv6 take IPv4 by mapped addresses alone, and others are too short.
+            (Family::V6, _) if !is_v6 && !at.place.is_datagram => Err(libc::EINVAL),
             (_, IpAddr::V4(ip)) if !is_v6 => Ok((ip, port).into()),
             (..) => Ok(SocketAddrV6::new(Ipv6Addr::from(of.ip), port, 0, of.scope).into()),
         }

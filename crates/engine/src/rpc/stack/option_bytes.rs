@@ -265,7 +265,7 @@ pub(super) fn encode(level: i32, name: i32, values: &OptionValues, info: Option<
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => number(values.hop_limit.into()),
         (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF) => number(values.multicast_interface.map_or(0, |interface| interface.0 + 1)),
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => switch(values.v6_only),
-        (libc::IPPROTO_TCP, libc::TCP_INFO) => values.stream.map(|_| tcp_info(values, info)),
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => values.stream.map(|_| tcp_info(values.listens, info)),
         _ => of_stream(level, name, values),
     }
 }
@@ -298,9 +298,9 @@ fn of_stream(level: i32, name: i32, values: &OptionValues) -> Option<Vec<u8>> {
 }
 
 /// Returns `struct tcp_info`. Fields that the stack does not count are zero.
-fn tcp_info(values: &OptionValues, info: Option<&ConnectionInfo>) -> Vec<u8> {
+pub(super) fn tcp_info(listens: bool, info: Option<&ConnectionInfo>) -> Vec<u8> {
     let mut bytes = vec![0; TCP_INFO_BYTES];
-    bytes[0] = info.map_or(if values.listens { LISTENING } else { CLOSED }, |info| number_of(info.state));
+    bytes[0] = info.map_or(if listens { LISTENING } else { CLOSED }, |info| number_of(info.state));
     let Some(info) = info else { return bytes };
     let micros = |span: SimDuration| (span.as_nanos() / 1_000) as u32;
     // Offsets in `struct tcp_info` of linux/tcp.h.
@@ -324,7 +324,7 @@ fn tcp_info(values: &OptionValues, info: Option<&ConnectionInfo>) -> Vec<u8> {
 }
 
 /// Returns the number of a state in tcp_states.h.
-fn number_of(state: State) -> u8 {
+pub(super) fn number_of(state: State) -> u8 {
     match state {
         State::Established => 1,
         State::SynSent => 2,
