@@ -35,8 +35,8 @@ impl Table {
     }
 }
 
-/// Reports the inner epoll descriptors of which an entry is ready, behind the first `count` events.
-/// Returns their number. The kernel may have reported them already.
+/// Reports inner epoll descriptors with a ready entry, behind the first `count` events. Returns their
+/// number. The kernel may have reported them already.
 pub(super) fn tell(inner: &[(Item, Vec<WaitEntry>)], mut entries: &[WaitEntry], room: &mut [MaybeUninit<epoll_event>], count: usize) -> usize {
     let mut told = 0;
     for (item, asked) in inner {
