@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, ReceiveMode,
-    SwitchPart,
+    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
+    ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -73,10 +73,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         max_ah: read.count("max_ah"),
         max_inline_bytes: read.bytes("max_inline"),
         max_rd_atomic: read.count("max_rd_atomic"),
-        ipoib_offloads: IpoibOffloads {
-            checksums: read.optional_flag("ipoib_checksums"),
-            segmentation: read.optional_flag("ipoib_segmentation"),
-        },
+        ipoib_offloads: IpoibOffloads { checksums: read.optional_flag("ipoib_checksums"), segmentation: read.optional_flag("ipoib_segmentation") },
         optional: optional_verbs(&mut read),
     };
     part.max_payload_bytes = max_payload(&mut read, part.interface);

@@ -1,8 +1,8 @@
 //! Ideal parts: the limits of a model without any hardware.
 
 use super::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress, ReceiveMode, Slot,
-    SwitchPart,
+    BusPart, CablePart, CardInterface, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress,
+    ReceiveMode, Slot, SwitchPart,
 };
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;

@@ -174,7 +174,17 @@ mod tests {
     const RTT: SimDuration = SimDuration::from_micros(100_000);
 
     fn congestion(rule: Rule) -> Congestion {
-        Congestion { window: 10, threshold: NO_THRESHOLD, arrived: 0, rule, slow_start: SlowStart::Packets, early_end: None, used: 0, is_limited: true, usage_until: u64::MAX }
+        Congestion {
+            window: 10,
+            threshold: NO_THRESHOLD,
+            arrived: 0,
+            rule,
+            slow_start: SlowStart::Packets,
+            early_end: None,
+            used: 0,
+            is_limited: true,
+            usage_until: u64::MAX,
+        }
     }
 
     /// Runs `rounds` round trips with a full window each.

@@ -110,7 +110,15 @@ fn a_sender_reaches_the_rate_of_the_machines_kernel() {
             let Some(rate) = goodput(kinds, wire) else { return };
             rates.push(rate);
         }
-        println!("{} ms, {} % lost: Linux {:.1}, ours to Linux {:.1}, Linux to ours {:.1}, ours {:.1} Mb/s", delay / 500, loss_ppm as f64 / 1e4, rates[0], rates[1], rates[2], rates[3]);
+        println!(
+            "{} ms, {} % lost: Linux {:.1}, ours to Linux {:.1}, Linux to ours {:.1}, ours {:.1} Mb/s",
+            delay / 500,
+            loss_ppm as f64 / 1e4,
+            rates[0],
+            rates[1],
+            rates[2],
+            rates[3]
+        );
         // Losses hit by chance, which real time draws anew.
         assert!(rates.iter().all(|rate| *rate > rates[0] / 2.0 && *rate < rates[0] * 2.0), "{rates:?}");
     }

@@ -11,8 +11,8 @@ mod common;
 
 use common::{kernel, pattern};
 use lab::{Kind, Lab, Wire, address};
-use softband_net::calls::{Accept, Bind, Close, Connect, Info, Listen, Open, Receive, ReceiveUrgent, Send, SetOption, Shutdown, SocketOption};
 use softband_model::parts::CongestionControl;
+use softband_net::calls::{Accept, Bind, Close, Connect, Info, Listen, Open, Receive, ReceiveUrgent, Send, SetOption, Shutdown, SocketOption};
 use softband_net::{Events, Family, KernelPart, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;
 use std::io::{self, ErrorKind, Read, Write};

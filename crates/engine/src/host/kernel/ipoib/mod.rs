@@ -96,7 +96,12 @@ impl IpoibLink {
     ///
     /// # Errors
     /// If the HCA has no room for its objects.
-    pub(super) fn new(place: Place, (moderation, offloads): (Moderation, Offloads), world: &mut World, common: &mut Common) -> Result<Self, VerbsError> {
+    pub(super) fn new(
+        place: Place,
+        (moderation, offloads): (Moderation, Offloads),
+        world: &mut World,
+        common: &mut Common,
+    ) -> Result<Self, VerbsError> {
         let Place { owner, hca, port, pkey, .. } = place;
         let pd = world.alloc_pd(owner, hca)?;
         let access = Access { local_write: true, ..Access::default() };
