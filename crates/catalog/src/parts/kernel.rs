@@ -76,8 +76,13 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         neighbour_queue_packets: read.count("neighbour_queue"),
         neighbour_reachable: read.duration("neighbour_reachable"),
     };
-    check_counts(&mut read, &part);
-    check_times(&mut read, &part);
+    check(&mut read, &part);
+    read.finish().map(|sheet| (part, sheet))
+}
+
+fn check(read: &mut PartReader<'_>, part: &KernelPart) {
+    check_counts(read, part);
+    check_times(read, part);
     if part.fragment_memory_low_bytes.is_some_and(|low| low > part.fragment_memory_bytes) {
         let help = format!("write at most {} B", part.fragment_memory_bytes);
         read.refuse("fragment_memory_low", "the low mark is above fragment_memory".into(), Some(help));
@@ -86,7 +91,6 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         let help = format!("write {} or more", part.ephemeral_first);
         read.refuse("ephemeral_last", "the range of ephemeral ports is empty".into(), Some(help));
     }
-    read.finish().map(|sheet| (part, sheet))
 }
 
 fn buffer(read: &mut PartReader<'_>, initial: &'static str, max: &'static str) -> BufferSizes {
