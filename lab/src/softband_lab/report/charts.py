@@ -225,20 +225,26 @@ def _bars(panel: Panel) -> list[str]:
     for index, name in enumerate(panel.curves):
         middle = _BOX.left + slot * (index + 0.5)
         own = [mark for mark in panel.marks if mark.curve == name]
-        inner = _bar(panel, name, best[name], middle, wide, y) if name in best else []
+        levels = [y.at(mark.value) for mark in own]
+        inner = _bar(panel, name, best[name], middle, wide, y, levels) if name in best else []
         inner += [_bar_mark(mark, middle, wide, y) for mark in own]
         parts.append(f'<g class="{svg.colour_class(index)}" data-curve="{svg.attribute(name)}">{"".join(inner)}</g>')
         parts.append(svg.text(middle, _BOX.bottom + 18, _fitting(panel.label(name), slot), anchor="middle"))
     return parts
 
 
-def _bar(panel: Panel, name: str, point: dict[str, Any], middle: float, wide: float, y: Scale) -> list[str]:
+def _bar(
+    panel: Panel, name: str, point: dict[str, Any], middle: float, wide: float, y: Scale, marks: list[float]
+) -> list[str]:
+    """Draws a bar with its value. The value stands at the foot of the bar if marks with their labels lie at its top."""
     level = y.at(point["value"])
     place = f'x="{svg.number(middle - wide / 2)}" y="{svg.number(level)}"'
     size = f'width="{svg.number(wide)}" height="{svg.number(_BOX.bottom - level)}"'
     words = svg.tip(_tip(panel, name, point["size"], point["value"]))
     inside = _BOX.bottom - level >= 22
     place_of_value = level + 16 if inside else min(level + 16, _BOX.bottom - 5)
+    if inside and any(level - 6 <= mark <= level + 34 for mark in marks):
+        place_of_value = _BOX.bottom - 8
     kind = "label inside" if inside else "label halo"
     value = svg.text(middle, place_of_value, plain(point["value"]), anchor="middle", kind=kind)
     return [f'<rect {place} {size} class="bar"{words}/>', value]
