@@ -48,9 +48,6 @@ impl Listener {
     pub(crate) fn backlog(&self) -> u32 {
         self.backlog
     }
-    pub(crate) fn backlog(&self) -> u32 {
-        self.backlog
-    }
     pub(crate) fn set_backlog(&mut self, backlog: u32) {
         self.backlog = backlog;
     }
