@@ -154,7 +154,12 @@ impl Pair {
                     self.push(at, Event::Done);
                 }
                 Effect::SetTimer(at) => self.push(at.max(self.now), Event::Wake),
-                Effect::Transmit { .. } | Effect::Ready { .. } | Effect::Charge(_) | Effect::Join { .. } | Effect::Leave { .. } => {}
+                Effect::Transmit { .. }
+                | Effect::Sdp { .. }
+                | Effect::Ready { .. }
+                | Effect::Charge(_)
+                | Effect::Join { .. }
+                | Effect::Leave { .. } => {}
             }
         }
         CLOCK.set((self.now.as_nanos() / 1_000_000) as u32 + 1);

@@ -4,7 +4,7 @@
 
 use softband_net::calls::{Accept, Bind, Connect, Info, Listen, Open, Receive, Send, SetOption, SocketOption};
 use softband_net::{
-    Charge, ConnectionInfo, Effect, Events, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, KernelPart, LinkAddress, LinkDestination,
+    ConnectionInfo, Effect, Events, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, KernelPart, LinkAddress, LinkDestination,
     NetError, Packet, Payload, PayloadSlice, Protocol, SocketId, Stack,
 };
 use softband_sim::{RandomStream, SimDuration, SimTime};
@@ -207,7 +207,8 @@ impl Net {
                     self.hosts[host].groups.remove(&group);
                 }
                 Effect::Ready { socket, events } => self.hosts[host].ready.push_back((socket, events)),
-                Effect::Charge(Charge::Copied { .. } | Charge::Call | Charge::Sent { .. } | Charge::Received { .. }) => self.hosts[host].charges += 1,
+                Effect::Charge(_) => self.hosts[host].charges += 1,
+                Effect::Sdp { .. } => {}
             }
         }
     }
