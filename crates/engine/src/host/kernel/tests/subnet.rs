@@ -2,7 +2,7 @@
 
 use super::*;
 use softband_spec::SubnetManager;
-use softband_types::{Lmc, PKey};
+use softband_types::Lmc;
 
 fn managed(manager: SubnetManager) -> FabricSpec {
     let mut spec = spec("three-hosts.toml", 2_044);
