@@ -1,12 +1,14 @@
 //! Work that HCAs and drivers of IPoIB do for the kernel.
 
 use super::{Lab, PORT, bytes, ip, spec, stream_time};
+use softband_catalog::Catalog;
 use softband_model::parts::{IpoibOffloads, KernelPart};
-use softband_net::calls::{Open, SendTo};
+use softband_net::calls::{Open, Receive, Send, SendTo};
 use softband_net::{Family, Payload, Protocol};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::FabricSpec;
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Two hosts whose HCAs compute checksums and cut super-segments.
 const MODERN: &str = "qdr-through-switch.toml";
@@ -55,6 +57,8 @@ fn lost(backlog: Option<u32>) -> u64 {
     spec.hosts[1].part.kernel_path.receive_packet = SimDuration::from_micros(40);
     spec.hosts[1].part.kernel_path.interrupt = SimDuration::from_micros(40_000);
     let mut lab = Lab::new(&spec);
+    // The neighbours know each other before the burst.
+    lab.connect();
     let socket = lab.call(0, Open { family: Family::V4, protocol: Protocol::Datagram }).expect("a socket");
     let to = Some(SocketAddr::new(ip(2), PORT));
     let mut left = 400;
@@ -74,4 +78,37 @@ fn a_backlog_holds_what_the_ring_of_a_driver_with_napi_loses() {
     assert!(lost(None) > 50, "the ring has 256 packets");
     assert_eq!(lost(Some(1_000)), 0);
     assert!(lost(Some(100)) > 250);
+}
+
+/// Returns the time of a message to the sender of a stream, from the stream's last byte on.
+fn message_time(backlog: Option<u32>) -> SimDuration {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog");
+    let old = Catalog::load(&root).expect("the catalogue").kernel("linux-2.6.18").expect("a kernel").clone();
+    let spec = with_kernels("two-hosts.toml", |kernel| *kernel = KernelPart { ipoib_backlog_packets: backlog, ..old.clone() });
+    let mut lab = Lab::new(&spec);
+    let (control, stream) = (lab.connect_from(0, PORT + 1), lab.connect());
+    let mut left = 4_u32 << 20;
+    lab.run_until(|lab| {
+        while left > 0
+            && let Ok(sent) = lab.call(0, Send { socket: stream.0, payload: Payload::counted(left.min(65_536)), urgent: false, more: false })
+        {
+            left -= sent;
+        }
+        while lab.call(1, Receive { socket: stream.1, most: 65_536, peek: false }).is_ok() {}
+        left == 0
+    });
+    let begin = lab.now;
+    lab.call(1, Send { socket: control.1, payload: Payload::counted(1), urgent: false, more: false }).expect("room");
+    lab.run_until(|lab| {
+        while lab.call(1, Receive { socket: stream.1, most: 65_536, peek: false }).is_ok() {}
+        lab.call(0, Receive { socket: control.0, most: 1, peek: false }).is_ok()
+    });
+    lab.now - begin
+}
+
+#[test]
+fn a_message_beside_a_stream_arrives_without_a_timeout() {
+    println!("with the ring alone {:?}", message_time(None));
+    let time = message_time(Some(1_000));
+    assert!(time < SimDuration::from_micros(50_000), "{time:?}");
 }
