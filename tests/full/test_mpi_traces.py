@@ -17,15 +17,15 @@ COMPILER = "mpicc.mpich"
 WARM_UP = 4
 # UCX registers buffers until each connection has 64 sends without a completion.
 WARM_UP_OF_ALL_TO_ALL = 70
-# UCX loses datagrams of the barrier's connections, and a rank starts 68 ms late. The difference is 6.2 %.
+# UCX loses datagrams of the barrier's connections, and a rank starts 68 ms late. The difference is
+# 6.2 % with 4 KiB and 4.4 % with 64 KiB.
 LATE_START = pytest.mark.xfail(strict=True, reason="a lost datagram keeps the ranks apart")
 # Ranks, pattern and bytes: below the limit of a rendezvous, and above it.
 CASES = [
     *((8, pattern, size) for pattern, size in [("ring", 4096), ("alltoall", 1024), ("cg", 4096)]),
     *((8, pattern, 65536) for pattern in ["ring", "alltoall", "cg"]),
-    pytest.param(64, "ring", 4096, marks=LATE_START),
-    *((64, pattern, size) for pattern, size in [("alltoall", 1024), ("cg", 4096)]),
-    *((64, pattern, 65536) for pattern in ["ring", "cg"]),
+    *(pytest.param(64, "ring", size, marks=LATE_START) for size in [4096, 65536]),
+    *((64, pattern, size) for pattern, size in [("alltoall", 1024), ("cg", 4096), ("cg", 65536)]),
 ]
 
 
