@@ -59,7 +59,7 @@ fn what_follows_from_other_values_must_be_so() {
 }
 
 /// Parameters of a kernel's path, which host parts of earlier versions do not have.
-const KERNEL_PATH: [&str; 7] =
+const KERNEL_PATH: [&str; 8] =
     ["socket_call", "packet_send", "packet_receive", "packet_join", "packet_interrupt", "socket_copy_rate", "moderation_packets", "moderation_time"];
 
 /// Returns the text without the lines that earlier versions did not write.
