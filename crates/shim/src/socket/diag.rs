@@ -137,12 +137,24 @@ fn description(of: &SocketRecord) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytemuck::Zeroable;
     use softband_ipc::calls::Endpoint;
 
     fn record() -> SocketRecord {
-        let local = Endpoint::v4((0x7f00_0001, 8080));
-        SocketRecord { family: libc::AF_INET as u32, state: 10, object: 7, local, unread: 1, unsent: 8, ..SocketRecord::zeroed() }
+        SocketRecord {
+            place: 0,
+            unread: 1,
+            unsent: 8,
+            drops: 0,
+            local: Endpoint::v4((0x7f00_0001, 8080)),
+            peer: Endpoint { ip: [0; 16], port: 0, scope: 0 },
+            protocol: 0,
+            family: libc::AF_INET as u32,
+            state: 10,
+            object: 7,
+            device: 0,
+            info_len: 0,
+            info: [0; 104],
+        }
     }
 
     #[test]
