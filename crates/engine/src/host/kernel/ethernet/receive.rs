@@ -93,7 +93,7 @@ impl EthernetLink {
     }
 
     fn aggregate(&mut self, world: &mut World, mut packet: Packet) -> Packet {
-        while let Some(Frame::Packet(next)) = self.receiver.arrived.front().and_then(|bytes| frames::decode(bytes)) {
+        while let Some(Frame::Packet(next)) = self.receiver.arrived.front().and_then(frames::decode) {
             if packet.join(next, JOINED_BYTES_MAX).is_some() {
                 break;
             }
