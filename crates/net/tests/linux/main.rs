@@ -146,7 +146,7 @@ fn handshakes_say_the_same() {
     let mut said = Vec::new();
     for by_linux in [false, true] {
         let Some(mut lab) = pair(Wire::fast()) else { return };
-        connect(&mut lab, by_linux, |stream| drop(stream));
+        connect(&mut lab, by_linux, drop);
         let of = |side: usize| {
             let (_, segment) = lab.handshake.iter().find(|(from, _)| *from == side).expect("a segment").clone();
             let options = segment.options;

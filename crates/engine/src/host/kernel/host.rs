@@ -14,10 +14,10 @@ use crate::host::network;
 use softband_fabric::World;
 use softband_ipc::interfaces;
 use softband_model::parts::KernelPath;
-use softband_model::verbs::api::Completion;
+use softband_model::verbs::api::{Completion, VerbsError};
 use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Route, Stack};
 use softband_sim::{RandomStream, SimDuration, SimTime};
-use softband_spec::{FabricSpec, InterfaceKind};
+use softband_spec::{FabricSpec, InterfaceKind, RouteSpec};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
 use softband_wire::mad::McMemberRecord;
 use std::net::IpAddr;
@@ -78,18 +78,14 @@ impl HostKernel {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
                 }
-                InterfaceKind::Ipoib { hca: hca_index, port, mode, pkey } => {
-                    let id = InterfaceId(kernel.links.len() as u32);
-                    let hca = world.hca_id(number, hca_index);
-                    let place = Place { host: number, interface: id, owner: ProcessId::of_kernel(HostId(number as u32)), hca, port, pkey, mode };
-                    let moderation = Moderation { packets: kernel.path.moderation_packets, time: kernel.path.moderation_time };
-                    let work = Offloads::of(&host.hcas[hca_index].part.ipoib_offloads, &host.kernel, mode);
-                    let mut link = IpoibLink::new(place, (moderation, work), world, common).map_err(|error| refused(&error))?;
+                InterfaceKind::Ipoib { hca, port, mode, pkey } => {
+                    let interface = InterfaceId(kernel.links.len() as u32);
+                    let owner = ProcessId::of_kernel(HostId(number as u32));
+                    let place = Place { host: number, interface, owner, hca: world.hca_id(number, hca), port, pkey, mode };
+                    let work = Offloads::of(&host.hcas[hca].part.ipoib_offloads, &host.kernel, mode);
+                    let link = kernel.ipoib_link(place, work, world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
                     (config.has_segmentation, config.ring_packets) = (work.segmentation, SEND_RING_PACKETS);
-                    link.join(world, common, SimTime::ZERO);
-                    kernel.sdp.add(place, moderation);
-                    kernel.stack.offer_sdp(id);
                     Kind::Ipoib(Box::new(link))
                 }
                 InterfaceKind::Ethernet { hca, port } => {
@@ -113,13 +109,28 @@ impl HostKernel {
             kernel.stack.add_interface(config);
             kernel.links.push(Link { core: Core::default(), kind });
         }
-        for route in &host.routes {
-            let (network, prefix) = (route.network.address, route.network.prefix);
-            let interface = InterfaceId(route.interface as u32 + 1);
-            kernel.stack.add_route(Route { network, prefix, gateway: Some(route.gateway), interface, source: None, metric: 0 });
-        }
+        kernel.add_routes(&host.routes);
         kernel.stack.set_forwarding(spec.forwards(number));
         Ok(kernel)
+    }
+
+    /// Makes an interface of IPoIB, which joins its group and offers SDP.
+    fn ipoib_link(&mut self, place: Place, work: Offloads, world: &mut World, common: &mut Common) -> Result<IpoibLink, VerbsError> {
+        let moderation = Moderation { packets: self.path.moderation_packets, time: self.path.moderation_time };
+        let interface = place.interface;
+        let mut link = IpoibLink::new(place, (moderation, work), world, common)?;
+        link.join(world, common, SimTime::ZERO);
+        self.sdp.add(place, moderation);
+        self.stack.offer_sdp(interface);
+        Ok(link)
+    }
+
+    fn add_routes(&mut self, routes: &[RouteSpec]) {
+        for route in routes {
+            let (network, prefix) = (route.network.address, route.network.prefix);
+            let interface = InterfaceId(route.interface as u32 + 1);
+            self.stack.add_route(Route { network, prefix, gateway: Some(route.gateway), interface, source: None, metric: 0 });
+        }
     }
 
     pub(super) fn stack(&self) -> &Stack {

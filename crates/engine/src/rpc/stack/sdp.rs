@@ -117,7 +117,7 @@ impl HostCalls<'_> {
         };
         let awaits =
             |taken: u32| is_last && taken == len && self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).awaits_peer(socket));
-        let count = taken.map(|taken| Count { count: u64::from(taken) | u64::from(awaits(taken)) * calls::stream::AWAITS_PEER });
+        let count = taken.map(|taken| Count { count: u64::from(taken) | (u64::from(awaits(taken)) * calls::stream::AWAITS_PEER) });
         (count, cost)
     }
 }
