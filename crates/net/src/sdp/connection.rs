@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     pub(super) is_orphan: bool,
     /// RdmaRdCompl and SendSm that wait for a credit.
     pub(super) answers: Vec<Message>,
-    /// Number of its source, of which it has one at a time.
+    /// Number of its source. It has one source at a time.
     pub(super) source: u32,
     expiry: Option<SimTime>,
     /// Time until which `close` waits (`SO_LINGER`).

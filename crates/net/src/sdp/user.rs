@@ -31,7 +31,7 @@ pub(crate) enum Taken {
 /// Answer to a receive.
 #[derive(Clone, Debug)]
 pub(crate) enum Got {
-    /// Data, of which the call copied so many bytes.
+    /// Data, with the number of bytes that the call copied.
     Data(Payload, u32),
     /// An RDMA read began, into this many bytes of the program.
     Reading(u32),
