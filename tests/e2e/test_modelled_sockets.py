@@ -15,9 +15,9 @@ __all__ = ["shim_programs"]
 FABRIC = "ipoib"
 
 
-def twice(softband: Softband, *on: tuple[str, str]) -> Outcome:
+def twice(softband: Softband, *on: tuple[str, str], fabric: Path | str = FABRIC) -> Outcome:
     """Runs a program on each host, twice, and checks that both runs print the same bytes."""
-    first, again = (softband.run(FABRIC, *on).assert_ok() for _ in range(2))
+    first, again = (softband.run(fabric, *on).assert_ok() for _ in range(2))
     for host, _ in on:
         assert first.program(f"{host}-0") == again.program(f"{host}-0")
     return first

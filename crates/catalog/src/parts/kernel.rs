@@ -55,6 +55,7 @@ pub(crate) fn kernel(mut read: PartReader<'_>) -> Option<(KernelPart, PartSheet)
         ipoib_offloads: read.choice("ipoib_offloads", Dimension::Name, &YES_NO),
         ipoib_aggregation: read.choice("ipoib_aggregation", Dimension::Name, &YES_NO),
         ipoib_backlog_packets: read.optional_count("ipoib_backlog").filter(|packets| *packets > 0),
+        sdp_zcopy_threshold: read.optional_bytes("sdp_zcopy_threshold").filter(|least| *least > 0),
         transmit_queue_packets: read.count("transmit_queue"),
         fragment_memory_bytes: read.bytes("fragment_memory"),
         fragment_memory_low_bytes: read.optional_bytes("fragment_memory_low").filter(|bytes| *bytes > 0),

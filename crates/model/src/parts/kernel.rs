@@ -160,6 +160,8 @@ pub struct KernelPart {
     /// Packets in the backlog to which interrupts of IPoIB move them. `None`: they stay in the receive
     /// ring until a core takes them (NAPI).
     pub ipoib_backlog_packets: Option<u32>,
+    /// Bytes from which a blocking call on a socket of SDP goes without a copy. `None`: all are copied.
+    pub sdp_zcopy_threshold: Option<u32>,
     /// Packets in the queue of an Ethernet interface, in front of its ring.
     pub transmit_queue_packets: u32,
     /// Memory of fragments that wait for others, in bytes.
@@ -246,6 +248,7 @@ impl KernelPart {
             ipoib_offloads: true,
             ipoib_aggregation: true,
             ipoib_backlog_packets: None,
+            sdp_zcopy_threshold: Some(65_536),
             fragment_memory_bytes: 4_194_304,
             fragment_memory_low_bytes: None,
             transmit_queue_packets: 1_000,

@@ -10,6 +10,7 @@ use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
 use crate::tcp::{SocketOptions, State};
+use softband_model::parts::KernelPart;
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
@@ -19,6 +20,8 @@ pub(crate) struct Context<'a> {
     pub(crate) options: &'a SocketOptions,
     /// Time that a closed connection waits for the peer's end.
     pub(crate) end_timeout: SimDuration,
+    /// Bytes from which a blocking call goes without a copy. `None`: all are copied.
+    pub(crate) zcopy_threshold: Option<u32>,
     /// Key by which the peer reads sources, once the caller has memory for them.
     pub(crate) rkey: u32,
     pub(crate) orders: Vec<Order>,
@@ -26,8 +29,9 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(now: SimTime, options: &'a SocketOptions, end_timeout: SimDuration, rkey: u32) -> Self {
-        Self { now, options, end_timeout, rkey, orders: Vec::new(), events: Events::NONE }
+    pub(crate) fn new(now: SimTime, options: &'a SocketOptions, kernel: &KernelPart, rkey: u32) -> Self {
+        let (end_timeout, zcopy_threshold) = (kernel.fin_timeout, kernel.sdp_zcopy_threshold);
+        Self { now, options, end_timeout, zcopy_threshold, rkey, orders: Vec::new(), events: Events::NONE }
     }
 }
 

@@ -34,8 +34,6 @@ pub const BUFFER_BYTES: u32 = 32_768;
 /// Messages that the send queue of a connection holds (`SDP_TX_SIZE` of OFED 1.5), besides the
 /// request that ends it.
 pub const SEND_MESSAGES: u32 = 64;
-/// Bytes from which a blocking call sends without a copy (`sdp_zcopy_thresh` of OFED 1.5).
-pub const ZCOPY_THRESHOLD_BYTES: u32 = 65_536;
 /// Most bytes of an announced source: 510 pages (`SDP_MAX_RDMA_READ_LEN` of OFED 1.5).
 pub const SOURCE_BYTES_MAX: u32 = 510 * 4_096;
 /// Bits of an address within a region of memory.

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Context};
 use super::headers::hello_of;
 use super::user::{Got, Part, Taken};
-use super::{Message, Order, RECEIVE_BUFFERS, ZCOPY_THRESHOLD_BYTES};
+use super::{Message, Order, RECEIVE_BUFFERS};
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
@@ -37,6 +37,7 @@ struct End {
 struct Wire {
     ends: [End; 2],
     now: SimTime,
+    kernel: KernelPart,
 }
 
 fn end(connection: Connection, options: SocketOptions) -> End {
@@ -62,16 +63,16 @@ impl Wire {
     /// Connects two ends.
     fn new() -> Self {
         let (a, b): (SocketAddrV4, SocketAddrV4) = ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:5000".parse().unwrap());
-        let timeout = SimDuration::from_micros(60_000_000);
+        let kernel = KernelPart::linux_6_1();
         let own = options();
-        let mut cx = Context::new(SimTime::ZERO, &own, timeout, 7);
+        let mut cx = Context::new(SimTime::ZERO, &own, &kernel, 7);
         let client = Connection::connect((a, b), InterfaceId(1), (BUFFER, 1), &mut cx);
         let Some(Order::Send { header, .. }) = cx.orders.get(1) else { panic!("no Hello") };
         let request = hello_of(header).expect("a Hello");
-        let mut accepting = Context::new(SimTime::ZERO, &own, timeout, 7);
+        let mut accepting = Context::new(SimTime::ZERO, &own, &kernel, 7);
         let server = Connection::accept(&request, InterfaceId(1), (BUFFER, 2), &mut accepting);
         let orders = [cx.orders.split_off(2), accepting.orders];
-        let mut wire = Self { ends: [end(client, options()), end(server, options())], now: SimTime::ZERO };
+        let mut wire = Self { ends: [end(client, options()), end(server, options())], now: SimTime::ZERO, kernel };
         wire.ends[0].unreported = 1;
         wire.ends[1].free_buffers -= 1;
         for (side, orders) in orders.into_iter().enumerate() {
@@ -82,7 +83,7 @@ impl Wire {
 
     fn step<R>(&mut self, side: usize, step: impl FnOnce(&mut Connection, &mut Context<'_>) -> R) -> R {
         let End { connection, options, events, .. } = &mut self.ends[side];
-        let mut cx = Context::new(self.now, options, SimDuration::from_micros(60_000_000), 7);
+        let mut cx = Context::new(self.now, options, &self.kernel, 7);
         let result = step(connection, &mut cx);
         *events |= cx.events;
         let orders = cx.orders;
@@ -216,7 +217,7 @@ fn a_large_blocking_call_is_read_from_its_place() {
 fn a_reader_of_little_gets_a_source_by_copy() {
     let mut wire = Wire::new();
     wire.run();
-    let data = bytes(ZCOPY_THRESHOLD_BYTES as usize, 3);
+    let data = bytes(65_536, 3);
     wire.send(0, &data, Part { urgent: false, more: false, rest: Some(0) }).expect("room");
     wire.run();
     let mut received = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Context, Stage};
 use super::sender::{End, Source};
-use super::{Order, SOURCE_BYTES_MAX, ZCOPY_THRESHOLD_BYTES};
+use super::{Order, SOURCE_BYTES_MAX};
 use crate::error::NetError;
 use crate::events::Events;
 use crate::payload::Payload;
@@ -46,7 +46,7 @@ impl Connection {
             Stage::Established if self.tx.end == End::Open && !self.tx.must_abort => {}
             _ => return Err(NetError::Broken),
         }
-        if let Some(taken) = self.gather(payload, part) {
+        if let Some(taken) = self.gather(payload, part, cx.zcopy_threshold) {
             self.output(cx);
             return Ok(Taken::Pinned(taken));
         }
@@ -70,11 +70,11 @@ impl Connection {
 
     /// Takes a part of a large call that waits for its end, without a copy. Returns its bytes, or
     /// `None` if the part goes by copy.
-    fn gather(&mut self, payload: &Payload, part: Part) -> Option<u32> {
+    fn gather(&mut self, payload: &Payload, part: Part, threshold: Option<u32>) -> Option<u32> {
         let rest = part.rest.filter(|_| !part.urgent)?;
         let whole = payload.len().saturating_add(rest).min(SOURCE_BYTES_MAX);
         match &mut self.tx.source {
-            None if whole >= ZCOPY_THRESHOLD_BYTES && !payload.is_empty() => {
+            None if threshold.is_some_and(|least| whole >= least) && !payload.is_empty() => {
                 self.tx.source = Some(Source::Gathering { payload: Payload::empty(), missing: whole });
             }
             Some(Source::Gathering { missing, .. }) if *missing <= payload.len().saturating_add(rest) => {}
@@ -128,7 +128,7 @@ impl Connection {
                 return Err(NetError::WouldBlock);
             }
             // A read into less than a threshold costs more than a copy.
-            if peek || wanted < ZCOPY_THRESHOLD_BYTES.min(offer.left) {
+            if peek || cx.zcopy_threshold.is_none_or(|least| wanted < least.min(offer.left)) {
                 self.decline();
                 self.output(cx);
                 return Err(NetError::WouldBlock);

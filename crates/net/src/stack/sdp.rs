@@ -43,7 +43,7 @@ impl Stack {
             return None;
         }
         let source = source_of(self.next_socket);
-        let mut cx = Context::new(now, &options, self.kernel.fin_timeout, 0);
+        let mut cx = Context::new(now, &options, &self.kernel, 0);
         let connection = Connection::accept(&request, interface, (buffer, source), &mut cx);
         let (orders, (local, _)) = (cx.orders, connection.addresses());
         let socket = self.sockets.get(&parent)?;
@@ -132,7 +132,7 @@ impl Stack {
         let Socket { kind: Kind::Sdp(Role::Connection(connection)), options: Some(options), .. } = self.sockets.get_mut(&id)? else { return None };
         let interface = connection.interface();
         let rkey = self.sdp_keys.get(&interface).copied().unwrap_or(0);
-        let mut cx = Context::new(now, options, self.kernel.fin_timeout, rkey);
+        let mut cx = Context::new(now, options, &self.kernel, rkey);
         let result = step(connection, &mut cx);
         let (orders, events) = (cx.orders, cx.events);
         let is_gone = connection.is_orphan() && connection.is_closed();
@@ -257,7 +257,7 @@ impl Stack {
             self.take_port(id, local.into(), true);
         }
         let (buffer, rkey) = (self.sdp_buffer(id), 0);
-        let mut cx = Context::new(now, &options, self.kernel.fin_timeout, rkey);
+        let mut cx = Context::new(now, &options, &self.kernel, rkey);
         let connection = Connection::connect((local, remote), interface, (buffer, source_of(id.0)), &mut cx);
         let orders = cx.orders;
         let socket = self.socket_mut(id)?;

@@ -2,7 +2,6 @@
 
 use super::*;
 use softband_net::calls::{ReceivePart, ReceiveUrgent, SendPart, Shutdown, TakeError};
-use softband_net::sdp::ZCOPY_THRESHOLD_BYTES;
 use softband_net::{Events, State};
 
 /// Bytes of a part of a program's call, as the library in programs has them.
@@ -84,7 +83,7 @@ fn large_calls_cross_the_link_by_reads() {
     println!("SDP without a copy: {rate:.3} Gb/s");
     let reads = lab.kernels.sdp_reads();
     assert_eq!(reads, 8, "a read for each call");
-    stream(&mut lab, ends, 1 << 20, ZCOPY_THRESHOLD_BYTES / 2);
+    stream(&mut lab, ends, 1 << 20, 32_768);
     assert_eq!(lab.kernels.sdp_reads(), reads);
 }
 
