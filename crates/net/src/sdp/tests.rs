@@ -11,7 +11,7 @@ use crate::payload::Payload;
 use crate::tcp::{SocketOptions, State};
 use proptest::prelude::*;
 use softband_model::parts::KernelPart;
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddrV4;
 
