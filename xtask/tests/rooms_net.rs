@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules of `crates/net/src`, each with those that it may use. Each one uses only those above it,
 /// so a connection knows neither sockets nor interfaces, and no cycle exists.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("error", &[]),
     ("events", &[]),
     ("payload", &[]),
@@ -17,12 +17,13 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("frame", &["packet"]),
     ("interface", &["frame", "socket_id"]),
     ("neighbour", &["frame", "interface", "packet"]),
+    ("scope", &["frame", "interface", "packet"]),
     ("route", &["interface"]),
     ("tcp", &["error", "events", "packet", "payload", "sequence", "socket_id"]),
     ("wire", &["frame", "neighbour", "packet", "payload", "sequence"]),
     ("udp", &["error", "events", "interface", "payload"]),
     ("sdp", &["error", "events", "interface", "payload", "socket_id", "tcp"]),
-    ("socket", &["error", "sdp", "socket_id", "tcp", "udp"]),
+    ("socket", &["error", "interface", "scope", "sdp", "socket_id", "tcp", "udp"]),
     (
         "stack",
         &[
@@ -34,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "packet",
             "payload",
             "route",
+            "scope",
             "sdp",
             "sequence",
             "socket",

@@ -11,6 +11,7 @@ use crate::socket_id::{Family, Protocol, SocketId};
 use crate::stack::{Call, Charge, OptionValues, Sealed, Stack};
 use crate::tcp::{ConnectionInfo, SocketOptions, State};
 use crate::udp::Received;
+pub use crate::udp::{SourceChange, Way};
 use softband_model::parts::CongestionControl;
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr};
@@ -304,18 +305,6 @@ calls! {
     };
 }
 
-/// Way of one datagram, by control messages (`IP_PKTINFO`, `IPV6_PKTINFO`, `IP_TTL`). Fields without
-/// a value mean that of the socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Way {
-    /// Interface.
-    pub interface: Option<InterfaceId>,
-    /// Source address.
-    pub source: Option<IpAddr>,
-    /// Hop limit.
-    pub hop_limit: Option<u8>,
-}
-
 /// Option of a socket with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SocketOption {
@@ -391,19 +380,6 @@ pub enum SocketOption {
         /// Interface, or `None` for the first on which the socket joined.
         interface: Option<InterfaceId>,
     },
-}
-
-/// Change of the sources of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceChange {
-    /// `IP_ADD_SOURCE_MEMBERSHIP`: hear this one, too. Others of the group are silent.
-    Add,
-    /// `IP_DROP_SOURCE_MEMBERSHIP`.
-    Drop,
-    /// `IP_BLOCK_SOURCE`: hear all but this one.
-    Block,
-    /// `IP_UNBLOCK_SOURCE`.
-    Unblock,
 }
 
 fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOption) -> Result<(), NetError> {

@@ -4,7 +4,6 @@ use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use crate::stack::Filter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,6 +25,45 @@ pub struct Received {
     pub hop_limit: u8,
     /// Length of the whole datagram. The payload may be a part.
     pub len_bytes: u32,
+}
+
+/// Way of one datagram, by control messages (`IP_PKTINFO`, `IPV6_PKTINFO`, `IP_TTL`). Fields without
+/// a value mean that of the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// Interface.
+    pub interface: Option<InterfaceId>,
+    /// Source address.
+    pub source: Option<IpAddr>,
+    /// Hop limit.
+    pub hop_limit: Option<u8>,
+}
+
+/// Change of the sources of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceChange {
+    /// `IP_ADD_SOURCE_MEMBERSHIP`: hear this one, too. Others of the group are silent.
+    Add,
+    /// `IP_DROP_SOURCE_MEMBERSHIP`.
+    Drop,
+    /// `IP_BLOCK_SOURCE`: hear all but this one.
+    Block,
+    /// `IP_UNBLOCK_SOURCE`.
+    Unblock,
+}
+
+/// Sources of a group that a socket hears, or those that it does not hear.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    pub(crate) includes: bool,
+    pub(crate) sources: BTreeSet<IpAddr>,
+}
+
+impl Filter {
+    /// Returns whether a datagram of the source passes.
+    pub(crate) fn passes(&self, source: IpAddr) -> bool {
+        self.includes == self.sources.contains(&source)
+    }
 }
 
 /// State of a UDP socket.

@@ -55,15 +55,17 @@ fn post(at_nanos: u64, side: usize, operation: Operation, len_bytes: u32, signal
 
 /// Returns a plan in which every request succeeds.
 fn calm() -> Plan {
-    let at = |number: u64| 1_000 + 1_500 * number;
+    // The second side follows the first. Completions of both would alternate on equal hosts.
+    let at = |number: u64, side: usize| 1_000 + 1_500 * number + 100_000 * side as u64;
     let of_side = |number: u64, side: usize| {
+        let at = at(number, side);
         [
-            post(at(number), side, Operation::Send, 300, true),
-            post(at(number), side, Operation::Write { region: 1 }, 700, number.is_multiple_of(2)),
-            post(at(number), side, Operation::Send, 8, false),
-            post(at(number), side, Operation::Read, 600, true),
-            post(at(number), side, Operation::FetchAdd, 8, true),
-            post(at(number), side, Operation::CompareSwap, 8, true),
+            post(at, side, Operation::Send, 300, true),
+            post(at, side, Operation::Write { region: 1 }, 700, number.is_multiple_of(2)),
+            post(at, side, Operation::Send, 8, false),
+            post(at, side, Operation::Read, 600, true),
+            post(at, side, Operation::FetchAdd, 8, true),
+            post(at, side, Operation::CompareSwap, 8, true),
         ]
     };
     let plan = plan((0..5).flat_map(|number| [0, 1].map(|side| of_side(number, side))).flatten().collect());

@@ -1,7 +1,6 @@
 //! UDP sockets of the stack.
 
 use super::Stack;
-use crate::calls::Way;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
@@ -9,7 +8,7 @@ use crate::packet::{Body, Datagram, HOP_LIMIT, IPV4_HEADER_BYTES, Packet, UDP_HE
 use crate::payload::Payload;
 use crate::socket::Kind;
 use crate::socket_id::{Protocol, SocketId};
-use crate::udp::{DatagramSocket, Received};
+use crate::udp::{DatagramSocket, Received, Way};
 use std::net::{IpAddr, SocketAddr};
 
 /// Largest IP packet, and with it the largest datagram (RFC 791).

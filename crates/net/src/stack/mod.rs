@@ -35,7 +35,6 @@ use ports::Ports;
 pub use questions::OptionValues;
 use softband_model::parts::KernelPart;
 use softband_sim::{RandomStream, SimDuration, SimTime};
-pub(crate) use sources::Filter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

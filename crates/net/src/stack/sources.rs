@@ -1,29 +1,15 @@
 //! Multicast groups by source: which senders of a group a socket hears (RFC 3376, 2).
 
 use super::Stack;
-use crate::calls::SourceChange;
 use crate::error::NetError;
 use crate::interface::InterfaceId;
 use crate::socket_id::SocketId;
+use crate::udp::{Filter, SourceChange};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Most sources of a group, as Linux's `igmp_max_msf`.
 const SOURCES_MAX: usize = 10;
-
-/// Sources of a group that a socket hears, or those that it does not hear.
-#[derive(Debug)]
-pub(crate) struct Filter {
-    pub(crate) includes: bool,
-    pub(crate) sources: BTreeSet<IpAddr>,
-}
-
-impl Filter {
-    /// Returns whether a datagram of the source passes.
-    pub(crate) fn passes(&self, source: IpAddr) -> bool {
-        self.includes == self.sources.contains(&source)
-    }
-}
 
 impl Stack {
     /// Changes the sources of a group, as Linux's `ip_mc_source`.
