@@ -256,7 +256,11 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return Vec::new();
     }
-    with_table(|table| table.entries(fd, NESTS_MAX))
+    with_table(|table| {
+        // This look takes its turn, too.
+        table.watched(fd);
+        table.entries(fd, NESTS_MAX)
+    })
 }
 
 /// Set with the first interest in a terminal. Few programs have any, and the others search for none.
