@@ -23,8 +23,8 @@ fn ipv6_of(interface: &InterfaceSpec) -> Option<Ipv6Addr> {
     })
 }
 
-/// Returns the addresses of a name, of both families: `b` means the first interface of host `b`, and `b-ib0` its
-/// interface `ib0`. A host's own name wins.
+/// Returns the addresses of a name, of both families: `b` means the first interface of host `b`, and
+/// `b-ib0` its interface `ib0`. A host's own name wins.
 pub(crate) fn addresses_of(spec: &FabricSpec, name: &str) -> Option<(Option<Ipv4Addr>, Option<Ipv6Addr>)> {
     if let Some(host) = spec.hosts.iter().find(|host| host.name == name) {
         return some((ordered(host).find_map(ipv4_of), ordered(host).find_map(ipv6_of)));

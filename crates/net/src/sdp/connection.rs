@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Begins a connection with a send buffer of so many bytes. Its sources have the number `source`.
+    /// Begins a connection with a send buffer of `buffer` bytes. Its sources have the number `source`.
     pub(crate) fn connect(
         (local, remote): (SocketAddrV4, SocketAddrV4),
         interface: InterfaceId,

@@ -1,4 +1,4 @@
-//! What a socket of SDP is: idle, listening, or connected.
+//! The role of a socket of SDP: idle, listening, or connected.
 
 use super::Connection;
 use crate::socket_id::SocketId;

@@ -4,7 +4,8 @@ use super::{Connection, Context, State};
 use crate::packet::TIMESTAMPS_BYTES;
 
 impl Connection {
-    /// Notes that a router on the path takes smaller packets only. What it may have lost leaves again.
+    /// Notes that a router on the path takes smaller packets only. Segments that it may have lost leave
+    /// again.
     pub(crate) fn path_shrank(&mut self, cx: &mut Context<'_>) {
         let taken = if self.has_timestamps { TIMESTAMPS_BYTES } else { 0 };
         let mss = cx.path.mss.saturating_sub(taken).max(1);

@@ -1,5 +1,6 @@
 //! The counts of network interfaces (`/proc/net/dev` and `/sys/class/net/NAME/statistics`), if the
-//! engine counts packets, and the tables of sockets (`/proc/net/tcp`). Each open asks the engine, and opens a file in memory with the answer.
+//! engine counts packets, and the tables of sockets (`/proc/net/tcp`). Each open asks the engine, and
+//! opens a file in memory with the answer.
 
 use crate::fd::random_files;
 use crate::runtime::attach::attached;

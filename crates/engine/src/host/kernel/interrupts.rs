@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(interrupts.arrived(1, first), Signal::At(first));
         interrupts.begin_polling();
         interrupts.end_polling();
-        // Also a full ring waits for the end of the interval.
+        // A full ring waits for the end of the interval, too.
         assert_eq!(interrupts.arrived(1, first + after), Signal::At(first + interval));
         assert_eq!(interrupts.arrived(8, first + after + after), Signal::None);
         interrupts.begin_polling();

@@ -82,7 +82,7 @@ impl StoredPacket {
         Some(PayloadSlice { buffer: Some(bytes.into()), offset: 0, len })
     }
 
-    /// Fills `into` with the bytes from `start` on. Bytes that nobody wrote are zeros. Returns `None` if
+    /// Fills `into` with the bytes from `start` on. Bytes without a write are zeros. Returns `None` if
     /// the packet ends before.
     fn read(&self, start: u32, into: &mut [u8]) -> Option<()> {
         let end = start.checked_add(u32::try_from(into.len()).ok()?)?;
@@ -98,7 +98,7 @@ impl StoredPacket {
 
     fn write(&mut self, at: u32, payload: &PayloadSlice) {
         if at < self.end() {
-            // HCAs write in order; whatever else they do costs a copy.
+            // HCAs write in order. A write in another order costs a copy.
             let end = self.end().max(at + payload.len);
             let mut bytes = vec![0; end as usize];
             let _ = self.read(0, &mut bytes[..self.end() as usize]);
