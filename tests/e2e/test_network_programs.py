@@ -27,9 +27,13 @@ def need(*programs: str) -> None:
             pytest.skip(f"{program} is not installed")
 
 
-def twice(softband: Softband, *on: tuple[str, str]) -> Outcome:
+# Fabrics with the name of host a on the management network, on IPoIB, and on Gigabit Ethernet.
+NETWORKS = pytest.mark.parametrize(("fabric", "server"), [(FABRIC, "a"), ("ipoib", "a-ib0"), ("gigabit", "a-eth1")])
+
+
+def twice(softband: Softband, *on: tuple[str, str], fabric: str = FABRIC) -> Outcome:
     """Runs a program on each host, twice, and checks that both runs print the same bytes."""
-    first, again = (softband.run(FABRIC, *on).assert_ok() for _ in range(2))
+    first, again = (softband.run(fabric, *on).assert_ok() for _ in range(2))
     for host, _ in on:
         assert first.program(f"{host}-0") == again.program(f"{host}-0")
     return first
@@ -63,11 +67,12 @@ def test_libfabric_plays_ping_pong(softband: Softband, provider: str) -> None:
         assert re.search(r"^64\s+10\s+=10\s", outcome.program(name), re.MULTILINE)
 
 
-def test_redis_serves_another_host(softband: Softband) -> None:
+@NETWORKS
+def test_redis_serves_another_host(softband: Softband, fabric: str, server: str) -> None:
     need("redis-server", "redis-cli")
-    server = "redis-server --save '' --protected-mode no --bind '*' '-::*'"
-    client = "sh -c 'redis-cli -h a set k v; redis-cli -h a get k; redis-cli -h a shutdown nosave'"
-    outcome = twice(softband, ("a", server), ("b", client))
+    program = "redis-server --save '' --protected-mode no --bind '*' '-::*'"
+    client = f"sh -c 'redis-cli -h {server} set k v; redis-cli -h {server} get k; redis-cli -h {server} shutdown nosave'"
+    outcome = twice(softband, ("a", program), ("b", client), fabric=fabric)
     assert outcome.program("b-0").split() == ["OK", "v"]
 
 
@@ -111,7 +116,8 @@ def test_nuttcp_talks_by_standard_streams_on_a_socket(softband: Softband) -> Non
     assert float(found[1]) == pytest.approx(2.94e3 * 8, rel=0.1)
 
 
-def test_nginx_serves_another_host(softband: Softband, open_folder: Path) -> None:
+@NETWORKS
+def test_nginx_serves_another_host(softband: Softband, open_folder: Path, fabric: str, server: str) -> None:
     need("nginx", "curl")
     data = bytes(range(256)) * 5000
     (open_folder / "data").write_bytes(data)
@@ -121,8 +127,8 @@ def test_nginx_serves_another_host(softband: Softband, open_folder: Path) -> Non
     settings = f"daemon off; master_process off; {account} pid {open_folder}/pid; error_log stderr; events {{ worker_connections 64; }} {site}"
     (open_folder / "settings").write_text(settings)
     copy = open_folder / "copy"
-    client = f"sh -c 'sleep 1; curl -s -o {copy} -w \"%{{http_code}} %{{size_download}} %{{time_total}}\" http://a:8080/data'"
-    first, again = (softband.run(FABRIC, ("a", f"timeout -s KILL 3 nginx -c {open_folder}/settings"), ("b", client)) for _ in range(2))
+    client = f"sh -c 'sleep 1; curl -s -o {copy} -w \"%{{http_code}} %{{size_download}} %{{time_total}}\" http://{server}:8080/data'"
+    first, again = (softband.run(fabric, ("a", f"timeout -s KILL 3 nginx -c {open_folder}/settings"), ("b", client)) for _ in range(2))
     assert first.program("b-0").split()[:2] == ["200", str(len(data))], first.stderr[-3000:]
     assert first.program("b-0") == again.program("b-0")
     assert copy.read_bytes() == data
@@ -136,7 +142,8 @@ def open_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_folder: Path) -> None:
+@NETWORKS
+def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_folder: Path, fabric: str, server: str) -> None:
     """The copy uses POSIX AIO with functions of the program, and cancels its threads at the end."""
     need("xrootd", "xrdfs", "xrdcp")
     store, admin, copy = (open_folder / name for name in ("store", "admin", "copy"))
@@ -148,10 +155,10 @@ def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_fo
     configuration = open_folder / "configuration"
     configuration.write_text(f"all.export {store}\nall.adminpath {admin}\nall.pidpath {admin}\n")
     account = "-R nobody" if os.getuid() == 0 else ""
-    server = f"timeout 6 xrootd -n test -p 1094 {account} -c {configuration}"
-    url = f"root://a:1094/{store}/data"
-    client = f"sh -c 'sleep 2; xrdfs a:1094 ls {store}; xrdcp -f {url} {copy}; date +%s.%N'"
-    first, again = (softband.run(FABRIC, ("a", server), ("b", client)) for _ in range(2))
+    program = f"timeout 6 xrootd -n test -p 1094 {account} -c {configuration}"
+    url = f"root://{server}:1094/{store}/data"
+    client = f"sh -c 'sleep 2; xrdfs {server}:1094 ls {store}; xrdcp -f {url} {copy}; date +%s.%N'"
+    first, again = (softband.run(fabric, ("a", program), ("b", client)) for _ in range(2))
     lines = first.program("b-0").splitlines()
     assert lines[0] == str(store / "data"), first.stderr[-3000:]
     assert len(lines) == 2

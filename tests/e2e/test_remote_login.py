@@ -35,11 +35,13 @@ class Login:
     folder: Path
     user: str
 
-    def run(self, softband: Softband, pace: str, command: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, softband: Softband, pace: str, command: str, fabric: str = str(FABRIC), server_name: str = "a"
+    ) -> subprocess.CompletedProcess[str]:
         server = f"timeout -s KILL 8 {SERVER} -D -e -f {self.folder}/settings"
         options = "-F none -p 2222 -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-        client = f"sh -c {shlex.quote(f'sleep 1; ssh {options} -i {self.folder}/user {self.user}@a {shlex.quote(command)}; hostname')}"
-        words = [str(softband.binary), "run", str(FABRIC), "--pace", pace, "--quiet", "--on", "a", server, "--on", "b", client]
+        client = f"sh -c {shlex.quote(f'sleep 1; ssh {options} -i {self.folder}/user {self.user}@{server_name} {shlex.quote(command)}; hostname')}"
+        words = [str(softband.binary), "run", fabric, "--pace", pace, "--quiet", "--on", "a", server, "--on", "b", client]
         script = f"cd {self.folder} && HOME={self.folder} {shlex.join(words)}"
         words = ["sh", "-c", script]
         if os.geteuid() == 0:
@@ -78,7 +80,8 @@ def test_a_login_runs_programs_on_the_host_of_the_server(softband: Softband, log
     assert "Accepted publickey" in done.stderr
 
 
-def test_two_logins_in_simulated_time_take_the_same_time(softband: Softband, login: Login) -> None:
-    first, again = (login.run(softband, "virtual", "date +%s.%N") for _ in range(2))
+@pytest.mark.parametrize(("fabric", "server"), [(str(FABRIC), "a"), ("ipoib", "a-ib0"), ("gigabit", "a-eth1")])
+def test_two_logins_in_simulated_time_take_the_same_time(softband: Softband, login: Login, fabric: str, server: str) -> None:
+    first, again = (login.run(softband, "virtual", "date +%s.%N", fabric, server) for _ in range(2))
     assert re.search(r"^b: \d+\.\d{9}$", first.stdout, re.MULTILINE), first.stderr
     assert first.stdout == again.stdout
