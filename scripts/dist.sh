@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/.
+# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/ npb/.
 set -euo pipefail
 dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,11 +24,14 @@ cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libv
 install -m 755 tools/rsh/softband-rsh "$dist/bin/softband-rsh"
 
 step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"
-# Users compile the MPI benchmarks with their own mpicc.
-rm -rf "$dist/mpibench"
-mkdir -p "$dist/mpibench"
-cp tools/mpibench/*.c tools/mpibench/*.h tools/mpibench/Makefile "$dist/mpibench/"
-install -m 755 tools/mpibench/softband-mpibench "$dist/bin/softband-mpibench"
+# Users compile MPI programs with their own mpicc.
+for sources in tools/mpibench apps/npb; do
+    name=$(basename "$sources")
+    rm -rf "${dist:?}/$name"
+    mkdir -p "$dist/$name"
+    cp "$sources"/*.c "$sources"/*.h "$sources/Makefile" "$dist/$name/"
+    install -m 755 tools/compiled/mpi-program "$dist/bin/softband-$name"
+done
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"
     cp -r "$folder" "$dist/$folder"
