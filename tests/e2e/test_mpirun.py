@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
 import sys
@@ -91,6 +92,31 @@ def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path
     assert "port_xmit_data" in first.stderr
     assert len(packets) > 1000
     assert (first.stdout, first.stderr, packets) == (second.stdout, second.stderr, others)
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
+def test_a_run_folder_has_the_output_of_each_rank(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
+    out = softband.folder / "out"
+    seed = () if pace == "wall" else ("--seed", "7")
+    words = ("-n", "3", "--pace", pace, "--out", str(out), *LIMIT, str(mpi_programs / f"ring-{library}"))
+    done = softband.command("mpirun", *seed, *words)
+    assert done.returncode == 0, done.stderr
+    for rank, host in enumerate("abc"):
+        assert f"rank {rank} of 3 on {host}: sum 3" in (out / f"rank-{rank}.out").read_text()
+    run = json.loads((out / "run.json").read_text())
+    assert (run["exit_status"], run["failure"]) == (0, None)
+    assert run["seed"] == 7 or pace == "wall"
+    assert [program["host"] for program in run["programs"]] == ["a", "b", "c"]
+    assert (out / "fabric.toml").exists() and (out / "counters.json").exists()
+    again = softband.command("mpirun", "--record", str(out / "rec"), *words)
+    assert again.returncode == 2 and "--record" in again.stderr
+
+
+def test_a_seed_at_wall_pace_is_refused(softband: Softband) -> None:
+    done = softband.command("mpirun", "--pace", "wall", "--seed", "7", "-n", "2", "true")
+    assert done.returncode == 2
+    assert "--seed has no effect with --pace wall" in done.stderr
 
 
 def test_counters_at_wall_pace_are_refused(softband: Softband) -> None:

@@ -30,6 +30,7 @@ mod programs;
 mod record;
 mod recording;
 mod run;
+mod run_folder;
 mod scratch;
 mod signals;
 mod status;

@@ -11,8 +11,9 @@ mod watch;
 use crate::capture::CaptureArguments;
 use crate::output::{Copy, Stream};
 use crate::run::PaceName;
+use crate::run_folder::RunFolder;
 use crate::scratch::Scratch;
-use crate::{counter_table, home, programs, signals};
+use crate::{counter_table, home, programs, signals, why};
 use anyhow::{Context, bail};
 use clap::Args;
 use place::Wish;
@@ -21,6 +22,7 @@ use softband_catalog::LoadedFabric;
 use softband_engine::{Engine, Failure, Interrupt, Limits, Options, Pace, Program, RunReport};
 use stacks::{Rank, Stack};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use watch::{Events, Watch};
 
@@ -51,6 +53,12 @@ pub(crate) struct MpirunArguments {
     /// Processors that a run in simulated time uses (default: all for recorded computation, otherwise 2). Results do not depend on it
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
+    /// Leave the output of ranks, resolved fabric, durations and counters in this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "record")]
+    out: Option<PathBuf>,
+    /// Seed of all random numbers, in simulated time (default: the fabric file's)
+    #[arg(long)]
+    seed: Option<u64>,
     #[command(flatten)]
     limits: crate::limits::LimitArguments,
     #[command(flatten)]
@@ -74,6 +82,7 @@ pub(crate) struct MpirunArguments {
 /// A job that is ready to start.
 struct Plan<'a> {
     arguments: &'a MpirunArguments,
+    fabric: PathBuf,
     loaded: LoadedFabric,
     /// Host of each rank.
     hosts: Vec<usize>,
@@ -85,6 +94,9 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     if arguments.counters {
         crate::run::check_pace_of_counters(arguments.pace)?;
+    }
+    if arguments.seed.is_some() {
+        crate::run::check_pace_of_seed(arguments.pace)?;
     }
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let plan = plan(arguments)?;
@@ -116,13 +128,14 @@ fn plan(arguments: &MpirunArguments) -> anyhow::Result<Plan<'_>> {
         hosts: arguments.hosts.clone(),
         ranks_per_host: arguments.ppn.map(|ranks| ranks as usize),
     };
-    let (_, loaded) = match &fabric {
+    let (fabric, mut loaded) = match &fabric {
         Some(fabric) => home::load_fabric(fabric, false)?,
         None => home::load_default(wish.hosts_needed(home::room_of_default()?))?,
     };
+    loaded.seed = arguments.seed.unwrap_or(loaded.seed);
     let names: Vec<String> = loaded.spec.hosts.iter().map(|host| host.name.clone()).collect();
     let hosts = wish.place(&names)?;
-    let plan = Plan { arguments, loaded, hosts, mpi, program };
+    let plan = Plan { arguments, fabric, loaded, hosts, mpi, program };
     if arguments.verbose {
         plan.describe(arguments.pace.into());
     }
@@ -160,7 +173,8 @@ impl Plan<'_> {
         let libraries = home::libraries()?;
         let watch = Watch::new(self.hosts.len(), interrupt.clone());
         let scratch = Scratch::make("mpirun")?;
-        let mut programs = self.programs(pace, &libraries, scratch.path(), &watch)?;
+        let folder = arguments.out.as_deref().map(RunFolder::make).transpose()?;
+        let mut programs = self.programs((pace, folder.as_ref()), &libraries, scratch.path(), &watch)?;
         // The first program is the server.
         programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
         let epoch_seconds = self.loaded.start_date.unix_seconds();
@@ -177,9 +191,13 @@ impl Plan<'_> {
         if arguments.verbose && report.announced_computations > 0 {
             eprintln!("softband: ranks computed {} recorded stretches beside the engine", report.announced_computations);
         }
-        let status = self.conclude(report, &watch);
+        let (status, report) = self.conclude(report, &watch);
+        let evidence = crate::run::evidence(&self.loaded, &engine, pace);
         if arguments.counters {
-            eprint!("{}", counter_table::text(&crate::run::evidence(&self.loaded, &engine, pace)));
+            eprint!("{}", counter_table::text(&evidence));
+        }
+        if let Some(folder) = folder {
+            folder.leave((&self.fabric, pace), &self.loaded, status, (&report, &evidence, &why::bottlenecks(&evidence)))?;
         }
         if status == 0 {
             // The watch has ended the server by the interrupt.
@@ -215,7 +233,13 @@ impl Plan<'_> {
     }
 
     /// Returns the server and the ranks.
-    fn programs(&self, pace: PaceName, libraries: &Path, scratch: &Path, watch: &Watch) -> anyhow::Result<Vec<Program>> {
+    fn programs(
+        &self,
+        (pace, folder): (PaceName, Option<&RunFolder>),
+        libraries: &Path,
+        scratch: &Path,
+        watch: &Watch,
+    ) -> anyhow::Result<Vec<Program>> {
         let binary = std::env::current_exe().context("cannot find the path of this binary")?.display().to_string();
         let library = libraries.join("libsoftband_pmi.so");
         if !library.is_file() {
@@ -227,11 +251,18 @@ impl Plan<'_> {
             arguments: [binary.clone()].into_iter().chain(self.words_of_server(scratch)).collect(),
             environment: self.settings(pace.into()),
             stdout: Some(Box::new(Events { watch: watch.clone(), line: Vec::new() })),
-            stderr: Some(copy(Stream::Error, format!("softband: {SERVER}: "))),
+            stderr: Some(copy(Stream::Error, format!("softband: {SERVER}: "), None)),
         };
         let address = format!("{}:{PORT}", self.name_of_host(0));
-        let rank = |rank| self.rank(rank, pace, &binary, (&address, &library.display().to_string()), scratch);
-        Ok([server].into_iter().chain((0..self.hosts.len()).map(rank)).collect())
+        let mut programs = vec![server];
+        for rank in 0..self.hosts.len() {
+            let output = |ending| folder.map(|folder| folder.file(&format!("rank-{rank}.{ending}"))).transpose();
+            let mut program = self.rank(rank, pace, &binary, (&address, &library.display().to_string()), scratch);
+            program.stdout = Some(copy(Stream::Out, format!("[{rank}] "), output("out")?));
+            program.stderr = Some(copy(Stream::Error, format!("[{rank}] "), output("err")?));
+            programs.push(program);
+        }
+        Ok(programs)
     }
 
     /// Returns the words that start the server of the ranks, after the binary's name.
@@ -282,13 +313,14 @@ impl Plan<'_> {
             command: format!("rank {rank}: {}", self.program.join(" ")),
             arguments: before.into_iter().chain(self.program.iter().cloned()).collect(),
             environment,
-            stdout: Some(copy(Stream::Out, format!("[{rank}] "))),
-            stderr: Some(copy(Stream::Error, format!("[{rank}] "))),
+            stdout: None,
+            stderr: None,
         }
     }
 
-    /// Prints the reason of the job's end, if it has one. Returns the exit status.
-    fn conclude(&self, mut report: RunReport, watch: &Watch) -> i32 {
+    /// Prints the reason of the job's end, if it has one. Returns the exit status, and the report
+    /// without the launcher's own interrupt.
+    fn conclude(&self, mut report: RunReport, watch: &Watch) -> (i32, RunReport) {
         let (verdict, status, spawners) = watch.outcome();
         for rank in spawners {
             eprintln!("softband: {} asked for more processes (MPI_Comm_spawn), which Softband does not start", self.name_of_rank(rank));
@@ -297,6 +329,8 @@ impl Plan<'_> {
             // The verdict, not a user, interrupted the run.
             report.failure = report.failure.filter(|failure| *failure != Failure::Interrupted);
         }
+        // The server has no output, and its end means nothing.
+        report.programs = report.programs.split_off(report.programs.len().min(1));
         if let Some(Failure::Stuck { waiting } | Failure::TimedOut { waiting, .. }) = &mut report.failure {
             waiting.retain(|line| !line.contains(SERVER));
         }
@@ -304,16 +338,17 @@ impl Plan<'_> {
         if let Some(text) = verdict.and_then(|verdict| verdict.text(|rank| self.name_of_rank(rank))) {
             eprintln!("{}", crate::output::error_text(&text));
         }
-        match (verdict.and_then(watch::Verdict::status), &report.failure) {
+        let status = match (verdict.and_then(watch::Verdict::status), &report.failure) {
             (Some(status), _) => status,
             (None, None) => status,
             (None, Some(Failure::Interrupted)) => 130,
             (None, Some(Failure::TimedOut { .. })) => STATUS_TIMED_OUT,
             (None, Some(_)) => status.max(1),
-        }
+        };
+        (status, report)
     }
 }
 
-fn copy(stream: Stream, prefix: String) -> softband_engine::ProgramOutput {
-    Box::new(Copy { stream, prefix, file: None, line: Vec::new() })
+fn copy(stream: Stream, prefix: String, file: Option<File>) -> softband_engine::ProgramOutput {
+    Box::new(Copy { stream, prefix, file, line: Vec::new() })
 }

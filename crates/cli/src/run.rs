@@ -1,19 +1,16 @@
 //! `softband run`: programs on the hosts of a fabric.
 
-use crate::counters::{hca_counters, port_counters};
 use crate::output::{Copy, Stream};
 use crate::programs::{self, Wanted};
-use crate::why::{self, Bottleneck, Evidence};
-use crate::{counter_table, files, home, signals};
-use anyhow::{Context, bail};
+use crate::run_folder::RunFolder;
+use crate::why::{self, Evidence};
+use crate::{counter_table, home, signals};
+use anyhow::bail;
 use clap::builder::FalseyValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
-use serde_json::json;
 use softband_catalog::{LoadedFabric, StartDate};
 use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
-use softband_fabric::PortCounters;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -106,6 +103,14 @@ pub(crate) fn check_pace(arguments: &RunArguments, given: Option<&ArgMatches>) -
         check_pace_of_counters(arguments.pace)?;
     }
     if is_given("seed") {
+        check_pace_of_seed(arguments.pace)?;
+    }
+    Ok(())
+}
+
+/// Refuses `--seed` at wall pace.
+pub(crate) fn check_pace_of_seed(pace: PaceName) -> anyhow::Result<()> {
+    if pace == PaceName::Wall {
         bail!(
             "--seed has no effect with --pace wall, where no two runs are the same\n  help: leave it out, or leave out --pace wall for a run in \
              simulated time, which the seed repeats"
@@ -132,22 +137,16 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let (path, mut loaded) = load(arguments)?;
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     loaded.seed = arguments.seed.unwrap_or(loaded.seed);
-    let seed = loaded.seed;
     let wanted = programs::wanted(arguments, &loaded)?;
-    if let Some(out) = &arguments.out {
-        let other = |error| anyhow::anyhow!("cannot make the run folder {}: {error}\n  help: name another folder with --out", out.display());
-        std::fs::create_dir_all(out).map_err(other)?;
-        clear_former_run(out).with_context(|| format!("cannot clear the former run in {}", out.display()))?;
-    }
+    let folder = arguments.out.as_deref().map(RunFolder::make).transpose()?;
     let capture = arguments.capture.prepare(&loaded.spec, arguments.pace.into())?;
     let compute = arguments.compute.prepare(arguments.pace == PaceName::Virtual)?;
-    let mut programs =
-        wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, arguments.out.as_deref())).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut programs = wanted.iter().enumerate().map(|(index, _)| program(&wanted, index, folder.as_ref())).collect::<anyhow::Result<Vec<_>>>()?;
     programs.iter_mut().for_each(|program| program.environment.extend_from_slice(compute.environment()));
     let libraries = home::libraries()?;
     let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
     let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds(), limits };
-    let mut engine = Engine::new(&loaded.spec, seed, &libraries, options, interrupt)?;
+    let mut engine = Engine::new(&loaded.spec, loaded.seed, &libraries, options, interrupt)?;
     if let Some(capture) = capture {
         capture.start(&mut engine, pace, options.epoch_seconds);
     }
@@ -162,8 +161,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     if !arguments.quiet && report.failure != Some(Failure::Interrupted) {
         bottlenecks.iter().for_each(|found| eprintln!("softband: {}", found.text));
     }
-    if let Some(out) = &arguments.out {
-        leave(out, (&path, arguments.pace), &loaded, seed, (&report, &evidence, &bottlenecks))?;
+    if let Some(folder) = &folder {
+        folder.leave((&path, arguments.pace), &loaded, report.worst_status(), (&report, &evidence, &bottlenecks))?;
     }
     if let Some(loss) = crate::output::take_loss() {
         bail!(loss);
@@ -179,7 +178,7 @@ fn load(arguments: &RunArguments) -> anyhow::Result<(PathBuf, LoadedFabric)> {
     }
 }
 
-fn program(wanted: &[Wanted], index: usize, out: Option<&Path>) -> anyhow::Result<Program> {
+fn program(wanted: &[Wanted], index: usize, folder: Option<&RunFolder>) -> anyhow::Result<Program> {
     let this = &wanted[index];
     let shared_host = wanted.iter().filter(|other| other.host == this.host).count() > 1;
     let prefix = match wanted.len() {
@@ -188,8 +187,7 @@ fn program(wanted: &[Wanted], index: usize, out: Option<&Path>) -> anyhow::Resul
         _ => format!("{}: ", this.name),
     };
     let copy = |stream: Stream, ending: &str| -> anyhow::Result<softband_engine::ProgramOutput> {
-        let file = out.map(|out| out.join(format!("{}-{}.{ending}", this.name, this.number)));
-        let file = file.map(|file| File::create(&file).with_context(|| format!("cannot write {}", file.display()))).transpose()?;
+        let file = folder.map(|folder| folder.file(&format!("{}-{}.{ending}", this.name, this.number))).transpose()?;
         Ok(Box::new(Copy { stream, prefix: prefix.clone(), file, line: Vec::new() }))
     };
     Ok(Program {
@@ -223,27 +221,6 @@ pub(crate) fn tell(report: &RunReport) {
     }
 }
 
-/// Removes the output of an earlier run, so that nobody takes it for part of this run. Leaves other
-/// files alone.
-fn clear_former_run(out: &Path) -> std::io::Result<()> {
-    if !out.join("run.json").is_file() {
-        return Ok(());
-    }
-    let is_output = |name: &str| {
-        let stem = name.strip_suffix(".out").or_else(|| name.strip_suffix(".err"));
-        stem.and_then(|stem| stem.rsplit_once('-')).is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    for entry in std::fs::read_dir(out)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if is_output(&name) || name == "run.json" || name == "counters.json" {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 /// Returns the counters at the end of a run. At wall pace, most transfers bypass the model, so
 /// there is no transfer time.
 pub(crate) fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -> Evidence {
@@ -256,55 +233,4 @@ pub(crate) fn evidence(loaded: &LoadedFabric, engine: &Engine, pace: PaceName) -
         whole_picos: if pace == PaceName::Virtual { world.transfer_picos() } else { 0 },
         ..Evidence::of_fabric(&loaded.spec)
     }
-}
-
-fn leave(
-    out: &Path,
-    (fabric, pace): (&Path, PaceName),
-    loaded: &LoadedFabric,
-    seed: u64,
-    (report, evidence, bottlenecks): (&RunReport, &Evidence, &[Bottleneck]),
-) -> anyhow::Result<()> {
-    let mut run = json!({
-        "softband_version": env!("CARGO_PKG_VERSION"),
-        "versions": { "softband": env!("CARGO_PKG_VERSION"), "kernel": kernel_release() },
-        "fabric": fabric.display().to_string(),
-        "seed": seed,
-        "start_date": loaded.start_date.to_string(),
-        "pace": match pace {
-            PaceName::Virtual => "virtual",
-            PaceName::Wall => "wall",
-        },
-        "virtual_seconds": report.virtual_seconds,
-        "wall_seconds": report.wall_seconds,
-        "exit_status": report.worst_status(),
-        "programs": report.programs,
-        "turns": report.turns,
-        "fabric_events": report.fabric_events,
-        "warnings": report.warnings.iter().chain(&report.told).collect::<Vec<_>>(),
-        "failure": report.failure,
-        "bottlenecks": bottlenecks.iter().map(Bottleneck::to_json).collect::<Vec<_>>(),
-    });
-    // In simulated time the engine does all work.
-    if let Some(fallbacks) = &report.fallbacks {
-        run["fallbacks"] = fallbacks.clone();
-    }
-    let counters: Vec<_> = evidence.ports.iter().map(of_node).collect();
-    let hcas: Vec<_> = evidence.hcas.iter().map(hca_counters).collect();
-    let counters = json!({ "unit_of_data": "4 bytes", "ports": counters, "hcas": hcas });
-    let json = |value: &serde_json::Value| format!("{value:#}\n");
-    // `run.json` appears last, so its presence implies the others.
-    files::write_all(out, &[("fabric.toml", loaded.resolved_toml()), ("counters.json", json(&counters)), ("run.json", json(&run))])
-}
-
-fn of_node(port: &PortCounters) -> serde_json::Value {
-    let mut counters = port_counters(port);
-    counters["node"] = json!(port.node);
-    counters["port"] = json!(port.port.0);
-    counters["xmit_busy_picos"] = json!(port.xmit_busy_picos);
-    counters
-}
-
-fn kernel_release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
 }
