@@ -36,7 +36,9 @@ def test_opensm_is_the_first_program_and_gets_the_settings_of_the_fabric() -> No
     changed = managed_by(SubnetManager.OPENSM, job('[subnet]\nmax_op_vls = 1\nrouting = "up-down"\n'))
     assert changed.fabric.label == "fabrics/folder/x-opensm.toml"
     assert tomllib.loads(changed.fabric.text)["subnet"]["manager"] == "opensm"
-    first, server, client = changed.steps[0].programs
+    (step,) = changed.steps
+    assert isinstance(step, Step)
+    first, server, client = step.programs
     assert (first.host, server.host, client.host) == ("a", "a", "b")
     lines = first.command.split(" && ")
     assert "; opensm -c " in lines[0] and " opensm -o " in f" {lines[-1]} "

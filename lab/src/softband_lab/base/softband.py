@@ -24,6 +24,9 @@ LOG_NAME = "softband.log"
 _GRACE_SECONDS = 5.0
 _CATALOG = "SOFTBAND_CATALOG"
 _SHORT_COMMAND_SECONDS = 60.0
+_COMPILE_SECONDS = 300.0
+# Debian's compilers of the MPIs that `softband mpirun` knows, the first one first.
+_COMPILERS = ("mpicc.mpich", "mpicc.openmpi")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,20 @@ class Program:
 
     host: str
     command: str
+
+
+@dataclass(frozen=True)
+class MpiJob:
+    """The ranks of an MPI program, in turns on the hosts.
+
+    The program is one of the tree that the user's `mpicc` compiles, such as `softband-mpibench`.
+    """
+
+    program: str
+    arguments: tuple[str, ...]
+    ranks: int
+    hosts: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,20 +154,53 @@ class Softband:
         arguments = [*run_arguments(str(fabric), programs, seed, str(out)), *options]
         return self._carry_out(arguments, out, timeout_seconds, "run.json")
 
+    def mpirun(
+        self, fabric: Path, job: MpiJob, out: Path, seed: int | None, timeout_seconds: float | None
+    ) -> dict[str, Any]:
+        """Runs an MPI job on a fabric. Returns run.json. Raises as `run` does."""
+        program = self._compiled(job.program)
+        arguments = mpirun_arguments(str(fabric), job, program, seed, str(out))
+        return self._carry_out(arguments, out, timeout_seconds, "run.json", environment=dict(job.environment))
+
+    def _compiled(self, name: str) -> str:
+        """Returns the path of an MPI program that the user's compiler makes, once for each MPI."""
+        compiler = os.environ.get("MPICC") or next(filter(shutil.which, _COMPILERS), "mpicc")
+        try:
+            done = subprocess.run(
+                [str(self.binary.with_name(name)), "--path"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_COMPILE_SECONDS,
+                check=False,
+                env={**os.environ, "MPICC": compiler},
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RunFailed(f"{name} --path", str(error), []) from None
+        if done.returncode != 0:
+            raise RunFailed(f"MPICC={compiler} {name} --path", f"exit status {done.returncode}", _lines(done.stderr))
+        return done.stdout.strip()
+
     def model(self, words: list[str], out: Path, timeout_seconds: float | None) -> dict[str, Any]:
         """Runs `softband model` with these arguments. Returns model.json. Raises as `run` does."""
         arguments = ["model", *words, "--out", str(out)]
         return self._carry_out(arguments, out, timeout_seconds, "model.json", has_report=True)
 
     def _carry_out(
-        self, arguments: list[str], out: Path, timeout_seconds: float | None, summary: str, has_report: bool = False
+        self,
+        arguments: list[str],
+        out: Path,
+        timeout_seconds: float | None,
+        summary: str,
+        has_report: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Drops a report on standard output: the summary repeats it, and the log then has warnings only."""
         shown = shlex.join(["softband", *arguments])
         out.mkdir(parents=True, exist_ok=True)
         log = out / LOG_NAME
         with log.open("wb") as sink:
-            process = self._start(arguments, subprocess.DEVNULL if has_report else sink, sink)
+            process = self._start(arguments, subprocess.DEVNULL if has_report else sink, sink, environment or {})
             try:
                 status = self._wait(process, timeout_seconds)
             finally:
@@ -172,7 +222,9 @@ class Softband:
         for process in alive:
             _end(process)
 
-    def _start(self, arguments: list[str], output: Any, errors: Any) -> subprocess.Popen[bytes]:
+    def _start(
+        self, arguments: list[str], output: Any, errors: Any, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._stopping.is_set():
                 raise Cancelled
@@ -183,7 +235,7 @@ class Softband:
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
-                env=self._environment(),
+                env={**self._environment(), **environment},
             )
             self._alive.add(process)
             return process
@@ -220,6 +272,13 @@ def run_arguments(fabric: str, programs: Iterable[Program], seed: int | None, ou
     if seed is not None:
         arguments += ["--seed", str(seed)]
     return [*arguments, "--out", out]
+
+
+def mpirun_arguments(fabric: str, job: MpiJob, program: str, seed: int | None, out: str) -> list[str]:
+    arguments = ["mpirun", "--hosts", ",".join(job.hosts), "-n", str(job.ranks)]
+    if seed is not None:
+        arguments += ["--seed", str(seed)]
+    return [*arguments, "--out", out, fabric, program, *job.arguments]
 
 
 def digest_files(files: Iterable[Path]) -> str:
@@ -263,9 +322,13 @@ def _read_summary(path: Path, shown: str, log: Path) -> dict[str, Any]:
 
 def _tail(log: Path, lines: int = 12) -> list[str]:
     try:
-        return log.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()[-lines:]
+        return _lines(log.read_text(encoding="utf-8", errors="replace"), lines)
     except OSError:
         return []
+
+
+def _lines(text: str, lines: int = 12) -> list[str]:
+    return text.rstrip().splitlines()[-lines:]
 
 
 def _last(text: str) -> str:

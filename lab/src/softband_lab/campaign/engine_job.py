@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 from softband_lab.base.errors import LabError
-from softband_lab.base.softband import Program, RunFailed, Softband, run_arguments
+from softband_lab.base.softband import MpiJob, Program, RunFailed, Softband, mpirun_arguments, run_arguments
 from softband_lab.base.tables import Kind, Table
 from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
@@ -34,6 +35,41 @@ class Step:
     """One command of a run. The lab reads the table of its last program."""
 
     programs: list[Program]
+
+    @property
+    def output_name(self) -> str:
+        reader = self.programs[-1]
+        number = sum(program.host == reader.host for program in self.programs) - 1
+        return f"{reader.host}-{number}.out"
+
+    def inputs(self) -> Any:
+        return [asdict(program) for program in self.programs]
+
+    def command(self, fabric: str, seed: int) -> str:
+        return shlex.join(["softband", *run_arguments(fabric, self.programs, seed, "OUT")])
+
+    def run(self, softband: Softband, fabric: Path, out: Path, seed: int, timeout_seconds: float) -> dict[str, Any]:
+        return softband.run(fabric, self.programs, out, seed, timeout_seconds)
+
+
+@dataclass(frozen=True)
+class MpiStep:
+    """One MPI job of a run. The lab reads the table of rank 0."""
+
+    job: MpiJob
+    output_name: ClassVar[str] = "rank-0.out"
+
+    def inputs(self) -> Any:
+        return asdict(self.job)
+
+    def command(self, fabric: str, seed: int) -> str:
+        variables = [f"{name}={shlex.quote(value)}" for name, value in self.job.environment]
+        program = f'"$({self.job.program} --path)"'
+        words = mpirun_arguments(fabric, self.job, program, seed, "OUT")
+        return " ".join([*variables, "softband", *(word if word == program else shlex.quote(word) for word in words)])
+
+    def run(self, softband: Softband, fabric: Path, out: Path, seed: int, timeout_seconds: float) -> dict[str, Any]:
+        return softband.mpirun(fabric, self.job, out, seed, timeout_seconds)
 
 
 @dataclass(frozen=True)
@@ -76,7 +112,7 @@ class EngineJob:
 
     id: str
     fabric: InputFile
-    steps: list[Step]
+    steps: Sequence[Step | MpiStep]
     seed: int
     timeout_seconds: float
     expected_sizes: list[int]
@@ -87,15 +123,15 @@ class EngineJob:
     keeps_files: ClassVar[bool] = True
 
     def inputs(self) -> Any:
-        steps = [[asdict(program) for program in step.programs] for step in self.steps]
+        steps = [step.inputs() for step in self.steps]
         needs = asdict(self.requirement) if self.requirement else None
         return [self.fabric.text, steps, self.seed, self.expected_sizes, needs]
 
     def command(self) -> str:
         return self.command_of(self.steps[0])
 
-    def command_of(self, step: Step) -> str:
-        return shlex.join(["softband", *run_arguments(self.fabric.label, step.programs, self.seed, "OUT")])
+    def command_of(self, step: Step | MpiStep) -> str:
+        return step.command(self.fabric.label, self.seed)
 
     def run(self, softband: Softband, folder: Path) -> Tables:
         fabric = self.fabric.lay(folder)
@@ -145,15 +181,15 @@ class EngineJob:
             "lacks": requirement.name,
         }
 
-    def _execute(self, step: Step, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
+    def _execute(self, step: Step | MpiStep, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
         try:
-            return softband.run(fabric, step.programs, out, self.seed, self.timeout_seconds)
+            return step.run(softband, fabric, out, self.seed, self.timeout_seconds)
         except RunFailed as failed:
             # The command as a user types it, without the temporary folders of the run.
             lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
             raise RunFailed(self.command_of(step), failed.reason, lines) from None
 
-    def _run_step(self, step: Step, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
+    def _run_step(self, step: Step | MpiStep, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
         command, run = self.command_of(step), self._execute(step, softband, fabric, out)
         return [
             {
@@ -168,27 +204,21 @@ class EngineJob:
         ]
 
 
-def _printed(step: Step, command: str, out: Path) -> list[Measurement]:
+def _printed(step: Step | MpiStep, command: str, out: Path) -> list[Measurement]:
     text = _output(step, command, out)
     try:
-        return parse_table(text, Path(_output_name(step)))
+        return parse_table(text, Path(step.output_name))
     except LabError as error:
         raise RunFailed(command, str(error), text.rstrip().splitlines()[-12:]) from None
 
 
-def _output(step: Step, command: str, out: Path) -> str:
-    """Returns the output of the last program of a step."""
-    name = _output_name(step)
+def _output(step: Step | MpiStep, command: str, out: Path) -> str:
+    """Returns the output with the table of a step."""
+    name = step.output_name
     try:
         return (out / name).read_text(encoding="utf-8", errors="replace")
     except OSError:
         raise RunFailed(command, f"the run left no {name}", []) from None
-
-
-def _output_name(step: Step) -> str:
-    reader = step.programs[-1]
-    number = sum(program.host == reader.host for program in step.programs) - 1
-    return f"{reader.host}-{number}.out"
 
 
 def _brief(sizes: list[int]) -> str:

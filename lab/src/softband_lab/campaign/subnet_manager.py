@@ -13,7 +13,7 @@ import tomli_w
 
 from softband_lab.base.errors import LabError
 from softband_lab.base.softband import Program
-from softband_lab.campaign.engine_job import EngineJob, Step
+from softband_lab.campaign.engine_job import EngineJob, MpiStep, Step
 from softband_lab.campaign.inputs import InputFile
 
 # Settings that OpenSM's configuration has under the same name, with the same codes.
@@ -65,7 +65,9 @@ def managed_by(manager: SubnetManager, job: EngineJob) -> EngineJob:
     command = _opensm(_settings(document, job.fabric.label))
     document.setdefault("subnet", {})["manager"] = "opensm"
     return replace(
-        job, fabric=_labelled(job.fabric, document), steps=[_with_opensm(command, step) for step in job.steps]
+        job,
+        fabric=_labelled(job.fabric, document),
+        steps=[_with_opensm(command, step, job.fabric.label) for step in job.steps],
     )
 
 
@@ -97,8 +99,10 @@ def _opensm(settings: dict[str, str]) -> str:
     return " && ".join([write, *changes, f"opensm -o -F {_CONFIGURATION} -f stdout"])
 
 
-def _with_opensm(command: str, step: Step) -> Step:
+def _with_opensm(command: str, step: Step | MpiStep, label: str) -> Step:
     """Returns a step whose programs wait for their ports. OpenSM runs beside the first of them."""
+    if isinstance(step, MpiStep):
+        raise LabError(label, "carries an MPI job, whose ranks do not wait for OpenSM", "`--sm builtin`")
     programs = [Program(program.host, _WAIT + program.command) for program in step.programs]
     return Step([Program(step.programs[0].host, command), *programs])
 

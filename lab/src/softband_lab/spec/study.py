@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from softband_lab.base.softband import Program
+from softband_lab.base.softband import MpiJob, Program
 from softband_lab.base.strict import Strict
 from softband_lab.base.units import BINARY_MEGABYTE
 
@@ -17,7 +18,7 @@ from softband_lab.base.units import BINARY_MEGABYTE
 Transport = Literal["RC", "UC", "UD", "IPoIB", "SDP", "Ethernet"]
 Direction = Literal["uni", "bi", "pingpong"]
 # Words in braces that the command of a test may contain.
-COMMAND_WORDS = {"transport", "iterations", "size", "smallest", "largest"}
+COMMAND_WORDS = {"transport", "iterations", "size", "sizes", "smallest", "largest"}
 
 
 class PowerRange(Strict):
@@ -52,8 +53,20 @@ class Need(Strict):
     transports: Annotated[list[Transport], Field(min_length=1)]
 
 
+class MpiProgram(Strict):
+    """An MPI job, whose rank 0 prints the table. Ranks share the hosts evenly, in blocks.
+
+    `program`: its name, and its arguments with the words of commands. `environment`: variables of a transport's runs.
+    """
+
+    program: str = Field(min_length=1)
+    ranks: int = Field(ge=1)
+    hosts: Annotated[list[str], Field(min_length=1)]
+    environment: dict[Transport, dict[str, str]] = Field(default_factory=dict)
+
+
 class Test(Strict):
-    """The measurement of a quantity: two commands, and the column that a figure shows."""
+    """The measurement of a quantity: two commands or an MPI job, and the column that a figure shows."""
 
     __test__ = False  # not a pytest class
 
@@ -63,10 +76,11 @@ class Test(Strict):
     direction: Direction
     column: str
     iterations: int = Field(gt=0)
-    server_host: str
-    server: str
-    client_host: str
-    client: str
+    server_host: str = ""
+    server: str = ""
+    client_host: str = ""
+    client: str = ""
+    mpi: MpiProgram | None = None
     run_per_size: bool = False
     needs: Need | None = None
     sizes: dict[Transport, PowerRange]
@@ -79,20 +93,42 @@ class Test(Strict):
     def expected_sizes(self, transport: Transport) -> list[int]:
         return self.sizes[transport].sizes()
 
+    def commands(self) -> list[tuple[str, str]]:
+        """Returns the commands with their keys."""
+        if self.mpi is not None:
+            return [("mpi", self.mpi.program)]
+        return [("server", self.server), ("client", self.client)]
+
+    def hosts(self, client_host: str | None = None) -> list[tuple[str, str]]:
+        """Returns the hosts with their keys."""
+        if self.mpi is not None:
+            return [("mpi", host) for host in self.mpi.hosts]
+        return [("server_host", self.server_host), ("client_host", client_host or self.client_host)]
+
     def programs(self, transport: Transport, size: int | None, client_host: str | None = None) -> list[Program]:
-        range_ = self.sizes[transport]
-        words = {
-            "transport": transport,
-            "iterations": self.iterations,
-            "size": size,
-            "smallest": range_.smallest,
-            "largest": range_.largest,
-        }
-        assert set(words) == COMMAND_WORDS
+        words = self._words(transport, size)
         return [
             Program(self.server_host, self.server.format(**words)),
             Program(client_host or self.client_host, self.client.format(**words)),
         ]
+
+    def job(self, mpi: MpiProgram, transport: Transport, size: int | None) -> MpiJob:
+        program, *arguments = shlex.split(mpi.program.format(**self._words(transport, size)))
+        variables = tuple(mpi.environment.get(transport, {}).items())
+        return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables)
+
+    def _words(self, transport: Transport, size: int | None) -> dict[str, str | int | None]:
+        range_ = self.sizes[transport]
+        words: dict[str, str | int | None] = {
+            "transport": transport,
+            "iterations": self.iterations,
+            "size": size,
+            "sizes": ",".join(map(str, range_.sizes())),
+            "smallest": range_.smallest,
+            "largest": range_.largest,
+        }
+        assert set(words) == COMMAND_WORDS
+        return words
 
 
 @dataclass(frozen=True)

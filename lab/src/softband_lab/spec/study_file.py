@@ -58,7 +58,7 @@ def check_fabrics(study: Study, home: Path) -> None:
         if run.fabric not in documents:
             documents[run.fabric] = load_toml(file)
         test = study.tests[run.test]
-        for key, host in (("server_host", test.server_host), ("client_host", run.client_host or test.client_host)):
+        for key, host in test.hosts(run.client_host):
             if not has_host(documents[run.fabric], host):
                 of_curve = key == "client_host" and run.client_host
                 raise LabError(
@@ -140,7 +140,11 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
                 f"goes from {range_.smallest} to {range_.largest}, which is less",
                 "`from` at the most as great as `to`",
             )
-    for key, command in (("server", test.server), ("client", test.client)):
+    if test.mpi is None:
+        for key in ("server_host", "server", "client_host", "client"):
+            if not getattr(test, key):
+                raise LabError(place(path, where), f"has no `{key}`", f"`{key}`, or an `mpi` job")
+    for key, command in test.commands():
         _check_command(command, test.run_per_size, place(path, [*where, key]))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from softband_lab.base.places import fabric_path
 from softband_lab.campaign.cluster import Cluster
-from softband_lab.campaign.engine_job import EngineJob, Requirement, Step
+from softband_lab.campaign.engine_job import EngineJob, MpiStep, Requirement, Step
 from softband_lab.campaign.inputs import fabric_file
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
@@ -67,10 +67,16 @@ def _job(study: Study, run: Run, home: Path) -> EngineJob:
     test = study.tests[run.test]
     sizes = test.expected_sizes(run.transport)
     of_steps: list[int | None] = [*sizes] if test.run_per_size else [None]
-    steps = [Step(test.programs(run.transport, size, run.client_host)) for size in of_steps]
+    steps = [_step(test, run, size) for size in of_steps]
     return EngineJob(
         run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes, _requirement(test, run.transport)
     )
+
+
+def _step(test: Test, run: Run, size: int | None) -> Step | MpiStep:
+    if test.mpi is not None:
+        return MpiStep(test.job(test.mpi, run.transport, size))
+    return Step(test.programs(run.transport, size, run.client_host))
 
 
 def _requirement(test: Test, transport: Transport) -> Requirement | None:
