@@ -14,7 +14,7 @@ use softband_model::parts::KernelPart;
 use softband_sim::{SimDuration, SimTime};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
-/// Time and options of a step, and what it asks for.
+/// Time and options of a step, with the orders and events that it makes.
 pub(crate) struct Context<'a> {
     pub(crate) now: SimTime,
     pub(crate) options: &'a SocketOptions,
@@ -168,15 +168,19 @@ impl Connection {
 
     /// Returns the time at which [`Connection::timer`] has work.
     pub(crate) fn deadline(&self) -> Option<SimTime> {
-        [self.expiry, self.linger_until].into_iter().flatten().min().filter(|_| !self.is_closed())
+        [self.expiry, self.linger_until, self.tx.cancel_at()].into_iter().flatten().min().filter(|_| !self.is_closed())
     }
 
-    /// Gives a peer up that does not end its direction.
+    /// Gives a peer up that does not end its direction, or a source that the peer does not read.
     pub(crate) fn timer(&mut self, cx: &mut Context<'_>) {
-        let is_over = |at: Option<SimTime>| at.is_some_and(|at| at <= cx.now);
+        let now = cx.now;
+        let is_over = |at: Option<SimTime>| at.is_some_and(|at| at <= now);
         if is_over(self.linger_until) {
             self.linger_until = None;
             cx.events |= Events::LINGERED;
+        }
+        if is_over(self.tx.cancel_at()) {
+            self.cancel_source(cx);
         }
         if is_over(self.expiry) {
             self.abort(cx);

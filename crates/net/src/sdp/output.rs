@@ -3,7 +3,7 @@
 use super::connection::{Connection, Context, Stage};
 use super::headers::{Message, URGENT_HERE, URGENT_SOON};
 use super::sender::{End, Posted, Source};
-use super::{Order, SEND_MESSAGES, source_address};
+use super::{Order, SEND_MESSAGES, SOURCE_TIMEOUT, source_address};
 use crate::payload::Payload;
 
 /// Credits that data leaves for a message that brings the peer credits (IBTA A4.5, credit rules).
@@ -105,7 +105,17 @@ impl Connection {
         let Some(Source::Ready { number, payload }) = self.tx.source.take() else { return };
         cx.orders.push(Order::Expose { source: number, payload: payload.clone() });
         let message = Message::Source { bytes: payload.len(), rkey: cx.rkey, address: source_address(number) };
-        self.tx.source = Some(Source::Announced { number, payload, read: 0 });
+        let cancel_at = Some(cx.now.saturating_add(SOURCE_TIMEOUT));
+        self.tx.source = Some(Source::Announced { number, payload, read: 0, cancel_at });
         self.post(message, 0, Payload::empty(), cx);
+    }
+
+    /// Asks the peer, whose program does not read, to let the rest of the source come by copy.
+    pub(super) fn cancel_source(&mut self, cx: &mut Context<'_>) {
+        if let Some(Source::Announced { cancel_at, .. }) = &mut self.tx.source {
+            *cancel_at = None;
+            self.answers.push(Message::CancelSource);
+            self.output(cx);
+        }
     }
 }

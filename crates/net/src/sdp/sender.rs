@@ -1,6 +1,7 @@
 //! Data that a connection has to send.
 
 use crate::payload::{ByteQueue, Payload};
+use softband_sim::SimTime;
 use std::collections::VecDeque;
 
 /// End of the sending direction (DisConn).
@@ -21,8 +22,8 @@ pub(super) enum Source {
     Gathering { payload: Payload, missing: u32 },
     /// The whole source waits for its announcement.
     Ready { number: u32, payload: Payload },
-    /// The peer knows it, and has read bytes of it.
-    Announced { number: u32, payload: Payload, read: u32 },
+    /// The peer knows it, and has read bytes of it. At `cancel_at`, the rest goes by copy.
+    Announced { number: u32, payload: Payload, read: u32, cancel_at: Option<SimTime> },
 }
 
 /// Message in the send queue of the queue pair.
@@ -94,6 +95,14 @@ impl Sender {
     pub(super) fn is_writable(&self) -> bool {
         // Linux wakes a writer when a third of the buffer is free.
         self.source.is_none() && self.room() >= self.buffer / 3
+    }
+
+    /// Returns when the peer has had enough time for an announced source.
+    pub(super) fn cancel_at(&self) -> Option<SimTime> {
+        match self.source {
+            Some(Source::Announced { cancel_at, .. }) => cancel_at,
+            _ => None,
+        }
     }
 
     /// Lets the rest of a source go by copy, from `read` bytes on.

@@ -74,7 +74,8 @@ impl Connection {
         let rest = part.rest.filter(|_| !part.urgent)?;
         let whole = payload.len().saturating_add(rest).min(SOURCE_BYTES_MAX);
         match &mut self.tx.source {
-            None if threshold.is_some_and(|least| whole >= least) && !payload.is_empty() => {
+            // Beside a source of the peer, both sides could wait for each other's reads.
+            None if threshold.is_some_and(|least| whole >= least) && !payload.is_empty() && self.rx.offer.is_none() => {
                 self.tx.source = Some(Source::Gathering { payload: Payload::empty(), missing: whole });
             }
             Some(Source::Gathering { missing, .. }) if *missing <= payload.len().saturating_add(rest) => {}
