@@ -51,7 +51,7 @@ impl Connection {
 
     fn answered(&mut self, buffer_bytes: u32, cx: &mut Context<'_>) {
         if self.stage == Stage::Connecting {
-            self.stage = Stage::Established;
+            (self.stage, self.expiry) = (Stage::Established, None);
             self.set_peer_buffers(buffer_bytes);
             cx.events |= Events::CONNECTED | Events::WRITABLE;
         }
@@ -89,7 +89,8 @@ impl Connection {
     }
 
     fn source_arrived(&mut self, (bytes, rkey, address): (u32, u32, u64), cx: &mut Context<'_>) {
-        if bytes == 0 || self.rx.offer.is_some() {
+        let has_end = address.checked_add(u64::from(bytes)).is_some();
+        if bytes == 0 || !has_end || self.rx.offer.is_some() {
             return self.abort(cx);
         }
         self.rx.offer = Some(Offer { address, rkey, left: bytes, read: 0, reading: 0, is_cancelled: false });
@@ -150,7 +151,7 @@ impl Connection {
         }
     }
 
-    fn wake_writer(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn wake_writer(&mut self, cx: &mut Context<'_>) {
         if self.tx.was_full && self.tx.is_writable() {
             self.tx.was_full = false;
             cx.events |= Events::WRITABLE;

@@ -1,5 +1,7 @@
 //! Two connections over a lossless wire.
 
+mod limits;
+
 use super::connection::{Connection, Context};
 use super::headers::hello_of;
 use super::user::{Got, Part, Taken};

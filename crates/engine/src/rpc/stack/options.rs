@@ -164,7 +164,6 @@ impl HostCalls<'_> {
             Err(libc::EAGAIN) => return Ok(0),
             Err(errno) => return Err(errno),
         }
-        let info = self.ask(at, Info { socket }).0?;
-        Ok(u64::from(info.send_buffer).saturating_sub(info.unacknowledged_bytes).try_into().unwrap_or(u32::MAX))
+        Ok(self.ask(at, Info { socket }).0?.room)
     }
 }
