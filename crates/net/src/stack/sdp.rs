@@ -1,6 +1,6 @@
 //! Sockets of SDP: their place among the sockets of the host, and their queue pairs' events.
 
-use super::{Charge, Effect, Stack};
+use super::{Addresses, Charge, Effect, Stack};
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
@@ -253,6 +253,9 @@ impl Stack {
             None => self.port_for(Protocol::Sdp, source, remote.into())?,
         };
         let local = SocketAddrV4::new(own, port);
+        if self.has_sdp_connection((local.into(), remote.into())) {
+            return Err(NetError::AddressNotAvailable);
+        }
         if bound.is_none() {
             self.take_port(id, local.into(), true);
         }
@@ -264,6 +267,15 @@ impl Stack {
         (socket.kind, socket.bound) = (Kind::Sdp(Role::Connection(Box::new(connection))), Some(local.into()));
         self.order((id, interface), orders);
         Err(NetError::InProgress)
+    }
+
+    /// Returns whether a connection has both addresses.
+    fn has_sdp_connection(&self, addresses: Addresses) -> bool {
+        let has = |id: SocketId| match self.sockets.get(&id).map(|socket| &socket.kind) {
+            Some(Kind::Sdp(Role::Connection(connection))) => !connection.is_closed() && connection.addresses() == addresses,
+            _ => false,
+        };
+        self.ports.of(Protocol::Sdp, addresses.0.port()).any(has)
     }
 
     /// Returns the interface and the own address for a connection. Those within the host use the first
