@@ -3,14 +3,14 @@
 
 use super::Sdp;
 use super::end::{End, Ground};
-use super::objects::Pair;
+use super::objects::{Pair, PairAddress};
 use crate::host::kernel::agenda::Due;
 use crate::host::kernel::{Common, Kernels};
 use softband_fabric::World;
 use softband_net::sdp::{Order, abort};
 use softband_net::{InterfaceConfig, InterfaceId, NetError, Payload, SocketId};
 use softband_sim::SimTime;
-use softband_types::{HcaId, Lid, PortNumber, Qpn};
+use softband_types::{Lid, Psn};
 use std::net::IpAddr;
 
 impl Kernels {
@@ -36,8 +36,8 @@ impl Kernels {
         let peer = self.hosts[peer_host].sdp_mut().open(end)?;
         let made = self.hosts[peer_host].sdp_mut().make(world, &mut self.common, now, peer);
         let joined = made.and_then(|at| {
-            self.hosts[host].sdp_mut().join(world, &mut self.common, now, number, at)?;
-            self.hosts[peer_host].sdp_mut().join(world, &mut self.common, now, peer, from)
+            self.hosts[host].sdp_mut().join(world, now, number, at)?;
+            self.hosts[peer_host].sdp_mut().join(world, now, peer, from)
         });
         if joined.is_none() {
             let sdp = self.hosts[peer_host].sdp_mut();
@@ -96,28 +96,30 @@ impl Sdp {
     }
 
     /// Makes the queue pair of an end. Returns its port and its number.
-    fn make(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> Option<(HcaId, PortNumber, Qpn)> {
+    fn make(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> Option<PairAddress> {
         let end = self.ends.get_mut(&number)?;
         let device = self.devices.get_mut(&end.interface)?;
         let objects = device.objects(world).ok()?;
         let place = device.place;
         world.port(place.hca, place.port).filter(|port| port.active)?;
-        let pair = Pair::new(&place, &objects, world, now)?;
+        let psn = Psn::new(self.random.next_u64() as u32);
+        let pair = Pair::new(&place, &objects, psn, world, now)?;
         end.pair = Some(pair);
         common.sdp_queues.insert(pair.cq, (place.host, number));
         let mut ground = Ground { place, objects, store: &mut common.store, world };
         end.post_receives(number, now, &mut ground);
-        Some((place.hca, place.port, pair.qpn))
+        Some(pair.address(&place))
     }
 
     /// Connects the queue pair of an end to that of its peer.
-    fn join(&mut self, world: &mut World, _: &mut Common, now: SimTime, number: u32, (hca, port, qpn): (HcaId, PortNumber, Qpn)) -> Option<()> {
+    fn join(&mut self, world: &mut World, now: SimTime, number: u32, peer: PairAddress) -> Option<()> {
+        let (hca, port) = peer.port;
         let end = self.ends.get(&number)?;
         let place = self.devices.get(&end.interface)?.place;
         let lid: Lid = world.port(hca, port)?.lid;
         let own = (place.hca, place.port);
         let mtu = if own == (hca, port) { world.port(hca, port)?.mtu_active } else { world.path_mtu(own, (hca, port))? };
-        end.pair?.connect(&place, (lid, qpn), mtu, world, now)
+        end.pair?.connect(&place, (lid, peer), mtu, world, now)
     }
 
     /// Destroys the queue pair of an end.
