@@ -217,7 +217,9 @@ impl HostKernel {
                 }
                 Effect::Sdp { socket, interface, order } => {
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
-                    self.sdp.order(world, common, thread.unwrap_or(core), (socket, interface), order);
+                    if let Err(error) = self.sdp.order(world, common, thread.unwrap_or(core), (socket, interface), order) {
+                        self.stack.sdp_lost(now, socket, error);
+                    }
                 }
                 Effect::SetTimer(at) => common.agenda.replace(&mut self.alarm, at, Due::Timer { host: self.number }),
                 // Other links carry groups of IP over their broadcast group.
