@@ -10,7 +10,7 @@ use crate::events::Events;
 use crate::payload::Payload;
 
 impl Connection {
-    /// Handles a message. Bytes that are none end the connection.
+    /// Handles a message of the peer. Bytes without a message end the connection.
     pub(crate) fn arrived(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::Closed {
             return;
@@ -44,7 +44,7 @@ impl Connection {
         self.output(cx);
     }
 
-    /// Returns whether no program reads what arrives.
+    /// Returns whether no program reads data that arrive.
     fn is_lost(&self) -> bool {
         self.is_orphan || self.rx.has_end
     }

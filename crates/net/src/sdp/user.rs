@@ -218,7 +218,7 @@ impl Connection {
         self.tx.was_full |= !self.tx.is_writable();
     }
 
-    /// Sends what options hold back no more.
+    /// Sends the data that new options hold back no more.
     pub(crate) fn options_changed(&mut self, cx: &mut Context<'_>) {
         self.output(cx);
     }
