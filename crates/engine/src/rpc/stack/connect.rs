@@ -55,7 +55,7 @@ impl HostCalls<'_> {
         }
         self.prefer_sdp(at, to);
         let (done, cost) = self.ask(at, Connect { socket, to });
-        self.note_unreachable(at, to, done.err());
+        self.note_unreachable(at, done.err());
         Outcome::Paid(done, cost)
     }
 

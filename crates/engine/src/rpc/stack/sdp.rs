@@ -76,11 +76,11 @@ impl HostCalls<'_> {
         }
     }
 
-    /// Warns of an address that no HCA reaches.
-    pub(super) fn note_unreachable(&mut self, at: OnStack, to: SocketAddr, errno: Option<i32>) {
+    /// Warns of addresses that no HCA reaches, once for each host.
+    pub(super) fn note_unreachable(&mut self, at: OnStack, errno: Option<i32>) {
         if errno == Some(libc::EHOSTUNREACH) && self.protocol(at) == Some(Protocol::Sdp) {
             let name = &self.world.spec().hosts[at.place.host].name;
-            self.report.warn(format!("{name}: SDP does not reach {}: use the address of an interface of kind \"ipoib\"", to.ip()));
+            self.report.warn(format!("{name}: SDP does not reach the address of a peer: use that of an interface of kind \"ipoib\""));
         }
     }
 
