@@ -217,6 +217,33 @@ impl Stack {
         Ok(())
     }
 
+    /// Opens a socket of SDP that listens as a TCP socket does.
+    pub(crate) fn listen_beside(&mut self, id: SocketId, backlog: u32) -> Result<SocketId, NetError> {
+        let socket = self.socket_mut(id)?;
+        let (Kind::Listener(_), Some(bound)) = (&socket.kind, socket.bound) else { return Err(NetError::Invalid) };
+        let address = socket.shown(bound);
+        let twin = Socket {
+            family: socket.family,
+            v6_only: socket.v6_only,
+            kind: Kind::Sdp(Role::Idle),
+            bound: None,
+            asked: None,
+            reuse_address: socket.reuse_address,
+            reuse_port: socket.reuse_port,
+            is_ephemeral: false,
+            device: socket.device,
+            hop_limit: socket.hop_limit,
+            options: socket.options.clone(),
+            parent: None,
+        };
+        let twin = self.insert(twin);
+        let listens = self.bind(twin, address).and_then(|()| self.listen(twin, backlog));
+        if listens.is_err() {
+            self.remove(twin);
+        }
+        listens.map(|()| twin)
+    }
+
     pub(super) fn accept_sdp(&mut self, id: SocketId) -> Result<(SocketId, SocketAddr), NetError> {
         let Kind::Sdp(Role::Listener(listener)) = &mut self.socket_mut(id)?.kind else { return Err(NetError::Invalid) };
         let accepted = listener.pop().ok_or(NetError::WouldBlock)?;

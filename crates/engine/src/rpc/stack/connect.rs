@@ -38,6 +38,7 @@ impl HostCalls<'_> {
         if to.flags & datagram::NO_ADDRESS != 0 {
             self.host.stack_sockets_mut().end_seek(at.object);
             let (done, cost) = self.ask(at, Disconnect { socket });
+            self.end_listening_beside(at);
             return Outcome::Paid(done, cost);
         }
         if let Err(errno) = self.host.stack_sockets_mut().take_refusal(at.object) {

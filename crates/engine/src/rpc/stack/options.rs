@@ -34,6 +34,9 @@ impl HostCalls<'_> {
         match option_bytes::parse(level, name, bytes).and_then(|setting| self.option_of(at, setting)) {
             Ok(option) => {
                 let (set, cost) = self.ask(at, SetOption { socket: at.place.socket, option });
+                if set.is_ok() {
+                    self.set_option_beside(at, option);
+                }
                 Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
             }
             Err(errno) => Outcome::Fail(errno),
