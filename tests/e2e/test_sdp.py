@@ -60,6 +60,30 @@ def test_large_messages_arrive_and_a_dead_program_resets_its_peer(softband: Soft
     assert (outcome.program("a-0").split(), outcome.program("b-0").split()) == ([str(4 << 20)], ["reset"])
 
 
+def test_programs_that_both_send_first_do_not_wait_for_each_other(softband: Softband, tmp_path: Path) -> None:
+    fabric = tmp_path / "modern.toml"
+    fabric.write_text((FABRICS / f"{FABRIC}.toml").read_text().replace("linux-2.6.18", "linux-6.1"))
+    both = "c.sendall(bytes(200000)); print(len(c.recv(200000, s.MSG_WAITALL)))"
+    server = STREAM + f"l = new(); l.bind(('', 5000)); l.listen(); c, p = l.accept(); {both}"
+    client = STREAM + f"c = new(); c.connect(('a-ib0', 5000)); {both}"
+    outcome = twice(softband, ("a", f'python3 -c "{server}"'), ("b", f'python3 -c "{client}"'), fabric=fabric)
+    assert (outcome.program("a-0").split(), outcome.program("b-0").split()) == (["200000"], ["200000"])
+
+
+def test_a_listener_that_ends_takes_no_connections_by_sdp(softband: Softband, tmp_path: Path) -> None:
+    rules = tmp_path / "libsdp.conf"
+    rules.write_text("use both server * *:*\nuse sdp client * *:*\n")
+    server = "import socket as s, time; l = s.create_server(('', 5000)); l.shutdown(s.SHUT_RD); time.sleep(30)"
+    client = (
+        "import socket as s, time; time.sleep(1)\n"
+        "try: s.create_connection(('a-ib0', 5000)); print('connected')\n"
+        "except ConnectionRefusedError: print('refused')"
+    )
+    env = f"env LIBSDP_CONFIG_FILE={rules}"
+    outcome = twice(softband, ("a", f'{env} python3 -c "{server}"'), ("b", f'{env} python3 -c "{client}"'))
+    assert outcome.program("b-0").split() == ["refused"]
+
+
 def test_rules_select_streams_by_program_and_port(softband: Softband, tmp_path: Path) -> None:
     rules = tmp_path / "libsdp.conf"
     rules.write_text("log destination stderr\nuse both server python3* *:5000\nuse sdp client * 10.1.0.0/16:5000\n")

@@ -241,6 +241,14 @@ calls! {
         /// Socket.
         socket: SocketId
     } -> () = |call, stack, _| stack.use_sdp(call.socket);
+    /// Opens a socket of SDP with the address and the options of a listening TCP socket, as `libsdp`
+    /// does for programs that take both. Returns the new socket, which listens.
+    ListenBeside {
+        /// Listening TCP socket.
+        socket: SocketId,
+        /// Connections that may wait, at most the kernel's bound.
+        backlog: u32
+    } -> SocketId = |call, stack, _| stack.listen_beside(call.socket, call.backlog);
     /// `getsockopt`: returns the values of all options.
     Options {
         /// Socket.

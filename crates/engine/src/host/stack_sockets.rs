@@ -84,14 +84,20 @@ impl StackSockets {
         self.entries.get(&object).is_some_and(|entry| entry.may_use_sdp)
     }
 
-    /// Adds a listening socket of SDP to an object. Its stack has to close one that is not `usable`.
-    pub(crate) fn set_twin(&mut self, object: u32, twin: SocketId, usable: bool) {
-        let Some(entry) = self.entries.get_mut(&object) else { return };
-        if usable {
+    /// Adds a listening socket of SDP to an object.
+    pub(crate) fn set_twin(&mut self, object: u32, twin: SocketId) {
+        if let Some(entry) = self.entries.get_mut(&object) {
             entry.twin = Some(twin);
-        } else {
-            self.closed.push(Place { socket: twin, ..entry.place });
         }
+    }
+
+    /// Takes the listening socket of SDP from an object, for its stack to close. Returns whether there
+    /// was one.
+    pub(crate) fn close_twin(&mut self, object: u32) -> bool {
+        let Some(entry) = self.entries.get_mut(&object) else { return false };
+        let twin = entry.twin.take().map(|socket| Place { socket, ..entry.place });
+        self.closed.extend(twin);
+        twin.is_some()
     }
 
     /// Returns the listening socket of SDP behind an object.
@@ -213,6 +219,16 @@ mod tests {
         assert_eq!((table.readiness(7), table.sought(7)), (readiness::ANY, None));
         assert_eq!((table.take_refusal(7), table.take_refusal(7)), (Err(111), Ok(())));
         assert_eq!(table.readiness(7), readiness::WRITABLE);
+    }
+
+    #[test]
+    fn a_twin_closes_once() {
+        let mut table = StackSockets::default();
+        table.open(7, place());
+        table.set_twin(7, place().socket);
+        assert_eq!((table.close_twin(7), table.close_twin(7), table.twin(7)), (true, false, None));
+        table.close(7);
+        assert_eq!(table.take_closed(), [place(), place()]);
     }
 
     #[test]

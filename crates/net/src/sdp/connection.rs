@@ -9,17 +9,16 @@ use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
-use crate::tcp::{SocketOptions, State};
+use crate::tcp::{SocketOptions, State, doubled};
 use softband_model::parts::KernelPart;
-use softband_sim::{SimDuration, SimTime};
+use softband_sim::SimTime;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
-/// Time and options of a step, and what it asks for.
+/// Time and options of a step, with the orders and events that it makes.
 pub(crate) struct Context<'a> {
     pub(crate) now: SimTime,
     pub(crate) options: &'a SocketOptions,
-    /// Time that a closed connection waits for the peer's end.
-    pub(crate) end_timeout: SimDuration,
+    kernel: &'a KernelPart,
     /// Bytes from which a blocking call goes without a copy. `None`: all are copied.
     pub(crate) zcopy_threshold: Option<u32>,
     /// Key by which the peer reads sources, once the caller has memory for them.
@@ -29,9 +28,16 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(now: SimTime, options: &'a SocketOptions, kernel: &KernelPart, rkey: u32) -> Self {
-        let (end_timeout, zcopy_threshold) = (kernel.fin_timeout, kernel.sdp_zcopy_threshold);
-        Self { now, options, end_timeout, zcopy_threshold, rkey, orders: Vec::new(), events: Events::NONE }
+    pub(crate) fn new(now: SimTime, options: &'a SocketOptions, kernel: &'a KernelPart, rkey: u32) -> Self {
+        let zcopy_threshold = kernel.sdp_zcopy_threshold;
+        Self { now, options, kernel, zcopy_threshold, rkey, orders: Vec::new(), events: Events::NONE }
+    }
+
+    /// Returns when a connection fails whose Hello has no answer: as late as TCP with its SYNs.
+    fn connect_limit(&self) -> SimTime {
+        let (linear, kernel) = (self.kernel.syn_linear_timeouts, self.kernel);
+        let span = |tries: u32| doubled(kernel.rto_initial, tries.saturating_sub(linear), kernel.rto_max);
+        (0..=kernel.syn_retries + linear).fold(self.now, |at, tries| at.saturating_add(span(tries)))
     }
 }
 
@@ -61,7 +67,8 @@ pub(crate) struct Connection {
     pub(super) answers: Vec<Message>,
     /// Number of its source. It has one source at a time.
     pub(super) source: u32,
-    expiry: Option<SimTime>,
+    /// Time at which the peer has had enough time to answer, or to end its direction.
+    pub(super) expiry: Option<SimTime>,
     /// Time until which `close` waits (`SO_LINGER`).
     pub(super) linger_until: Option<SimTime>,
 }
@@ -94,6 +101,7 @@ impl Connection {
         cx: &mut Context<'_>,
     ) -> Self {
         let mut connection = Self::new(local.into(), remote.into(), interface, buffer, source);
+        connection.expiry = Some(cx.connect_limit());
         cx.orders.push(Order::Connect { to: IpAddr::V4(*remote.ip()) });
         let hello = Hello { source: local, destination: remote, buffer_bytes: BUFFER_BYTES };
         connection.post(Message::Hello(hello), 0, Payload::empty(), cx);
@@ -168,17 +176,26 @@ impl Connection {
 
     /// Returns the time at which [`Connection::timer`] has work.
     pub(crate) fn deadline(&self) -> Option<SimTime> {
-        [self.expiry, self.linger_until].into_iter().flatten().min().filter(|_| !self.is_closed())
+        [self.expiry, self.linger_until, self.tx.cancel_at()].into_iter().flatten().min().filter(|_| !self.is_closed())
     }
 
-    /// Gives a peer up that does not end its direction.
+    /// Gives up a peer that does not answer or end its direction, or a source that takes too long.
     pub(crate) fn timer(&mut self, cx: &mut Context<'_>) {
-        let is_over = |at: Option<SimTime>| at.is_some_and(|at| at <= cx.now);
+        let now = cx.now;
+        let is_over = |at: Option<SimTime>| at.is_some_and(|at| at <= now);
         if is_over(self.linger_until) {
             self.linger_until = None;
             cx.events |= Events::LINGERED;
         }
+        if is_over(self.tx.cancel_at()) {
+            self.cancel_source(cx);
+        }
         if is_over(self.expiry) {
+            // The abort has no limit of its own: the HCA reports its message, or its failure.
+            self.expiry = None;
+            if self.stage == Stage::Connecting {
+                return self.fail(NetError::TimedOut, cx);
+            }
             self.abort(cx);
         }
     }
@@ -191,7 +208,7 @@ impl Connection {
     /// Starts the wait for the peer's end, if no program has the socket.
     pub(super) fn await_end(&mut self, cx: &Context<'_>) {
         if self.is_orphan && self.tx.end == End::Delivered && !self.rx.has_end && self.expiry.is_none() {
-            self.expiry = Some(cx.now.saturating_add(cx.end_timeout));
+            self.expiry = Some(cx.now.saturating_add(cx.kernel.fin_timeout));
         }
     }
 

@@ -44,6 +44,11 @@ impl Credits {
         self.free += buffers;
     }
 
+    /// Returns whether the next message brings the peer credits.
+    pub(super) fn brings_some(&self) -> bool {
+        self.received.wrapping_add(self.free) != self.told
+    }
+
     /// Returns whether the peer should hear of buffers that became free: it knows half of them at most.
     pub(super) fn are_worth_a_message(&self) -> bool {
         self.received.wrapping_add(self.free).wrapping_sub(self.told) >= RECEIVE_BUFFERS / 2

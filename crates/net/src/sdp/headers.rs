@@ -27,6 +27,7 @@ mod id {
     pub(super) const ABORT: u8 = 0x03;
     pub(super) const SEND_SMALL: u8 = 0x04;
     pub(super) const READ_COMPLETE: u8 = 0x06;
+    pub(super) const CANCEL_SOURCE: u8 = 0x08;
     pub(super) const SOURCE: u8 = 0xFE;
     pub(super) const DATA: u8 = 0xFF;
 }
@@ -86,6 +87,8 @@ pub enum Message {
         /// Number of bytes.
         bytes: u32,
     },
+    /// SrcAvailCancel: the sender gives the announced source up.
+    CancelSource,
     /// SrcAvail.
     Source {
         /// Number of bytes.
@@ -124,6 +127,7 @@ impl Message {
             Self::Abort => id::ABORT,
             Self::SendSmall => id::SEND_SMALL,
             Self::ReadComplete { .. } => id::READ_COMPLETE,
+            Self::CancelSource => id::CANCEL_SOURCE,
             Self::Source { .. } => id::SOURCE,
             Self::Data { .. } => id::DATA,
         }
@@ -150,7 +154,7 @@ impl Message {
                 bytes.extend(address.to_be_bytes());
             }
             Self::Data { bytes: len } => data_bytes = len,
-            Self::Disconnect | Self::Abort | Self::SendSmall => {}
+            Self::Disconnect | Self::Abort | Self::SendSmall | Self::CancelSource => {}
         }
         let whole = bytes.len() as u32 + data_bytes;
         bytes[4..8].copy_from_slice(&whole.to_be_bytes());
@@ -179,6 +183,7 @@ impl Message {
             id::ABORT => Self::Abort,
             id::SEND_SMALL => Self::SendSmall,
             id::READ_COMPLETE => Self::ReadComplete { bytes: fields.word()? },
+            id::CANCEL_SOURCE => Self::CancelSource,
             id::SOURCE => Self::Source { bytes: fields.word()?, rkey: fields.word()?, address: fields.long()? },
             id::DATA => Self::Data { bytes: u32::try_from(rest.len()).map_err(|_| HeaderError::Length)? },
             other => return Err(HeaderError::Unknown(other)),
@@ -281,6 +286,7 @@ mod tests {
             Message::Abort,
             Message::SendSmall,
             Message::ReadComplete { bytes: 9 },
+            Message::CancelSource,
             Message::Source { bytes: 1 << 20, rkey: 0xABCD, address: 3 << 46 },
         ];
         for message in messages {

@@ -10,7 +10,7 @@ use crate::events::Events;
 use crate::payload::Payload;
 
 impl Connection {
-    /// Handles a message. Bytes that are none end the connection.
+    /// Handles a message of the peer. Bytes without a message end the connection.
     pub(crate) fn arrived(&mut self, bytes: &[u8], cx: &mut Context<'_>) {
         if self.stage == Stage::Closed {
             return;
@@ -37,20 +37,21 @@ impl Connection {
             Message::Source { bytes, rkey, address } => self.source_arrived((bytes, rkey, address), cx),
             Message::ReadComplete { bytes } => self.source_read(bytes, cx),
             Message::SendSmall => self.source_declined(cx),
+            Message::CancelSource => self.source_cancelled(),
             // The connection exists already.
             Message::Hello(_) => self.abort(cx),
         }
         self.output(cx);
     }
 
-    /// Returns whether no program reads what arrives.
+    /// Returns whether no program reads data that arrive.
     fn is_lost(&self) -> bool {
         self.is_orphan || self.rx.has_end
     }
 
     fn answered(&mut self, buffer_bytes: u32, cx: &mut Context<'_>) {
         if self.stage == Stage::Connecting {
-            self.stage = Stage::Established;
+            (self.stage, self.expiry) = (Stage::Established, None);
             self.set_peer_buffers(buffer_bytes);
             cx.events |= Events::CONNECTED | Events::WRITABLE;
         }
@@ -88,19 +89,31 @@ impl Connection {
     }
 
     fn source_arrived(&mut self, (bytes, rkey, address): (u32, u32, u64), cx: &mut Context<'_>) {
-        if bytes == 0 || self.rx.offer.is_some() {
+        let has_end = address.checked_add(u64::from(bytes)).is_some();
+        if bytes == 0 || !has_end || self.rx.offer.is_some() {
             return self.abort(cx);
         }
-        self.rx.offer = Some(Offer { address, rkey, left: bytes, read: 0, reading: 0, is_declined: false });
-        if self.rx.is_shut {
-            self.decline();
+        self.rx.offer = Some(Offer { address, rkey, left: bytes, read: 0, reading: 0, is_cancelled: false });
+        // Programs that send before they read would wait for each other's reads.
+        if self.rx.is_shut || self.tx.source.is_some() {
+            return self.decline();
         }
         cx.events |= Events::READABLE;
     }
 
+    /// The peer waits no longer for reads of its source.
+    fn source_cancelled(&mut self) {
+        match &mut self.rx.offer {
+            Some(offer) if offer.reading > 0 => offer.is_cancelled = true,
+            Some(_) => self.decline(),
+            // The end of the source has crossed the message.
+            None => {}
+        }
+    }
+
     /// The peer has read bytes of the source.
     fn source_read(&mut self, bytes: u32, cx: &mut Context<'_>) {
-        let Some(Source::Announced { number, payload, read }) = &mut self.tx.source else { return };
+        let Some(Source::Announced { number, payload, read, .. }) = &mut self.tx.source else { return };
         *read = read.saturating_add(bytes);
         if *read >= payload.len() {
             cx.orders.push(Order::Conceal { source: *number });
@@ -111,7 +124,7 @@ impl Connection {
 
     /// The peer wants the rest of the source by copy.
     fn source_declined(&mut self, cx: &mut Context<'_>) {
-        if let Some(Source::Announced { number, payload, read }) = self.tx.source.take() {
+        if let Some(Source::Announced { number, payload, read, .. }) = self.tx.source.take() {
             self.tx.copy_source(&payload, read);
             cx.orders.push(Order::Conceal { source: number });
             self.wake_writer(cx);
@@ -138,7 +151,7 @@ impl Connection {
         }
     }
 
-    fn wake_writer(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn wake_writer(&mut self, cx: &mut Context<'_>) {
         if self.tx.was_full && self.tx.is_writable() {
             self.tx.was_full = false;
             cx.events |= Events::WRITABLE;
@@ -149,13 +162,13 @@ impl Connection {
     pub(crate) fn read_done(&mut self, data: &Payload, cx: &mut Context<'_>) {
         let Some(offer) = &mut self.rx.offer else { return };
         (offer.read, offer.reading) = (offer.read + offer.reading, 0);
-        let is_whole = offer.left == 0;
+        let (is_whole, is_cancelled) = (offer.left == 0, offer.is_cancelled);
         if !self.rx.is_shut && !self.is_orphan {
             self.rx.push_in_place(data);
         }
         if is_whole {
             self.finish_offer();
-        } else if self.rx.is_shut {
+        } else if self.rx.is_shut || is_cancelled {
             self.decline();
         }
         cx.events |= Events::READABLE;

@@ -25,6 +25,7 @@ pub(crate) use role::{Listener, Role};
 pub(crate) use user::{Got, Part, Taken};
 
 use crate::payload::Payload;
+use softband_sim::SimDuration;
 use std::net::IpAddr;
 
 /// Receive buffers of a connection (`SDP_RX_SIZE` of OFED 1.5).
@@ -36,6 +37,8 @@ pub const BUFFER_BYTES: u32 = 32_768;
 pub const SEND_MESSAGES: u32 = 64;
 /// Most bytes of an announced source: 510 pages (`SDP_MAX_RDMA_READ_LEN` of OFED 1.5).
 pub const SOURCE_BYTES_MAX: u32 = 510 * 4_096;
+/// Time after which the bytes of a source go by copy (`SDP_SRCAVAIL_ADV_TIMEOUT` of OFED 1.5).
+const SOURCE_TIMEOUT: SimDuration = SimDuration::from_micros(1_000_000);
 /// Bits of an address within a region of memory.
 pub const REGION_BITS: u32 = 21;
 /// Address of the first region whose numbers the stack chooses.

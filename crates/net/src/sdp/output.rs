@@ -3,7 +3,7 @@
 use super::connection::{Connection, Context, Stage};
 use super::headers::{Message, URGENT_HERE, URGENT_SOON};
 use super::sender::{End, Posted, Source};
-use super::{Order, SEND_MESSAGES, source_address};
+use super::{Order, SEND_MESSAGES, SOURCE_TIMEOUT, source_address};
 use crate::payload::Payload;
 
 /// Credits that data leaves for a message that brings the peer credits (IBTA A4.5, credit rules).
@@ -28,6 +28,11 @@ impl Connection {
         self.credits.available() > reserved && self.tx.posted.len() < SEND_MESSAGES as usize
     }
 
+    /// Returns whether an answer may leave. The last credit is for one that brings the peer credits.
+    fn can_answer(&self) -> bool {
+        self.can_post(RESERVED_CREDITS) || self.credits.brings_some() && self.can_post(0)
+    }
+
     /// Sends all that may leave now.
     pub(super) fn output(&mut self, cx: &mut Context<'_>) {
         if self.stage != Stage::Established {
@@ -36,13 +41,13 @@ impl Connection {
         if self.tx.must_abort {
             return self.send_abort(cx);
         }
-        while !self.answers.is_empty() && self.can_post(0) {
+        while !self.answers.is_empty() && self.can_answer() {
             let message = self.answers.remove(0);
             self.post(message, 0, Payload::empty(), cx);
         }
         while self.send_data(cx) {}
         self.announce_source(cx);
-        if self.tx.end == End::Wanted && self.tx.queue.is_empty() && self.tx.source.is_none() && self.can_post(0) {
+        if self.tx.end == End::Wanted && self.tx.queue.is_empty() && self.tx.source.is_none() && self.can_post(RESERVED_CREDITS) {
             self.tx.end = End::Sent;
             self.post(Message::Disconnect, 0, Payload::empty(), cx);
         }
@@ -105,7 +110,20 @@ impl Connection {
         let Some(Source::Ready { number, payload }) = self.tx.source.take() else { return };
         cx.orders.push(Order::Expose { source: number, payload: payload.clone() });
         let message = Message::Source { bytes: payload.len(), rkey: cx.rkey, address: source_address(number) };
-        self.tx.source = Some(Source::Announced { number, payload, read: 0 });
+        let cancel_at = Some(cx.now.saturating_add(SOURCE_TIMEOUT));
+        self.tx.source = Some(Source::Announced { number, payload, read: 0, cancel_at });
         self.post(message, 0, Payload::empty(), cx);
+    }
+
+    /// Lets the rest of a source go by copy: its program has not made it whole, or that of the peer
+    /// does not read it.
+    pub(super) fn cancel_source(&mut self, cx: &mut Context<'_>) {
+        if let Some(Source::Announced { cancel_at, .. }) = &mut self.tx.source {
+            *cancel_at = None;
+            self.answers.push(Message::CancelSource);
+        }
+        self.tx.give_up_gathering();
+        self.wake_writer(cx);
+        self.output(cx);
     }
 }

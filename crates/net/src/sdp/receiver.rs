@@ -14,8 +14,8 @@ pub(super) struct Offer {
     pub(super) read: u32,
     /// Bytes of the read under way.
     pub(super) reading: u32,
-    /// The peer shall send the rest by copy.
-    pub(super) is_declined: bool,
+    /// The peer wants to send the rest by copy. A read under way comes first.
+    pub(super) is_cancelled: bool,
 }
 
 /// Urgent byte of the peer.
@@ -99,6 +99,6 @@ impl Receiver {
     /// Returns whether a read finds data, or can begin to fetch it.
     pub(super) fn is_readable(&self, is_inline: bool) -> bool {
         let (start, end) = self.span(is_inline);
-        end > start || self.offer.is_some_and(|offer| offer.reading == 0 && !offer.is_declined)
+        end > start || self.offer.is_some_and(|offer| offer.reading == 0)
     }
 }

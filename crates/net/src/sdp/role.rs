@@ -1,4 +1,4 @@
-//! The role of a socket of SDP: idle, listening, or connected.
+//! Roles of sockets of SDP: a socket is idle, listens, or has a connection.
 
 use super::Connection;
 use crate::socket_id::SocketId;

@@ -1,6 +1,7 @@
 //! Data that a connection has to send.
 
 use crate::payload::{ByteQueue, Payload};
+use softband_sim::SimTime;
 use std::collections::VecDeque;
 
 /// End of the sending direction (DisConn).
@@ -17,12 +18,12 @@ pub(super) enum End {
 /// Data of a blocking call that goes without a copy (ZCopy).
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Parts of the call are still to come: this many bytes.
-    Gathering { payload: Payload, missing: u32 },
+    /// Parts of the call are still to come: this many bytes. At `until`, those that came go by copy.
+    Gathering { queue: ByteQueue, missing: u32, until: SimTime },
     /// The whole source waits for its announcement.
     Ready { number: u32, payload: Payload },
-    /// The peer knows it, and has read bytes of it.
-    Announced { number: u32, payload: Payload, read: u32 },
+    /// The peer knows it, and has read bytes of it. At `cancel_at`, the rest goes by copy.
+    Announced { number: u32, payload: Payload, read: u32, cancel_at: Option<SimTime> },
 }
 
 /// Message in the send queue of the queue pair.
@@ -78,22 +79,35 @@ impl Sender {
     pub(super) fn unsent(&self) -> u64 {
         let of_source = match &self.source {
             None => 0,
-            Some(Source::Gathering { payload, .. } | Source::Ready { payload, .. }) => payload.len(),
-            Some(Source::Announced { payload, read, .. }) => payload.len().saturating_sub(*read),
+            Some(Source::Gathering { queue, .. }) => queue.len(),
+            Some(Source::Ready { payload, .. }) => payload.len().into(),
+            Some(Source::Announced { payload, read, .. }) => payload.len().saturating_sub(*read).into(),
         };
-        self.queue.len() + self.posted_bytes + u64::from(of_source)
+        self.queue.len() + self.posted_bytes + of_source
     }
 
-    /// Returns the bytes for which the send buffer has room.
+    /// Returns the bytes for which the send buffer has room. A source without a copy takes it all.
     pub(super) fn room(&self) -> u32 {
+        if self.source.is_some() {
+            return 0;
+        }
         let used = self.queue.len() + self.posted_bytes;
         u64::from(self.buffer).saturating_sub(used).try_into().unwrap_or(u32::MAX)
     }
 
-    /// Returns whether `poll` shows room. A source without a copy takes it all.
+    /// Returns whether `poll` shows room.
     pub(super) fn is_writable(&self) -> bool {
         // Linux wakes a writer when a third of the buffer is free.
         self.source.is_none() && self.room() >= self.buffer / 3
+    }
+
+    /// Returns when the program or the peer has had enough time for a source.
+    pub(super) fn cancel_at(&self) -> Option<SimTime> {
+        match self.source {
+            Some(Source::Gathering { until, .. }) => Some(until),
+            Some(Source::Announced { cancel_at, .. }) => cancel_at,
+            _ => None,
+        }
     }
 
     /// Lets the rest of a source go by copy, from `read` bytes on.
@@ -103,9 +117,9 @@ impl Sender {
 
     /// Notes that the program gives the missing parts of its call up.
     pub(super) fn give_up_gathering(&mut self) {
-        if matches!(self.source, Some(Source::Gathering { .. }))
-            && let Some(Source::Gathering { payload, .. }) = self.source.take()
-        {
+        if let Some(Source::Gathering { queue, .. }) = &self.source {
+            let payload = queue.get(0, u32::MAX);
+            self.source = None;
             self.copy_source(&payload, 0);
         }
     }

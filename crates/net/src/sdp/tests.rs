@@ -1,5 +1,7 @@
 //! Two connections over a lossless wire.
 
+mod limits;
+
 use super::connection::{Connection, Context};
 use super::headers::hello_of;
 use super::user::{Got, Part, Taken};
@@ -233,6 +235,72 @@ fn a_reader_of_little_gets_a_source_by_copy() {
     assert!(!wire.ends[0].connection.awaits_peer());
 }
 
+/// Offers bytes of a blocking call in one part.
+const IN_PLACE: Part = Part { urgent: false, more: false, rest: Some(0) };
+
+/// Reads all bytes that arrive.
+fn drain(wire: &mut Wire, side: usize, most: u32) -> Vec<u8> {
+    let mut received = Vec::new();
+    loop {
+        let part = wire.read(side, most);
+        wire.run();
+        match part {
+            Ok(part) if !part.is_empty() => received.extend(part),
+            Err(NetError::WouldBlock) if wire.ends[side].connection.rx.is_readable(false) => {}
+            _ => return received,
+        }
+    }
+}
+
+#[test]
+fn programs_that_send_before_they_read_do_not_wait_for_each_other() {
+    let mut wire = Wire::new();
+    wire.run();
+    let data = [bytes(200_000, 1), bytes(200_000, 5)];
+    for (side, data) in data.iter().enumerate() {
+        assert_eq!(wire.send(side, data, IN_PLACE), Ok(Taken::Pinned(200_000)));
+    }
+    wire.run();
+    assert!((0..2).all(|side| !wire.ends[side].connection.awaits_peer()), "both calls are over");
+    assert!(drain(&mut wire, 1, 400_000) == data[0] && drain(&mut wire, 0, 400_000) == data[1]);
+}
+
+#[test]
+fn a_call_beside_a_source_of_the_peer_goes_by_copy() {
+    let mut wire = Wire::new();
+    wire.run();
+    let data = bytes(90_000, 2);
+    wire.send(0, &data, IN_PLACE).expect("room");
+    wire.run();
+    assert_eq!(wire.send(1, &data, IN_PLACE), Ok(Taken::Copied(90_000)));
+    wire.run();
+    assert!(drain(&mut wire, 0, 90_000) == data && drain(&mut wire, 1, 90_000) == data);
+}
+
+#[test]
+fn a_source_without_a_reader_goes_by_copy_after_a_second() {
+    let mut wire = Wire::new();
+    wire.run();
+    let data = bytes(200_000, 3);
+    // In the second case, the reader has begun when the sender gives up.
+    for begins in [false, true] {
+        wire.send(0, &data, IN_PLACE).expect("room");
+        wire.run();
+        let reading = if begins { wire.read(1, 120_000) } else { Err(NetError::WouldBlock) };
+        assert_eq!(reading, Err(NetError::WouldBlock));
+        let begin = wire.now;
+        wire.now = wire.ends[0].connection.deadline().expect("a limit of the wait");
+        assert_eq!(wire.now, begin + super::SOURCE_TIMEOUT);
+        wire.step(0, Connection::timer);
+        wire.run();
+        assert!(!wire.ends[0].connection.awaits_peer() && wire.ends[0].sources.is_empty());
+        assert_eq!(wire.ends[0].connection.deadline(), None);
+        assert!(drain(&mut wire, 1, 200_000) == data);
+    }
+    assert_eq!(wire.count(0, |message| *message == Message::CancelSource), 2);
+    assert_eq!(wire.count(1, |message| matches!(message, Message::ReadComplete { bytes: 120_000 })), 1);
+}
+
 #[test]
 fn an_urgent_byte_comes_beside_the_stream() {
     let mut wire = Wire::new();
@@ -331,7 +399,8 @@ fn exchange(actions: &[Action]) -> [Vec<Message>; 2] {
                 }
             }
             Action::SendInPlace(side, len) => {
-                if let Ok(Taken::Pinned(taken)) = wire.send(side, &bytes(len, sent[side]), Part { urgent: false, more: false, rest: Some(0) }) {
+                // Beside a source of the peer, the bytes go by copy.
+                if let Ok(Taken::Pinned(taken) | Taken::Copied(taken)) = wire.send(side, &bytes(len, sent[side]), IN_PLACE) {
                     sent[side] += taken as usize;
                 }
             }

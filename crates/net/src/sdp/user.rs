@@ -2,10 +2,10 @@
 
 use super::connection::{Connection, Context, Stage};
 use super::sender::{End, Source};
-use super::{Order, SOURCE_BYTES_MAX};
+use super::{Order, SOURCE_BYTES_MAX, SOURCE_TIMEOUT};
 use crate::error::NetError;
 use crate::events::Events;
-use crate::payload::Payload;
+use crate::payload::{ByteQueue, Payload};
 use crate::tcp::ConnectionInfo;
 use softband_sim::SimDuration;
 
@@ -46,12 +46,11 @@ impl Connection {
             Stage::Established if self.tx.end == End::Open && !self.tx.must_abort => {}
             _ => return Err(NetError::Broken),
         }
-        if let Some(taken) = self.gather(payload, part, cx.zcopy_threshold) {
+        if let Some(taken) = self.gather(payload, part, cx) {
             self.output(cx);
             return Ok(Taken::Pinned(taken));
         }
-        let room = if self.tx.source.is_some() { 0 } else { self.tx.room() };
-        let taken = payload.len().min(room);
+        let taken = payload.len().min(self.tx.room());
         if taken == 0 && !payload.is_empty() {
             self.tx.was_full = true;
             return Err(NetError::WouldBlock);
@@ -70,23 +69,26 @@ impl Connection {
 
     /// Takes a part of a large call that waits for its end, without a copy. Returns its bytes, or
     /// `None` if the part goes by copy.
-    fn gather(&mut self, payload: &Payload, part: Part, threshold: Option<u32>) -> Option<u32> {
+    fn gather(&mut self, payload: &Payload, part: Part, cx: &Context<'_>) -> Option<u32> {
         let rest = part.rest.filter(|_| !part.urgent)?;
         let whole = payload.len().saturating_add(rest).min(SOURCE_BYTES_MAX);
         match &mut self.tx.source {
-            None if threshold.is_some_and(|least| whole >= least) && !payload.is_empty() => {
-                self.tx.source = Some(Source::Gathering { payload: Payload::empty(), missing: whole });
+            // Beside a source of the peer, both sides could wait for each other's reads.
+            None if cx.zcopy_threshold.is_some_and(|least| whole >= least) && !payload.is_empty() && self.rx.offer.is_none() => {
+                let until = cx.now.saturating_add(SOURCE_TIMEOUT);
+                self.tx.source = Some(Source::Gathering { queue: ByteQueue::new(0), missing: whole, until });
             }
             Some(Source::Gathering { missing, .. }) if *missing <= payload.len().saturating_add(rest) => {}
             _ => return None,
         }
-        let Some(Source::Gathering { payload: gathered, missing }) = &mut self.tx.source else { return None };
+        let Some(Source::Gathering { queue, missing, .. }) = &mut self.tx.source else { return None };
         let taken = payload.len().min(*missing);
-        gathered.append(payload.part(0, taken));
+        // The queue joins small parts, which would cost a buffer each.
+        queue.push(&payload.part(0, taken));
         *missing -= taken;
         self.tx.was_full = true;
         if *missing == 0 {
-            let (payload, number) = (std::mem::take(gathered), self.source);
+            let (payload, number) = (queue.get(0, u32::MAX), self.source);
             self.tx.source = Some(Source::Ready { number, payload });
         }
         Some(taken)
@@ -136,6 +138,7 @@ impl Connection {
             let bytes = wanted.min(offer.left).min(SOURCE_BYTES_MAX);
             cx.orders.push(Order::Read { address: offer.address, rkey: offer.rkey, bytes });
             (offer.reading, offer.left) = (bytes, offer.left - bytes);
+            // An offer ends below the last address.
             offer.address += u64::from(bytes);
             return Ok(Got::Reading(bytes));
         }
@@ -215,7 +218,7 @@ impl Connection {
         self.tx.was_full |= !self.tx.is_writable();
     }
 
-    /// Sends what options hold back no more.
+    /// Sends the data that new options hold back no more.
     pub(crate) fn options_changed(&mut self, cx: &mut Context<'_>) {
         self.output(cx);
     }
@@ -234,7 +237,8 @@ impl Connection {
             in_flight: self.tx.posted.len() as u32,
             rtt: SimDuration::ZERO,
             retransmissions: 0,
-            unacknowledged_bytes: if self.tx.source.is_some() { self.tx.unsent().max(u64::from(self.tx.buffer)) } else { self.tx.unsent() },
+            unacknowledged_bytes: self.tx.unsent(),
+            room: self.tx.room(),
             unread_bytes: self.unread_bytes(),
             send_buffer: self.tx.buffer,
             receive_buffer,

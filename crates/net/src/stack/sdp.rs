@@ -1,6 +1,6 @@
 //! Sockets of SDP: their place among the sockets of the host, and their queue pairs' events.
 
-use super::{Charge, Effect, Stack};
+use super::{Addresses, Charge, Effect, Stack};
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
@@ -217,6 +217,33 @@ impl Stack {
         Ok(())
     }
 
+    /// Opens a socket of SDP that listens as a TCP socket does.
+    pub(crate) fn listen_beside(&mut self, id: SocketId, backlog: u32) -> Result<SocketId, NetError> {
+        let socket = self.socket_mut(id)?;
+        let (Kind::Listener(_), Some(bound)) = (&socket.kind, socket.bound) else { return Err(NetError::Invalid) };
+        let address = socket.shown(bound);
+        let twin = Socket {
+            family: socket.family,
+            v6_only: socket.v6_only,
+            kind: Kind::Sdp(Role::Idle),
+            bound: None,
+            asked: None,
+            reuse_address: socket.reuse_address,
+            reuse_port: socket.reuse_port,
+            is_ephemeral: false,
+            device: socket.device,
+            hop_limit: socket.hop_limit,
+            options: socket.options.clone(),
+            parent: None,
+        };
+        let twin = self.insert(twin);
+        let listens = self.bind(twin, address).and_then(|()| self.listen(twin, backlog));
+        if listens.is_err() {
+            self.remove(twin);
+        }
+        listens.map(|()| twin)
+    }
+
     pub(super) fn accept_sdp(&mut self, id: SocketId) -> Result<(SocketId, SocketAddr), NetError> {
         let Kind::Sdp(Role::Listener(listener)) = &mut self.socket_mut(id)?.kind else { return Err(NetError::Invalid) };
         let accepted = listener.pop().ok_or(NetError::WouldBlock)?;
@@ -253,6 +280,9 @@ impl Stack {
             None => self.port_for(Protocol::Sdp, source, remote.into())?,
         };
         let local = SocketAddrV4::new(own, port);
+        if self.has_sdp_connection((local.into(), remote.into())) {
+            return Err(NetError::AddressNotAvailable);
+        }
         if bound.is_none() {
             self.take_port(id, local.into(), true);
         }
@@ -264,6 +294,15 @@ impl Stack {
         (socket.kind, socket.bound) = (Kind::Sdp(Role::Connection(Box::new(connection))), Some(local.into()));
         self.order((id, interface), orders);
         Err(NetError::InProgress)
+    }
+
+    /// Returns whether a connection has both addresses.
+    fn has_sdp_connection(&self, addresses: Addresses) -> bool {
+        let has = |id: SocketId| match self.sockets.get(&id).map(|socket| &socket.kind) {
+            Some(Kind::Sdp(Role::Connection(connection))) => !connection.is_closed() && connection.addresses() == addresses,
+            _ => false,
+        };
+        self.ports.of(Protocol::Sdp, addresses.0.port()).any(has)
     }
 
     /// Returns the interface and the own address for a connection. Those within the host use the first

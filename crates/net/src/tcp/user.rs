@@ -25,6 +25,8 @@ pub struct ConnectionInfo {
     pub retransmissions: u64,
     /// Bytes that the program wrote and the peer does not have.
     pub unacknowledged_bytes: u64,
+    /// Bytes that a send takes now.
+    pub room: u32,
     /// Bytes that wait for the program.
     pub unread_bytes: u64,
     /// Size of the send buffer in bytes.
@@ -236,6 +238,7 @@ impl Connection {
             rtt: self.rtt.smoothed().unwrap_or(SimDuration::ZERO),
             retransmissions: self.retransmissions,
             unacknowledged_bytes: self.tx.queue.len(),
+            room: u64::from(self.tx.buffer).saturating_sub(self.tx.queue.len()) as u32,
             unread_bytes: self.rx.queue.len(),
             send_buffer: self.tx.buffer,
             receive_buffer: self.rx.window.buffer(),

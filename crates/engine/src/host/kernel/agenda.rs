@@ -1,6 +1,6 @@
 //! Events of kernels in the order of their times, then of their origin.
 
-use softband_net::{Frame, InterfaceId, LinkAddress, NetError, SocketId};
+use softband_net::{Frame, InterfaceId, LinkAddress, NetError};
 use softband_sim::SimTime;
 use softband_types::Qpn;
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ pub(super) enum Due {
     Disconnect { host: usize, interface: InterfaceId, to: LinkAddress, qpn: Qpn },
     /// A connection of SDP wants its queue pairs.
     SdpConnect { host: usize, end: u32 },
-    /// A connection of SDP has failed.
-    SdpLost { host: usize, socket: SocketId, error: NetError },
+    /// A connection of SDP could not begin.
+    SdpLost { host: usize, end: u32, error: NetError },
     /// The queue pair of a closed connection goes.
     SdpRelease { host: usize, end: u32 },
     /// The card interrupts for connections of SDP.

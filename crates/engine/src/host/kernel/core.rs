@@ -6,6 +6,8 @@ use softband_sim::{SimDuration, SimTime};
 
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4_096;
+/// Most bytes of packets that a card or its driver joins to one: that of an IP packet.
+pub(super) const JOINED_BYTES_MAX: u32 = 65_535;
 
 /// The core that serves an interface. Work begins when earlier work has ended, so a busy core
 /// handles more packets at a time.

@@ -25,6 +25,8 @@ use std::sync::Arc;
 
 /// Frames in the ring of an interface on the management network.
 const MANAGEMENT_RING_PACKETS: u32 = 256;
+/// Number of the random stream of SDP. The stack has stream 0.
+const SDP_STREAM: u64 = 1;
 
 pub(super) struct HostKernel {
     number: usize,
@@ -48,14 +50,15 @@ struct Link {
 impl HostKernel {
     pub(super) fn new(spec: &FabricSpec, number: usize, seed: u64, world: &mut World, common: &mut Common) -> Result<Self, String> {
         let host = &spec.hosts[number];
-        let stack = Stack::new(host.kernel.clone(), RandomStream::new(seed, number as u64).next_u64());
+        let seed = RandomStream::new(seed, number as u64).next_u64();
+        let stack = Stack::new(host.kernel.clone(), seed);
         let links = vec![Link { core: Core::default(), kind: Kind::Loopback }];
         let mut kernel = Self {
             number,
             stack,
             path: host.part.kernel_path,
             links,
-            sdp: Sdp::default(),
+            sdp: Sdp::new(RandomStream::new(seed, SDP_STREAM)),
             pin_page: host.part.register_page,
             alarm: None,
             is_alive: true,
@@ -214,7 +217,9 @@ impl HostKernel {
                 }
                 Effect::Sdp { socket, interface, order } => {
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
-                    self.sdp.order(world, common, thread.unwrap_or(core), (socket, interface), order);
+                    if let Err(error) = self.sdp.order(world, common, thread.unwrap_or(core), (socket, interface), order) {
+                        self.stack.sdp_lost(now, socket, error);
+                    }
                 }
                 Effect::SetTimer(at) => common.agenda.replace(&mut self.alarm, at, Due::Timer { host: self.number }),
                 // Other links carry groups of IP over their broadcast group.

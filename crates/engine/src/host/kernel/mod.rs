@@ -170,7 +170,7 @@ impl Kernels {
                 Due::Connect { host, interface, to } => self.connect(world, now, (host, interface), to),
                 Due::Disconnect { host, interface, to, qpn } => self.disconnect(world, now, (host, interface), (to, qpn)),
                 Due::SdpConnect { host, end } => self.sdp_connect(world, now, (host, end)),
-                Due::SdpLost { host, socket, error } => self.hosts[host].sdp_lost(world, &mut self.common, now, socket, error),
+                Due::SdpLost { host, end, error } => self.hosts[host].sdp_failed(world, &mut self.common, now, (end, error)),
                 Due::SdpRelease { host, end } => self.sdp_release(world, now, (host, end)),
                 Due::SdpInterrupt { host, interface } => self.hosts[host].sdp_interrupt(&mut self.common, at, interface),
                 Due::SdpTaken { host, interface } => self.sdp_taken(world, now, (host, interface)),
@@ -252,6 +252,12 @@ impl Kernels {
     #[cfg(test)]
     fn sdp_reads(&mut self) -> u32 {
         self.hosts.iter_mut().map(|host| host.sdp_mut().reads()).sum()
+    }
+
+    /// Returns the number of ends that connections of SDP have.
+    #[cfg(test)]
+    fn sdp_ends(&mut self) -> usize {
+        self.hosts.iter_mut().map(|host| host.sdp_mut().count()).sum()
     }
 
     /// Stops the kernel of a host that has died: it answers no more.

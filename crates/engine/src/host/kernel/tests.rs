@@ -66,8 +66,12 @@ fn ip(number: u8) -> IpAddr {
 
 impl Lab {
     fn new(spec: &FabricSpec) -> Self {
-        let mut world = World::new(spec, 1);
-        let kernels = Kernels::new(&mut world, 1).expect("interfaces that exist").expect("a modelled network");
+        Self::with_seed(spec, 1)
+    }
+
+    fn with_seed(spec: &FabricSpec, seed: u64) -> Self {
+        let mut world = World::new(spec, seed);
+        let kernels = Kernels::new(&mut world, seed).expect("interfaces that exist").expect("a modelled network");
         Self { world, kernels, now: SimTime::ZERO }
     }
 

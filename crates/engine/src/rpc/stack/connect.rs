@@ -38,6 +38,7 @@ impl HostCalls<'_> {
         if to.flags & datagram::NO_ADDRESS != 0 {
             self.host.stack_sockets_mut().end_seek(at.object);
             let (done, cost) = self.ask(at, Disconnect { socket });
+            self.end_listening_beside(at);
             return Outcome::Paid(done, cost);
         }
         if let Err(errno) = self.host.stack_sockets_mut().take_refusal(at.object) {
@@ -55,7 +56,7 @@ impl HostCalls<'_> {
         }
         self.prefer_sdp(at, to);
         let (done, cost) = self.ask(at, Connect { socket, to });
-        self.note_unreachable(at, to, done.err());
+        self.note_unreachable(at, done.err());
         Outcome::Paid(done, cost)
     }
 

@@ -122,12 +122,12 @@ impl HostCalls<'_> {
         };
         // One call of the program has one price.
         let peer = self.ask(at, PeerAddress { socket }).0;
-        let values = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).listens(socket));
+        let listens = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).listens(socket));
         let names = SocketNames {
             local,
             peer: peer.map_or(Endpoint::v4((0, 0)), Endpoint::from),
             connected: u32::from(peer.is_ok()),
-            listening: u32::from(values == Some(true)),
+            listening: u32::from(listens == Some(true)),
         };
         Outcome::Paid(Ok(names), cost)
     }

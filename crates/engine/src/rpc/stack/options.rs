@@ -34,6 +34,9 @@ impl HostCalls<'_> {
         match option_bytes::parse(level, name, bytes).and_then(|setting| self.option_of(at, setting)) {
             Ok(option) => {
                 let (set, cost) = self.ask(at, SetOption { socket: at.place.socket, option });
+                if set.is_ok() {
+                    self.set_option_beside(at, option);
+                }
                 Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
             }
             Err(errno) => Outcome::Fail(errno),
@@ -164,7 +167,6 @@ impl HostCalls<'_> {
             Err(libc::EAGAIN) => return Ok(0),
             Err(errno) => return Err(errno),
         }
-        let info = self.ask(at, Info { socket }).0?;
-        Ok(u64::from(info.send_buffer).saturating_sub(info.unacknowledged_bytes).try_into().unwrap_or(u32::MAX))
+        Ok(self.ask(at, Info { socket }).0?.room)
     }
 }

@@ -4,7 +4,7 @@ use super::{OnStack, Paid};
 use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{self, Count, transport};
-use softband_net::calls::{Accept, Bind, Listen, Open, Send, SendPart, UseSdp};
+use softband_net::calls::{Accept, Listen, ListenBeside, Send, SendPart, SetOption, SocketOption, UseSdp};
 use softband_net::{Family, Protocol, SocketId};
 use std::net::SocketAddr;
 
@@ -53,53 +53,69 @@ impl HostCalls<'_> {
     /// Returns whether a socket's connection to an address finds a listener.
     pub(super) fn finds_listener(&self, at: OnStack, (target, to): (usize, SocketAddr)) -> bool {
         let Some(kernels) = self.kernels.as_ref() else { return false };
-        let by_sdp = || kernels.stack(at.place.host).reaches_by_sdp(to.ip()) && kernels.stack(target).has_sdp_listener(to);
         match self.protocol(at) {
             // An address without an HCA fails at once, and needs no listener.
-            Some(Protocol::Sdp) => !kernels.stack(at.place.host).reaches_by_sdp(to.ip()) || by_sdp(),
-            _ => kernels.stack(target).has_listener(to) || self.host.stack_sockets().may_use_sdp(at.object) && by_sdp(),
+            Some(Protocol::Sdp) => !kernels.stack(at.place.host).reaches_by_sdp(to.ip()) || kernels.stack(target).has_sdp_listener(to),
+            _ => kernels.stack(target).has_listener(to) || self.may_connect_by_sdp(at, (target, to)),
         }
+    }
+
+    /// Returns whether a socket that may use both protocols finds a listener of SDP.
+    fn may_connect_by_sdp(&self, at: OnStack, (target, to): (usize, SocketAddr)) -> bool {
+        let Some(kernels) = self.kernels.as_ref().filter(|_| self.host.stack_sockets().may_use_sdp(at.object)) else { return false };
+        kernels.stack(at.place.host).reaches_by_sdp(to.ip()) && kernels.stack(target).has_sdp_listener(to)
     }
 
     /// Lets a socket that may use both protocols use SDP if a listener has it.
     pub(super) fn prefer_sdp(&mut self, at: OnStack, to: SocketAddr) {
-        if !self.host.stack_sockets().may_use_sdp(at.object) || self.protocol(at) != Some(Protocol::Stream) {
+        if self.protocol(at) != Some(Protocol::Stream) {
             return;
         }
-        let Some((target, to)) = self.target_of(at.place.host, to) else { return };
-        let has = |kernels: &crate::host::kernel::Kernels| {
-            kernels.stack(at.place.host).reaches_by_sdp(to.ip()) && kernels.stack(target).has_sdp_listener(to)
-        };
-        if self.kernels.as_ref().is_some_and(has) {
+        let target = self.target_of(at.place.host, to);
+        if target.is_some_and(|target| self.may_connect_by_sdp(at, target)) {
             // A port that SDP's sockets have taken leaves the socket with TCP.
             let _ = self.ask(at, UseSdp { socket: at.place.socket });
         }
     }
 
-    /// Warns of an address that no HCA reaches.
-    pub(super) fn note_unreachable(&mut self, at: OnStack, to: SocketAddr, errno: Option<i32>) {
+    /// Warns of addresses that no HCA reaches, once for each host.
+    pub(super) fn note_unreachable(&mut self, at: OnStack, errno: Option<i32>) {
         if errno == Some(libc::EHOSTUNREACH) && self.protocol(at) == Some(Protocol::Sdp) {
             let name = &self.world.spec().hosts[at.place.host].name;
-            self.report.warn(format!("{name}: SDP does not reach {}: use the address of an interface of kind \"ipoib\"", to.ip()));
+            self.report.warn(format!("{name}: SDP does not reach the address of a peer: use that of an interface of kind \"ipoib\""));
         }
     }
 
     /// Lets a listening TCP socket accept connections of SDP, too, if its port is free there.
     pub(super) fn listen_beside(&mut self, at: OnStack, backlog: u32) {
-        if !self.host.stack_sockets().may_use_sdp(at.object) || self.host.stack_sockets().twin(at.object).is_some() {
-            return;
+        if let Some(twin) = self.host.stack_sockets().twin(at.object) {
+            // The twin listens already, and takes the new backlog.
+            let _ = self.ask(at, Listen { socket: twin, backlog });
+        } else if self.host.stack_sockets().may_use_sdp(at.object)
+            && let Ok(twin) = self.ask(at, ListenBeside { socket: at.place.socket, backlog }).0
+        {
+            self.host.stack_sockets_mut().set_twin(at.object, twin);
+            if let Some(kernels) = self.kernels {
+                kernels.register(at.place.host, twin, at.object);
+            }
         }
-        let host = at.place.host;
-        let Some(kernels) = self.kernels.as_mut() else { return };
-        let stack = kernels.stack(host);
-        let (Some(family), Some(address)) = (stack.family(at.place.socket), stack.local_address(at.place.socket)) else { return };
-        let now = self.scheduler.now();
-        let Ok(twin) = kernels.call(self.world, now, host, Open { family, protocol: Protocol::Sdp }).0 else { return };
-        let bound = kernels.call(self.world, now, host, Bind { socket: twin, address }).0;
-        let listens = bound.and_then(|()| kernels.call(self.world, now, host, Listen { socket: twin, backlog }).0);
-        kernels.register(host, twin, at.object);
-        self.host.stack_sockets_mut().set_twin(at.object, twin, listens.is_ok());
-        self.settle_kernels();
+    }
+
+    /// Sets an option of a listening TCP socket at its socket of SDP, too.
+    pub(super) fn set_option_beside(&mut self, at: OnStack, option: SocketOption) {
+        if let Some(twin) = self.host.stack_sockets().twin(at.object) {
+            // The TCP socket has taken the option. Some mean nothing to SDP.
+            let _ = self.ask(at, SetOption { socket: twin, option });
+        }
+    }
+
+    /// Closes the socket of SDP of a TCP socket that listens no more.
+    pub(super) fn end_listening_beside(&mut self, at: OnStack) {
+        let listens = self.kernels.as_ref().and_then(|kernels| kernels.stack(at.place.host).listens(at.place.socket));
+        if listens != Some(true) && self.host.stack_sockets_mut().close_twin(at.object) {
+            self.close_on_stacks();
+            self.look_at_stack(at.object);
+        }
     }
 
     /// Accepts a connection of SDP at a listening socket that takes both protocols.

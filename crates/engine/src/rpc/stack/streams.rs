@@ -92,6 +92,7 @@ impl HostCalls<'_> {
         let ends = |one: i32| how == one as u32 || how == libc::SHUT_RDWR as u32;
         let call = Shutdown { socket: at.place.socket, receive: ends(libc::SHUT_RD), send: ends(libc::SHUT_WR) };
         let (done, cost) = self.ask(at, call);
+        self.end_listening_beside(at);
         Outcome::Paid(done, cost)
     }
 }

@@ -4,6 +4,7 @@ use super::address::{BROADCAST, Mac, of_group};
 use super::{EthernetLink, frames};
 use crate::host::kernel::Common;
 use crate::host::kernel::agenda::Due;
+use crate::host::kernel::core::JOINED_BYTES_MAX;
 use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use softband_fabric::World;
 use softband_net::{Frame, Packet};
@@ -11,9 +12,6 @@ use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Most bytes of packets that the card or its driver joins to one: that of an IP packet.
-const JOINED_BYTES_MAX: u32 = 65_535;
 
 pub(super) struct Receiver {
     interrupts: Interrupts,

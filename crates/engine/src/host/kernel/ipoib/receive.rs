@@ -3,6 +3,7 @@
 use super::connected::SHARED;
 use super::{Common, GRH_BYTES, IpoibLink, RECEIVE, frames};
 use crate::host::kernel::agenda::Due;
+use crate::host::kernel::core::JOINED_BYTES_MAX;
 use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
@@ -11,9 +12,6 @@ use softband_net::{Frame, PayloadSlice};
 use softband_sim::SimTime;
 use softband_types::WcStatus;
 use std::collections::VecDeque;
-
-/// Most bytes of packets that the driver joins to one: that of an IP packet.
-const JOINED_BYTES_MAX: u32 = 65_535;
 
 /// Packet that waits for a core.
 #[derive(Debug)]

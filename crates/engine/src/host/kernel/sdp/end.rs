@@ -1,11 +1,12 @@
 //! An end of a connection: its queue pair, and the buffers of its messages.
 
-use super::objects::{Objects, Pair};
+use super::NUMBERS;
+use super::objects::{OF_SDP, Objects, Pair};
 use crate::host::kernel::ipoib::Place;
 use crate::host::kernel::store::PacketStore;
 use softband_fabric::World;
 use softband_model::verbs::api::{ReceiveRequest, ScatterGatherEntry, SendOperation, SendRequest};
-use softband_net::sdp::{BUFFER_BYTES, Order, RECEIVE_BUFFERS, REGION_BITS};
+use softband_net::sdp::{BUFFER_BYTES, Order, RECEIVE_BUFFERS, REGION_BITS, source_address};
 use softband_net::{InterfaceId, Payload, SocketId};
 use softband_sim::SimTime;
 use std::collections::VecDeque;
@@ -20,8 +21,6 @@ const SLOTS: u32 = 256;
 const FIRST_SEND: u32 = RECEIVE_BUFFERS;
 const SENDS: u32 = SLOTS - 1 - FIRST_SEND;
 const READ_SLOT: u32 = SLOTS - 1;
-/// Mark of the addresses of connections in the kernel's memory.
-const OF_SDP: u64 = 1 << 47;
 
 #[derive(Debug)]
 pub(super) struct End {
@@ -44,6 +43,8 @@ pub(super) struct End {
     reading: u32,
     pub(super) is_closed: bool,
 }
+
+const _: () = assert!(OF_SDP + (((NUMBERS as u64) * (SLOTS as u64)) << REGION_BITS) <= source_address(0), "buffers lie below sources");
 
 /// Returns the address of a slot.
 fn address(end: u32, slot: u32) -> u64 {

@@ -44,6 +44,13 @@ impl HostKernel {
         }
     }
 
+    /// Tells a connection that could not begin, unless it has ended meanwhile.
+    pub(in crate::host::kernel) fn sdp_failed(&mut self, world: &mut World, common: &mut Common, now: SimTime, (end, error): (u32, NetError)) {
+        if let Some(socket) = self.sdp_mut().socket_of(end) {
+            self.sdp_lost(world, common, now, socket, error);
+        }
+    }
+
     /// Handles the end of the card's wait for more messages.
     pub(in crate::host::kernel) fn sdp_interrupt(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
         if self.sdp_mut().awaits_interrupt(now, interface) {
@@ -67,7 +74,7 @@ impl Kernels {
             Some(Taken::Message(socket, bytes)) => kernel.stack_mut().sdp_arrived(now, socket, &bytes),
             Some(Taken::Read(socket, data)) => kernel.stack_mut().sdp_read(now, socket, &data),
             Some(Taken::Request(end, bytes)) => match kernel.stack_mut().sdp_request(now, interface, &bytes) {
-                Some(socket) => kernel.sdp_mut().accepted(end, socket),
+                Some(socket) => kernel.sdp_mut().adopt(end, socket),
                 None => self.sdp_refuse(world, now, (host, end)),
             },
             None => {}

@@ -18,13 +18,15 @@ use end::End;
 use objects::Objects;
 use softband_model::verbs::api::VerbsError;
 use softband_net::{InterfaceId, SocketId};
-use softband_sim::SimDuration;
+use softband_sim::{RandomStream, SimDuration};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Time for which a queue pair outlives its connection, so that its last messages arrive.
 const DRAIN: SimDuration = SimDuration::from_micros(100_000);
 /// Most connections of a host.
 const ENDS_MAX: usize = 1 << 16;
+/// Numbers of ends. A number comes again after all others, so that nothing meets a later end.
+const NUMBERS: u32 = 1 << 17;
 
 /// Work of a connection that a core takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +48,32 @@ struct Device {
 }
 
 /// Connections of a host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sdp {
+    /// Source of first packet sequence numbers.
+    random: RandomStream,
     devices: BTreeMap<InterfaceId, Device>,
     ends: BTreeMap<u32, End>,
+    /// Number from which the search for a free one begins.
+    next_end: u32,
     by_socket: BTreeMap<SocketId, u32>,
     #[cfg(test)]
     reads: u32,
 }
 
 impl Sdp {
+    pub(super) fn new(random: RandomStream) -> Self {
+        Self {
+            random,
+            devices: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            next_end: 0,
+            by_socket: BTreeMap::new(),
+            #[cfg(test)]
+            reads: 0,
+        }
+    }
+
     /// Adds the port of an interface.
     pub(super) fn add(&mut self, place: Place, moderation: Moderation) {
         let interrupts = Interrupts::new(moderation);
@@ -67,12 +85,18 @@ impl Sdp {
         self.reads
     }
 
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Makes an end of a connection. Returns its number, or `None` if the host has too many.
     fn open(&mut self, end: End) -> Option<u32> {
-        let number = (0..).zip(self.ends.keys()).find(|(free, taken)| free != *taken).map_or(self.ends.len() as u32, |(free, _)| free);
         if self.ends.len() >= ENDS_MAX {
             return None;
         }
+        let number = (0..NUMBERS).map(|step| (self.next_end + step) % NUMBERS).find(|number| !self.ends.contains_key(number))?;
+        self.next_end = number + 1;
         if let Some(socket) = end.socket {
             self.by_socket.insert(socket, number);
         }
@@ -81,11 +105,24 @@ impl Sdp {
     }
 
     /// Gives an end the socket that accepted its connection.
-    fn adopt(&mut self, number: u32, socket: SocketId) {
+    pub(super) fn adopt(&mut self, number: u32, socket: SocketId) {
         if let Some(end) = self.ends.get_mut(&number) {
             end.socket = Some(socket);
             self.by_socket.insert(socket, number);
         }
+    }
+
+    pub(super) fn socket_of(&self, number: u32) -> Option<SocketId> {
+        self.ends.get(&number)?.socket
+    }
+
+    /// Forgets an end, with the work that no core has taken.
+    fn forget(&mut self, number: u32) -> Option<End> {
+        let end = self.ends.remove(&number)?;
+        if let Some(device) = self.devices.get_mut(&end.interface) {
+            device.arrived.retain(|(of, _)| *of != number);
+        }
+        Some(end)
     }
 }
 

@@ -10,7 +10,8 @@ use softband_net::{InterfaceId, NetError, SocketId};
 use softband_sim::SimTime;
 
 impl Sdp {
-    /// Carries out an order of a socket at `at`, or as soon as its queue pair exists.
+    /// Carries out an order of a socket at `at`, or as soon as its queue pair exists. Fails with
+    /// `NoBuffers` if the host has no room for a connection.
     pub(in crate::host::kernel) fn order(
         &mut self,
         world: &mut World,
@@ -18,29 +19,26 @@ impl Sdp {
         at: SimTime,
         (socket, interface): (SocketId, InterfaceId),
         order: Order,
-    ) {
+    ) -> Result<(), NetError> {
         if let Order::Connect { to } = order {
             return self.begin(common, at, End::new(interface, Some(socket), to));
         }
-        let Some(number) = self.by_socket.get(&socket).copied() else { return };
-        let Some(end) = self.ends.get_mut(&number) else { return };
+        let Some(number) = self.by_socket.get(&socket).copied() else { return Ok(()) };
+        let Some(end) = self.ends.get_mut(&number) else { return Ok(()) };
         match order {
             Order::Close => self.close(common, at, number),
             order if end.pair.is_none() => end.waiting.push_back((at, order)),
             order => self.carry_out(world, common, at, number, order),
         }
+        Ok(())
     }
 
-    /// Asks for a connection. The socket hears of a host that has no room for one.
-    fn begin(&mut self, common: &mut Common, at: SimTime, end: End) {
-        let (interface, socket) = (end.interface, end.socket);
-        let Some(host) = self.devices.get(&interface).map(|device| device.place.host) else { return };
-        let due = match (self.open(end), socket) {
-            (Some(number), _) => Due::SdpConnect { host, end: number },
-            (None, Some(socket)) => Due::SdpLost { host, socket, error: NetError::NoBuffers },
-            (None, None) => return,
-        };
-        common.agenda.push(at, due);
+    /// Asks for a connection.
+    fn begin(&mut self, common: &mut Common, at: SimTime, end: End) -> Result<(), NetError> {
+        let host = self.devices.get(&end.interface).map(|device| device.place.host).ok_or(NetError::HostUnreachable)?;
+        let end = self.open(end).ok_or(NetError::NoBuffers)?;
+        common.agenda.push(at, Due::SdpConnect { host, end });
+        Ok(())
     }
 
     /// Carries out an order of an end with a queue pair.
@@ -66,9 +64,10 @@ impl Sdp {
         }
     }
 
-    /// Ends a connection. Its queue pair stays until its last messages have left.
+    /// Ends a connection. Its queue pair stays until its last messages have left. A closed end stays
+    /// as it is.
     pub(super) fn close(&mut self, common: &mut Common, at: SimTime, number: u32) {
-        let Some(end) = self.ends.get_mut(&number) else { return };
+        let Some(end) = self.ends.get_mut(&number).filter(|end| !end.is_closed) else { return };
         (end.is_closed, end.waiting) = (true, Default::default());
         if let Some(socket) = end.socket.take() {
             self.by_socket.remove(&socket);

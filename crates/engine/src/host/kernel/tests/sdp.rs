@@ -1,8 +1,11 @@
 //! Connections of SDP between hosts, without programs.
 
 use super::*;
-use softband_net::calls::{ReceivePart, ReceiveUrgent, SendPart, Shutdown, TakeError};
+use crate::host::kernel::store::SPAN_BYTES;
+use softband_net::calls::{Disconnect, ReceivePart, ReceiveUrgent, SendPart, Shutdown, TakeError};
+use softband_net::sdp::source_address;
 use softband_net::{Events, State};
+use softband_types::{Access, MrHandle, QpType};
 
 /// Bytes of a part of a program's call, as the library in programs has them.
 const PART_BYTES: u32 = 32_704;
@@ -69,7 +72,6 @@ fn small_calls_go_by_copy_and_take_the_same_time_each_run() {
         let mut lab = lab("two-hosts.toml");
         let ends = connected(&mut lab);
         let rate = stream(&mut lab, ends, 4 << 20, 8_192);
-        println!("SDP by copy: {rate:.3} Gb/s");
         (lab.now, rate)
     };
     assert_eq!(run(), run());
@@ -79,8 +81,7 @@ fn small_calls_go_by_copy_and_take_the_same_time_each_run() {
 fn large_calls_cross_the_link_by_reads() {
     let mut lab = lab("two-hosts.toml");
     let ends = connected(&mut lab);
-    let rate = stream(&mut lab, ends, 8 << 20, 1 << 20);
-    println!("SDP without a copy: {rate:.3} Gb/s");
+    stream(&mut lab, ends, 8 << 20, 1 << 20);
     let reads = lab.kernels.sdp_reads();
     assert_eq!(reads, 8, "a read for each call");
     stream(&mut lab, ends, 1 << 20, 32_768);
@@ -149,6 +150,7 @@ fn a_host_that_dies_resets_a_peer_that_sends() {
     let at = SimTime::ZERO + SimDuration::from_micros(1_000_000);
     spec.faults.push(FaultSpec { at, kind: FaultKind::HostDies { host: 1 } });
     let mut lab = Lab::new(&spec);
+    let before = lab.world.queue_pairs().count();
     let (client, _) = connected(&mut lab);
     lab.run_to(at);
     lab.kernels.host_died(1);
@@ -156,6 +158,71 @@ fn a_host_that_dies_resets_a_peer_that_sends() {
     lab.run_until(|lab| lab.kernels.stack(0).readiness(client).intersects(Events::ERROR));
     assert_eq!(lab.call(0, TakeError { socket: client }), Err(NetError::Reset));
     assert!(lab.now.as_secs_f64() < 10.0, "{:?}", lab.now);
+    // The end of the dead host goes with that of its peer.
+    lab.call(0, Close { socket: client }).expect("a socket");
+    let end = lab.now + SimDuration::from_micros(1_000_000);
+    lab.run_to(end);
+    assert_eq!((lab.kernels.sdp_ends(), lab.world.queue_pairs().count()), (0, before));
+}
+
+#[test]
+fn peers_reach_announced_sources_alone() {
+    let mut lab = lab("two-hosts.toml");
+    connected(&mut lab);
+    for host in [0, 1] {
+        let interface = lab.kernels.stack(host).interfaces().find(|(_, config, _)| config.name == "ib0").expect("an interface").0;
+        let rkey = lab.kernels.hosts[host].sdp_mut().rkey(&mut lab.world, interface).expect("a key");
+        let (_, region) = lab.world.region(MrHandle(rkey)).expect("a region of the key");
+        assert_eq!((region.address, region.address + region.len_bytes), (source_address(0), SPAN_BYTES));
+        assert_eq!(region.access, Access { remote_read: true, ..Access::default() });
+    }
+}
+
+#[test]
+fn first_sequence_numbers_come_from_the_seed() {
+    let psns = |seed: u64| {
+        let mut lab = Lab::with_seed(&spec("two-hosts.toml", 2_044), seed);
+        connected(&mut lab);
+        let pairs = lab.world.queue_pairs().filter(|(.., pair)| pair.init.qp_type == QpType::Rc);
+        pairs.map(|(.., pair)| pair.send_psn).collect::<Vec<_>>()
+    };
+    let (first, second) = (psns(1), psns(2));
+    assert_eq!((first.len(), &first), (2, &psns(1)));
+    assert!(first[0] != first[1] && first != second, "{first:?} {second:?}");
+}
+
+#[test]
+fn a_failure_concerns_its_own_attempt_alone() {
+    let mut lab = lab("two-hosts.toml");
+    let listener = lab.open(1, Protocol::Sdp);
+    let to = SocketAddr::new(ip(2), PORT);
+    lab.call(1, Bind { socket: listener, address: to }).expect("a free port");
+    lab.call(1, Listen { socket: listener, backlog: 8 }).expect("a bound socket");
+    let client = lab.open(0, Protocol::Sdp);
+    assert_eq!(lab.call(0, Connect { socket: client, to: SocketAddr::new(ip(77), PORT) }), Err(NetError::InProgress));
+    let end = lab.now + SimDuration::from_micros(500_000);
+    lab.run_to(end);
+    lab.call(0, Disconnect { socket: client }).expect("a socket");
+    let end = lab.now + SimDuration::from_micros(500_000);
+    lab.run_to(end);
+    assert_eq!(lab.call(0, Connect { socket: client, to }), Err(NetError::InProgress));
+    let end = lab.now + SimDuration::from_micros(5_000_000);
+    lab.run_to(end);
+    assert_eq!(lab.kernels.stack(0).state(client), Some(State::Established));
+}
+
+#[test]
+fn a_full_hca_refuses_connections_at_once() {
+    for (host, expected) in [(0, NetError::NoBuffers), (1, NetError::Refused)] {
+        let mut spec = spec("two-hosts.toml", 2_044);
+        // The interface of IPoIB has the only queue pair.
+        spec.hosts[host].hcas[0].part.max_qp = 1;
+        let mut lab = Lab::new(&spec);
+        let (error, seconds) = failed(&mut lab, SocketAddr::new(ip(2), PORT));
+        assert_eq!(error, expected);
+        assert!(seconds < 0.1, "{seconds}");
+        assert_eq!(lab.world.queue_pairs().count(), 2, "nothing is left");
+    }
 }
 
 /// Connects host 0 to an address, and returns the failure with its time.
