@@ -199,6 +199,8 @@ static void options(void) {
     option(fd, "TCP_NODELAY", IPPROTO_TCP, TCP_NODELAY, 1);
     option(fd, "TCP_KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, 7);
     option(fd, "TCP_KEEPIDLE of 0", IPPROTO_TCP, TCP_KEEPIDLE, 0);
+    option(fd, "TCP_KEEPIDLE of -1", IPPROTO_TCP, TCP_KEEPIDLE, -1);
+    option(fd, "TCP_KEEPINTVL of -1", IPPROTO_TCP, TCP_KEEPINTVL, -1);
     option(fd, "TCP_KEEPINTVL", IPPROTO_TCP, TCP_KEEPINTVL, 3);
     option(fd, "TCP_KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT, 128);
     option(fd, "TCP_USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT, 1500);
