@@ -254,6 +254,12 @@ pod! {
     pub struct SetEce { pub qp: QpName, pub ece: Ece, }
 }
 
+impl SocketSetting {
+    /// Error of an option that the protocol of the socket lacks: the program gets ENOPROTOOPT. With
+    /// ENOPROTOOPT itself, the placeholder keeps the option. No call of the kernel fails so.
+    pub const REFUSED: i32 = i32::MAX;
+}
+
 impl SocketNew {
     /// [`SocketNew::datagram`] of a stream of SDP.
     pub const SDP: u32 = 2;

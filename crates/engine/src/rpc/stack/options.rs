@@ -6,7 +6,7 @@ use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{Count, SocketOption, SocketSetting, WithTail, socket_option};
 use softband_net::calls::{self, AtMark, Info, Options, Send, SetOption, Unread};
-use softband_net::{Family, InterfaceId, Payload};
+use softband_net::{Family, InterfaceId, Payload, Protocol};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Most bytes of an option's value.
@@ -28,15 +28,35 @@ impl HostCalls<'_> {
         if head.set == 0 {
             return self.value_of(at, level, name);
         }
+        if self.is_sdp(at) && !sdp_has(level, name) {
+            return Outcome::Fail(SocketSetting::REFUSED);
+        }
         let Some(bytes) = request.tail.get(..head.len as usize).filter(|bytes| bytes.len() <= VALUE_BYTES_MAX) else {
             return Outcome::Fail(libc::EINVAL);
         };
         match option_bytes::parse(level, name, bytes).and_then(|setting| self.option_of(at, setting)) {
             Ok(option) => {
                 let (set, cost) = self.ask(at, SetOption { socket: at.place.socket, option });
+                self.note_keepalive(at);
                 Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
             }
             Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn is_sdp(&self, at: OnStack) -> bool {
+        self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).protocol(at.place.socket) == Some(Protocol::Sdp))
+    }
+
+    /// Warns of probes for which a socket of SDP asks, because the model has none.
+    pub(super) fn note_keepalive(&mut self, at: OnStack) {
+        if !self.is_sdp(at) {
+            return;
+        }
+        let values = self.ask(at, Options { socket: at.place.socket }).0;
+        if values.is_ok_and(|values| values.stream.is_some_and(|stream| stream.keep_alive)) {
+            let name = &self.world.spec().hosts[at.place.host].name;
+            self.report.warn(format!("{name}: SO_KEEPALIVE has no effect on SDP (LIMITATIONS.md)"));
         }
     }
 
@@ -167,4 +187,9 @@ impl HostCalls<'_> {
         let info = self.ask(at, Info { socket }).0?;
         Ok(u64::from(info.send_buffer).saturating_sub(info.unacknowledged_bytes).try_into().unwrap_or(u32::MAX))
     }
+}
+
+/// Returns whether a program may set an option of TCP on a socket of SDP (`sdp_setsockopt` of OFED 1.5).
+fn sdp_has(level: i32, name: i32) -> bool {
+    level != libc::IPPROTO_TCP || matches!(name, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_KEEPIDLE)
 }
