@@ -134,7 +134,8 @@ impl HostCalls<'_> {
 
     fn value_of(&mut self, at: OnStack, level: i32, name: i32) -> Outcome<WithTail<Count, u8>> {
         let (values, cost) = self.ask(at, Options { socket: at.place.socket });
-        let info = if at.place.is_datagram { None } else { self.ask(at, Info { socket: at.place.socket }).0.ok() };
+        let wants_info = (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO);
+        let info = if wants_info { self.ask(at, Info { socket: at.place.socket }).0.ok() } else { None };
         let bytes = values.and_then(|values| match (level, name) {
             (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => Ok(values.device.map_or(Vec::new(), |device| self.name_of(at, device))),
             (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => {
