@@ -33,7 +33,11 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
 /// the kernel does not deliver faults to this library.
 fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
     spin::before_native();
-    if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
+    let result = if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() };
+    if events == libc::POLLIN {
+        netlink::note_taken(fd);
+    }
+    result
 }
 
 /// Translates the sender that the kernel wrote into a room of `room` bytes.
