@@ -1,67 +1,21 @@
 /* Calls on sockets of one host, each with the answer that Linux gives. The program prints the
  * answers: under the machine's kernel and on a modelled network it must print the same. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
+#include "sockets.h"
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #define AT_MARK 0x8905 /* SIOCATMARK */
-
-static struct sockaddr_in at(const char *ip, int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    inet_pton(AF_INET, ip, &address.sin_addr);
-    return address;
-}
-
-/* Prints the result of a call, or the name of its error. */
-static long say(const char *what, long result) {
-    printf("%s: %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
-    return result;
-}
-
-static void number(const char *what, long value) { printf("%s: %ld\n", what, value); }
 
 static int events(int fd, short wanted, int millis) {
     struct pollfd one = {.fd = fd, .events = wanted};
     poll(&one, 1, millis);
     return one.revents;
-}
-
-static int pending(int fd) {
-    int error = -1;
-    socklen_t len = sizeof error;
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
-    return error;
-}
-
-static int listener(struct sockaddr_in *address) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    *address = at("127.0.0.1", 0);
-    socklen_t len = sizeof *address;
-    bind(fd, (void *)address, len);
-    getsockname(fd, (void *)address, &len);
-    listen(fd, 8);
-    return fd;
-}
-
-static void pair(int ends[2]) {
-    struct sockaddr_in address;
-    int waits = listener(&address);
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    connect(ends[0], (void *)&address, sizeof address);
-    ends[1] = accept(waits, NULL, NULL);
-    close(waits);
 }
 
 static void connecting(void) {
@@ -71,7 +25,7 @@ static void connecting(void) {
     number("events of a new socket", events(fd, POLLIN | POLLOUT, 0));
     say("connect without waiting", connect(fd, (void *)&address, sizeof address));
     number("writable", events(fd, POLLOUT, 1000) & POLLOUT);
-    number("pending error", pending(fd));
+    number("pending error", option_of(fd, SOL_SOCKET, SO_ERROR));
     say("connect again", connect(fd, (void *)&address, sizeof address));
     say("connect a third time", connect(fd, (void *)&address, sizeof address));
     socklen_t len = sizeof peer;
@@ -181,11 +135,8 @@ static void edges(void) {
 }
 
 static void option(int fd, const char *what, int level, int name, int value) {
-    int got = -1;
-    socklen_t len = sizeof got;
     say(what, setsockopt(fd, level, name, &value, sizeof value));
-    getsockopt(fd, level, name, &got, &len);
-    number("  reads", got);
+    number("  reads", option_of(fd, level, name));
 }
 
 static void options(void) {
