@@ -128,6 +128,63 @@ static void nested(void) {
     close(inner), close(outer), close(ends[0]), close(ends[1]);
 }
 
+static int news(int epoll) {
+    struct epoll_event got = {0};
+    return epoll_wait(epoll, &got, 1, 50);
+}
+
+static void *add_later(void *what) {
+    int *set_and_socket = what;
+    struct epoll_event wanted = {.events = EPOLLIN};
+    usleep(20000);
+    epoll_ctl(set_and_socket[0], EPOLL_CTL_ADD, set_and_socket[1], &wanted);
+    return NULL;
+}
+
+/* An interest in an inner set that reports edges, or once, or other events alone, and a set that
+ * another thread changes. */
+static void nested_once(void) {
+    int ends[2], inner = epoll_create1(0), outer = epoll_create1(0);
+    struct epoll_event wanted = {.events = EPOLLIN};
+    char bytes[4];
+    pair(ends);
+    epoll_ctl(inner, EPOLL_CTL_ADD, ends[1], &wanted);
+    wanted.events = EPOLLIN | EPOLLET;
+    epoll_ctl(outer, EPOLL_CTL_ADD, inner, &wanted);
+    send(ends[0], "x", 1, 0);
+    number("an edge", news(outer));
+    number("the same edge", news(outer));
+    number("the inner set itself", news(inner));
+    send(ends[0], "x", 1, 0);
+    number("another edge", news(outer));
+    wanted.events = EPOLLIN | EPOLLONESHOT;
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("a single shot", news(outer));
+    send(ends[0], "x", 1, 0);
+    int pipe_ends[2];
+    if (pipe(pipe_ends) < 0 || write(pipe_ends[1], "x", 1) != 1)
+        return;
+    epoll_ctl(inner, EPOLL_CTL_ADD, pipe_ends[0], &wanted);
+    number("no second shot", news(outer));
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("a shot that is set again", news(outer));
+    wanted.events = EPOLLOUT;
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("other events", news(outer));
+    wanted.events = EPOLLIN;
+    epoll_ctl(inner, EPOLL_CTL_DEL, pipe_ends[0], NULL);
+    epoll_ctl(inner, EPOLL_CTL_DEL, ends[1], NULL);
+    epoll_ctl(inner, EPOLL_CTL_ADD, ends[0], &wanted);
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("an idle socket", news(outer));
+    pthread_t adder;
+    pthread_create(&adder, NULL, add_later, (int[]){inner, ends[1]});
+    number("a socket that another thread adds", epoll_wait(outer, &wanted, 1, 5000));
+    pthread_join(adder, NULL);
+    number("bytes", recv(ends[1], bytes, sizeof bytes, 0));
+    close(inner), close(outer), close(ends[0]), close(ends[1]), close(pipe_ends[0]), close(pipe_ends[1]);
+}
+
 static volatile sig_atomic_t urgent_signals;
 static void on_urgent(int signal) { urgent_signals += signal == SIGURG; }
 
@@ -170,7 +227,7 @@ static void files(void) {
 
 int main(int count, char **names) {
     signal(SIGPIPE, SIG_IGN);
-    void (*all[])(void) = {lingering, device, sources, nested, urgent, files};
+    void (*all[])(void) = {lingering, device, sources, nested, nested_once, urgent, files};
     for (unsigned part = 0; part < sizeof all / sizeof *all; part++)
         if (count < 2 || (unsigned)atoi(names[1]) == part)
             all[part]();
