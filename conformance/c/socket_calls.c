@@ -210,6 +210,42 @@ static void addresses(void) {
     close(both);
 }
 
+/* Addresses that the kernel refuses by their length or family. */
+static void refused_addresses(void) {
+    enum { SDP = 27 };
+    struct sockaddr_in address, other;
+    struct sockaddr_storage room = {0};
+    int waits = listener(&address), stream = socket(AF_INET, SOCK_STREAM, 0), datagram = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t negative = -1;
+    say("bind with a negative length", bind(stream, (void *)&address, negative));
+    say("connect with a negative length", connect(stream, (void *)&address, negative));
+    say("send with a negative length", sendto(datagram, "x", 1, 0, (void *)&address, negative));
+    say("bind with a length of no address", bind(stream, (void *)&room, sizeof room + 1));
+    say("bind to null", bind(stream, NULL, sizeof address));
+    say("connect to null", connect(stream, NULL, sizeof address));
+    struct iovec part = {"x", 1};
+    struct msghdr message = {.msg_name = &address, .msg_namelen = negative, .msg_iov = &part, .msg_iovlen = 1};
+    say("a message with a negative length", sendmsg(datagram, &message, 0));
+    memcpy(&room, &address, sizeof address);
+    message.msg_name = &room, message.msg_namelen = sizeof room + 1;
+    say("a message with a length of no address", sendmsg(datagram, &message, 0));
+    say("the option's room", getsockopt(stream, SOL_SOCKET, SO_ERROR, &room, &negative));
+    other = address, other.sin_family = SDP, other.sin_port = 0;
+    say("bind a stream to an address of SDP", bind(stream, (void *)&other, sizeof other));
+    say("bind a datagram socket", bind(datagram, (void *)&other, sizeof other));
+    other.sin_port = address.sin_port;
+    say("connect a stream", connect(stream, (void *)&other, sizeof other));
+    say("connect a datagram socket", connect(datagram, (void *)&other, sizeof other));
+    say("send a datagram", sendto(datagram, "x", 1, 0, (void *)&other, sizeof other));
+    say("the stream is intact", connect(stream, (void *)&address, sizeof address));
+    close(stream), close(datagram), close(waits);
+    stream = socket(AF_INET6, SOCK_STREAM, 0), datagram = socket(AF_INET6, SOCK_DGRAM, 0);
+    say("IPv6: bind", bind(stream, (void *)&other, sizeof other));
+    say("IPv6: connect", connect(stream, (void *)&other, sizeof other));
+    say("IPv6: send", sendto(datagram, "x", 1, 0, (void *)&other, sizeof other));
+    close(stream), close(datagram);
+}
+
 static void datagrams(void) {
     struct sockaddr_in one = at("127.0.0.1", 0), two = one, none = {.sin_family = AF_UNSPEC};
     int a = socket(AF_INET, SOCK_DGRAM, 0), b = socket(AF_INET, SOCK_DGRAM, 0);
@@ -249,6 +285,7 @@ int main(void) {
     edges();
     options();
     addresses();
+    refused_addresses();
     datagrams();
     return 0;
 }

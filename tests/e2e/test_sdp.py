@@ -43,6 +43,16 @@ def test_python_uses_the_family_with_an_urgent_byte_and_a_half_close(softband: S
     assert outcome.program("b-0").splitlines() == ["('10.1.0.1', 5000)", "b'answer' b''"]
 
 
+def test_addresses_of_the_family_are_for_its_sockets_alone(softband: Softband) -> None:
+    program = STREAM + (
+        "import ctypes, errno; lib = ctypes.CDLL(None, use_errno=True); at = bytes([27, 0, 0x13, 0x88]) + bytes(12)\n"
+        "for one in new(), s.socket(), s.socket(type=s.SOCK_DGRAM):\n"
+        "  print(lib.bind(one.fileno(), at, 16), errno.errorcode.get(ctypes.get_errno()))"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").splitlines() == ["0 None", "-1 EAFNOSUPPORT", "-1 EAFNOSUPPORT"]
+
+
 def test_options_of_tcp_are_those_of_ofed(softband: Softband) -> None:
     program = STREAM + (
         "c = new()\n"

@@ -355,6 +355,8 @@ pub mod datagram {
     pub const NO_ADDRESS: u32 = 2;
     /// The program named the address as one of IPv6. It may be mapped.
     pub const IS_V6: u32 = 4;
+    /// The program named the address as one of SDP (AF_INET_SDP).
+    pub const IS_SDP: u32 = 8;
 }
 
 /// Bits of the flags of stream data, on a network that packets cross.

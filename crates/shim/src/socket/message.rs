@@ -135,7 +135,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
     let given = message.get();
     if let (Some(_), Some(given)) = (datagram_socket(fd), given) {
         // SAFETY: the message states the length of its address.
-        let to = (!given.msg_name.is_null()).then(|| unsafe { Given::new(given.msg_name.cast(), given.msg_namelen) });
+        let to = (!given.msg_name.is_null()).then(|| unsafe { Given::of_message(given.msg_name.cast(), given.msg_namelen) });
         // SAFETY: the message states the length of its control messages.
         let way = match unsafe { control::wish(&given) } {
             Ok(way) => way,
