@@ -136,13 +136,14 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
     if let (Some(_), Some(given)) = (datagram_socket(fd), given) {
         // SAFETY: the message states the length of its address.
         let to = (!given.msg_name.is_null()).then(|| unsafe { Given::of_message(given.msg_name.cast(), given.msg_namelen) });
+        // SAFETY: each part of the message states its length.
+        let parts = unsafe { Readable::list(given.msg_iov, given.msg_iovlen) };
         // SAFETY: the message states the length of its control messages.
-        let way = match unsafe { control::wish(&given) } {
+        let way = match unsafe { control::wish(&given, parts.iter().map(Readable::len).sum()) } {
             Ok(way) => way,
             Err(Errno(errno)) => return fail(errno),
         };
-        // SAFETY: each part of the message states its length.
-        if let Some(count) = send_datagram(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, (to, way), flags) {
+        if let Some(count) = send_datagram(fd, parts, (to, way), flags) {
             return count;
         }
     }

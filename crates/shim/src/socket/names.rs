@@ -1,6 +1,7 @@
 //! Names and options of a socket, and the shutdown of its directions.
 
 use super::address;
+use super::control::UDP_SEGMENT;
 use super::modelled;
 use super::native::show;
 use super::netlink;
@@ -14,7 +15,6 @@ use softband_ipc::calls::{Object, SocketOption, SocketShutdown, op, socket_optio
 
 /// Options of a datagram socket about long datagrams (udp(7)).
 const UDP_CORK: c_int = 1;
-const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 
 /// Implements `getsockname`.
