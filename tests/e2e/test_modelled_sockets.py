@@ -103,6 +103,18 @@ def test_ss_lists_more_sockets_than_a_queue_of_answers_holds(softband: Softband)
     assert outcome.program("a-0").split() == ["2000"]
 
 
+
+
+def test_a_name_without_an_address_of_a_family_stays_in_the_fabric(softband: Softband) -> None:
+    program = (
+        "import ctypes; lib = ctypes.CDLL(None); lookup = lib.gethostbyname2; lookup.restype = ctypes.c_void_p; "
+        "error = lib.__h_errno_location; error.restype = ctypes.POINTER(ctypes.c_int); "
+        "print(lookup(b'b', 10), error()[0], lookup(b'b', 2) is None)"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").strip() == "None 4 False"
+
+
 def test_sock_diag_answers_a_question_about_one_socket(softband: Softband) -> None:
     # The answers are a socket in state 10 (LISTEN) with the asked port, and ENOENT.
     program = (
