@@ -103,6 +103,14 @@ def test_ss_lists_more_sockets_than_a_queue_of_answers_holds(softband: Softband)
     assert outcome.program("a-0").split() == ["2000"]
 
 
+def test_tables_of_the_network_have_several_paths(softband: Softband) -> None:
+    program = (
+        "import os, socket; s = socket.create_server(('', 5000)); read = lambda path: open('/proc/' + path).read(); "
+        "own = f'{os.getpid()}/net/tcp'; print([read(path) == read('net/tcp') for path in ('thread-self/net/tcp', own)], "
+        "':1388' in read(own), read('net/udplite').count(chr(10)), 'ib0' in read('thread-self/net/dev'))"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").strip() == "[True, True] True 1 True"
 
 
 def test_a_name_without_an_address_of_a_family_stays_in_the_fabric(softband: Softband) -> None:

@@ -44,6 +44,9 @@ pub fn table(name: &[u8]) -> Option<String> {
         b"tcp6" => (libc::IPPROTO_TCP, libc::AF_INET6),
         b"udp" => (libc::IPPROTO_UDP, libc::AF_INET),
         b"udp6" => (libc::IPPROTO_UDP, libc::AF_INET6),
+        // The host's TCP/IP has no UDP-Lite.
+        b"udplite" => return Some(head(libc::IPPROTO_UDP, false)),
+        b"udplite6" => return Some(head(libc::IPPROTO_UDP, true)),
         _ => return None,
     };
     let is_v6 = family == libc::AF_INET6;
@@ -175,6 +178,11 @@ mod tests {
         let line = line(0, &record(), libc::IPPROTO_TCP, false);
         assert_eq!(line, "   0: 0100007F:1F90 00000000:0000 0A 00000008:00000001 00:00000000 00000000     0        0 7 1 0 20 4 0 10 -1\n");
         assert_eq!(digits(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], true), "000080FE000000000000000001000000");
+    }
+
+    #[test]
+    fn a_host_has_no_sockets_of_udp_lite() {
+        assert_eq!([&b"udplite"[..], b"udplite6", b"udp7"].map(|name| table(name).map(|text| text.lines().count())), [Some(1), Some(1), None]);
     }
 
     #[test]
