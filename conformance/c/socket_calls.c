@@ -127,6 +127,10 @@ static void edges(void) {
     number("after a part", epoll_wait(set, &got, 1, 0));
     send(ends[0], "c", 1, 0);
     number("after more data", epoll_wait(set, &got, 1, 1000));
+    epoll_ctl(set, EPOLL_CTL_MOD, ends[1], &wanted);
+    send(ends[0], "d", 1, 0);
+    number("data of this moment", epoll_wait(set, &got, 1, 1000));
+    number("no other news", epoll_wait(set, &got, 1, 50));
     shutdown(ends[0], SHUT_WR);
     number("after the end", epoll_wait(set, &got, 1, 1000));
     close(set);
