@@ -141,7 +141,7 @@ pod! {
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local: Endpoint, pub peer: Endpoint, pub connected: u32, pub listening: u32, }
     /// Asks for the socket behind the place `after`, or for the first. All connections in TIME_WAIT have the
-    /// place [`SocketPlace::TIME_WAIT`], so their addresses say which.
+    /// place [`SocketPlace::TIME_WAIT`]. Their addresses tell them apart.
     pub struct SocketPlace { pub after: u64, pub is_first: u32, pub reserved: u32, pub local: Endpoint, pub peer: Endpoint, }
     /// A socket in the list of a host. `state` as in tcp_states.h. `object` is 0 for a socket of no
     /// program. The first `info_len` bytes of `info` are a `struct tcp_info`. `device` is the number of
