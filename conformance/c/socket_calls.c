@@ -1,67 +1,21 @@
 /* Calls on sockets of one host, each with the answer that Linux gives. The program prints the
  * answers: under the machine's kernel and on a modelled network it must print the same. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
+#include "sockets.h"
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #define AT_MARK 0x8905 /* SIOCATMARK */
-
-static struct sockaddr_in at(const char *ip, int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    inet_pton(AF_INET, ip, &address.sin_addr);
-    return address;
-}
-
-/* Prints the result of a call, or the name of its error. */
-static long say(const char *what, long result) {
-    printf("%s: %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
-    return result;
-}
-
-static void number(const char *what, long value) { printf("%s: %ld\n", what, value); }
 
 static int events(int fd, short wanted, int millis) {
     struct pollfd one = {.fd = fd, .events = wanted};
     poll(&one, 1, millis);
     return one.revents;
-}
-
-static int pending(int fd) {
-    int error = -1;
-    socklen_t len = sizeof error;
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
-    return error;
-}
-
-static int listener(struct sockaddr_in *address) {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    *address = at("127.0.0.1", 0);
-    socklen_t len = sizeof *address;
-    bind(fd, (void *)address, len);
-    getsockname(fd, (void *)address, &len);
-    listen(fd, 8);
-    return fd;
-}
-
-static void pair(int ends[2]) {
-    struct sockaddr_in address;
-    int waits = listener(&address);
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    connect(ends[0], (void *)&address, sizeof address);
-    ends[1] = accept(waits, NULL, NULL);
-    close(waits);
 }
 
 static void connecting(void) {
@@ -71,7 +25,7 @@ static void connecting(void) {
     number("events of a new socket", events(fd, POLLIN | POLLOUT, 0));
     say("connect without waiting", connect(fd, (void *)&address, sizeof address));
     number("writable", events(fd, POLLOUT, 1000) & POLLOUT);
-    number("pending error", pending(fd));
+    number("pending error", option_of(fd, SOL_SOCKET, SO_ERROR));
     say("connect again", connect(fd, (void *)&address, sizeof address));
     say("connect a third time", connect(fd, (void *)&address, sizeof address));
     socklen_t len = sizeof peer;
@@ -173,6 +127,10 @@ static void edges(void) {
     number("after a part", epoll_wait(set, &got, 1, 0));
     send(ends[0], "c", 1, 0);
     number("after more data", epoll_wait(set, &got, 1, 1000));
+    epoll_ctl(set, EPOLL_CTL_MOD, ends[1], &wanted);
+    send(ends[0], "d", 1, 0);
+    number("data of this moment", epoll_wait(set, &got, 1, 1000));
+    number("no other news", epoll_wait(set, &got, 1, 50));
     shutdown(ends[0], SHUT_WR);
     number("after the end", epoll_wait(set, &got, 1, 1000));
     close(set);
@@ -181,11 +139,8 @@ static void edges(void) {
 }
 
 static void option(int fd, const char *what, int level, int name, int value) {
-    int got = -1;
-    socklen_t len = sizeof got;
     say(what, setsockopt(fd, level, name, &value, sizeof value));
-    getsockopt(fd, level, name, &got, &len);
-    number("  reads", got);
+    number("  reads", option_of(fd, level, name));
 }
 
 static void options(void) {
@@ -199,6 +154,8 @@ static void options(void) {
     option(fd, "TCP_NODELAY", IPPROTO_TCP, TCP_NODELAY, 1);
     option(fd, "TCP_KEEPIDLE", IPPROTO_TCP, TCP_KEEPIDLE, 7);
     option(fd, "TCP_KEEPIDLE of 0", IPPROTO_TCP, TCP_KEEPIDLE, 0);
+    option(fd, "TCP_KEEPIDLE of -1", IPPROTO_TCP, TCP_KEEPIDLE, -1);
+    option(fd, "TCP_KEEPINTVL of -1", IPPROTO_TCP, TCP_KEEPINTVL, -1);
     option(fd, "TCP_KEEPINTVL", IPPROTO_TCP, TCP_KEEPINTVL, 3);
     option(fd, "TCP_KEEPCNT", IPPROTO_TCP, TCP_KEEPCNT, 128);
     option(fd, "TCP_USER_TIMEOUT", IPPROTO_TCP, TCP_USER_TIMEOUT, 1500);
@@ -257,6 +214,42 @@ static void addresses(void) {
     close(both);
 }
 
+/* Addresses that the kernel refuses by their length or family. */
+static void refused_addresses(void) {
+    enum { SDP = 27 };
+    struct sockaddr_in address, other;
+    struct sockaddr_storage room = {0};
+    int waits = listener(&address), stream = socket(AF_INET, SOCK_STREAM, 0), datagram = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t negative = -1;
+    say("bind with a negative length", bind(stream, (void *)&address, negative));
+    say("connect with a negative length", connect(stream, (void *)&address, negative));
+    say("send with a negative length", sendto(datagram, "x", 1, 0, (void *)&address, negative));
+    say("bind with a length of no address", bind(stream, (void *)&room, sizeof room + 1));
+    say("bind to null", bind(stream, NULL, sizeof address));
+    say("connect to null", connect(stream, NULL, sizeof address));
+    struct iovec part = {"x", 1};
+    struct msghdr message = {.msg_name = &address, .msg_namelen = negative, .msg_iov = &part, .msg_iovlen = 1};
+    say("a message with a negative length", sendmsg(datagram, &message, 0));
+    memcpy(&room, &address, sizeof address);
+    message.msg_name = &room, message.msg_namelen = sizeof room + 1;
+    say("a message with a length of no address", sendmsg(datagram, &message, 0));
+    say("the option's room", getsockopt(stream, SOL_SOCKET, SO_ERROR, &room, &negative));
+    other = address, other.sin_family = SDP, other.sin_port = 0;
+    say("bind a stream to an address of SDP", bind(stream, (void *)&other, sizeof other));
+    say("bind a datagram socket", bind(datagram, (void *)&other, sizeof other));
+    other.sin_port = address.sin_port;
+    say("connect a stream", connect(stream, (void *)&other, sizeof other));
+    say("connect a datagram socket", connect(datagram, (void *)&other, sizeof other));
+    say("send a datagram", sendto(datagram, "x", 1, 0, (void *)&other, sizeof other));
+    say("the stream is intact", connect(stream, (void *)&address, sizeof address));
+    close(stream), close(datagram), close(waits);
+    stream = socket(AF_INET6, SOCK_STREAM, 0), datagram = socket(AF_INET6, SOCK_DGRAM, 0);
+    say("IPv6: bind", bind(stream, (void *)&other, sizeof other));
+    say("IPv6: connect", connect(stream, (void *)&other, sizeof other));
+    say("IPv6: send", sendto(datagram, "x", 1, 0, (void *)&other, sizeof other));
+    close(stream), close(datagram);
+}
+
 static void datagrams(void) {
     struct sockaddr_in one = at("127.0.0.1", 0), two = one, none = {.sin_family = AF_UNSPEC};
     int a = socket(AF_INET, SOCK_DGRAM, 0), b = socket(AF_INET, SOCK_DGRAM, 0);
@@ -296,6 +289,7 @@ int main(void) {
     edges();
     options();
     addresses();
+    refused_addresses();
     datagrams();
     return 0;
 }

@@ -2,50 +2,16 @@
  * messages, interfaces and sources of groups, epoll within epoll, signals of urgent data. The program
  * prints the answers: under the machine's kernel and on a modelled network it must print the same. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
+#include "sockets.h"
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
-
-static long say(const char *what, long result) {
-    printf("%s: %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
-    return result;
-}
-
-static void number(const char *what, long value) { printf("%s: %ld\n", what, value); }
-
-static int bound(int kind, struct sockaddr_in *address) {
-    int fd = socket(AF_INET, kind, 0);
-    socklen_t len = sizeof *address;
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    bind(fd, (void *)address, len);
-    getsockname(fd, (void *)address, &len);
-    return fd;
-}
-
-static void pair(int ends[2]) {
-    struct sockaddr_in address;
-    int waits = bound(SOCK_STREAM, &address);
-    listen(waits, 1);
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    connect(ends[0], (void *)&address, sizeof address);
-    ends[1] = accept(waits, NULL, NULL);
-    close(waits);
-}
 
 static long millis(void) {
     struct timespec now;
@@ -104,33 +70,18 @@ static void device(void) {
     getsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, &len);
     printf("interface: %s, %u\n", name, len);
     say("connect by lo", connect(fd, (void *)&address, sizeof address));
-    int ttl = 5, value = -1;
+    int ttl = 5;
     say("IP_TTL of a stream", setsockopt(fd, IPPROTO_IP, IP_TTL, &ttl, sizeof ttl));
-    len = sizeof value;
-    getsockopt(fd, IPPROTO_IP, IP_TTL, &value, &len);
-    number("  reads", value);
+    number("  reads", option_of(fd, IPPROTO_IP, IP_TTL));
     close(fd);
     close(waits);
 }
 
-/* Returns the number of the first interface with groups. */
-static int link_with_groups(struct in_addr *own) {
-    struct ifaddrs *all = NULL;
-    int found = 0;
-    getifaddrs(&all);
-    for (struct ifaddrs *one = all; one && !found; one = one->ifa_next)
-        if (one->ifa_flags & IFF_MULTICAST && one->ifa_addr && one->ifa_addr->sa_family == AF_INET) {
-            found = if_nametoindex(one->ifa_name);
-            *own = ((struct sockaddr_in *)(void *)one->ifa_addr)->sin_addr;
-        }
-    freeifaddrs(all);
-    return found;
-}
-
 static void sources(void) {
-    struct in_addr own = {0};
-    int a = socket(AF_INET, SOCK_DGRAM, 0), b = socket(AF_INET, SOCK_DGRAM, 0), all = -1;
-    struct ip_mreqn by = {.imr_ifindex = link_with_groups(&own)};
+    struct sockaddr_storage address = {0};
+    int a = socket(AF_INET, SOCK_DGRAM, 0), b = socket(AF_INET, SOCK_DGRAM, 0);
+    struct ip_mreqn by = {.imr_ifindex = link_with_groups(AF_INET, &address)};
+    struct in_addr own = ((struct sockaddr_in *)(void *)&address)->sin_addr;
     struct sockaddr_in to = {.sin_family = AF_INET};
     socklen_t len = sizeof to;
     char byte;
@@ -152,9 +103,7 @@ static void sources(void) {
     say("block it", setsockopt(a, IPPROTO_IP, IP_BLOCK_SOURCE, &one, sizeof one));
     say("drop it", setsockopt(a, IPPROTO_IP, IP_DROP_SOURCE_MEMBERSHIP, &one, sizeof one));
     say("drop it again", setsockopt(a, IPPROTO_IP, IP_DROP_SOURCE_MEMBERSHIP, &one, sizeof one));
-    len = sizeof all;
-    getsockopt(a, IPPROTO_IP, IP_MULTICAST_ALL, &all, &len);
-    number("IP_MULTICAST_ALL", all);
+    number("IP_MULTICAST_ALL", option_of(a, IPPROTO_IP, IP_MULTICAST_ALL));
     close(a);
     close(b);
 }
@@ -177,6 +126,63 @@ static void nested(void) {
     recv(ends[1], &byte, 1, 0);
     number("nothing again", epoll_wait(outer, &got, 1, 0));
     close(inner), close(outer), close(ends[0]), close(ends[1]);
+}
+
+static int news(int epoll) {
+    struct epoll_event got = {0};
+    return epoll_wait(epoll, &got, 1, 50);
+}
+
+static void *add_later(void *what) {
+    int *set_and_socket = what;
+    struct epoll_event wanted = {.events = EPOLLIN};
+    usleep(20000);
+    epoll_ctl(set_and_socket[0], EPOLL_CTL_ADD, set_and_socket[1], &wanted);
+    return NULL;
+}
+
+/* An interest in an inner set that reports edges, or once, or other events alone, and a set that
+ * another thread changes. */
+static void nested_once(void) {
+    int ends[2], inner = epoll_create1(0), outer = epoll_create1(0);
+    struct epoll_event wanted = {.events = EPOLLIN};
+    char bytes[4];
+    pair(ends);
+    epoll_ctl(inner, EPOLL_CTL_ADD, ends[1], &wanted);
+    wanted.events = EPOLLIN | EPOLLET;
+    epoll_ctl(outer, EPOLL_CTL_ADD, inner, &wanted);
+    send(ends[0], "x", 1, 0);
+    number("an edge", news(outer));
+    number("the same edge", news(outer));
+    number("the inner set itself", news(inner));
+    send(ends[0], "x", 1, 0);
+    number("another edge", news(outer));
+    wanted.events = EPOLLIN | EPOLLONESHOT;
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("a single shot", news(outer));
+    send(ends[0], "x", 1, 0);
+    int pipe_ends[2];
+    if (pipe(pipe_ends) < 0 || write(pipe_ends[1], "x", 1) != 1)
+        return;
+    epoll_ctl(inner, EPOLL_CTL_ADD, pipe_ends[0], &wanted);
+    number("no second shot", news(outer));
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("a shot that is set again", news(outer));
+    wanted.events = EPOLLOUT;
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("other events", news(outer));
+    wanted.events = EPOLLIN;
+    epoll_ctl(inner, EPOLL_CTL_DEL, pipe_ends[0], NULL);
+    epoll_ctl(inner, EPOLL_CTL_DEL, ends[1], NULL);
+    epoll_ctl(inner, EPOLL_CTL_ADD, ends[0], &wanted);
+    epoll_ctl(outer, EPOLL_CTL_MOD, inner, &wanted);
+    number("an idle socket", news(outer));
+    pthread_t adder;
+    pthread_create(&adder, NULL, add_later, (int[]){inner, ends[1]});
+    number("a socket that another thread adds", epoll_wait(outer, &wanted, 1, 5000));
+    pthread_join(adder, NULL);
+    number("bytes", recv(ends[1], bytes, sizeof bytes, 0));
+    close(inner), close(outer), close(ends[0]), close(ends[1]), close(pipe_ends[0]), close(pipe_ends[1]);
 }
 
 static volatile sig_atomic_t urgent_signals;
@@ -221,7 +227,7 @@ static void files(void) {
 
 int main(int count, char **names) {
     signal(SIGPIPE, SIG_IGN);
-    void (*all[])(void) = {lingering, device, sources, nested, urgent, files};
+    void (*all[])(void) = {lingering, device, sources, nested, nested_once, urgent, files};
     for (unsigned part = 0; part < sizeof all / sizeof *all; part++)
         if (count < 2 || (unsigned)atoi(names[1]) == part)
             all[part]();

@@ -2,40 +2,19 @@
  * program prints the answers: under the machine's kernel and on a modelled network it must print the
  * same. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
+#include "sockets.h"
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-static struct sockaddr_in6 at6(const char *ip, int port, int scope) {
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_scope_id = scope};
-    inet_pton(AF_INET6, ip, &address.sin6_addr);
-    return address;
-}
-
-static long say(const char *what, long result) {
-    printf("%s: %s\n", what, result < 0 ? strerrorname_np(errno) : "ok");
-    return result;
-}
-
-static void number(const char *what, long value) { printf("%s: %ld\n", what, value); }
 
 static void shown(const char *what, const struct in6_addr *address) {
     char text[INET6_ADDRSTRLEN];
     printf("%s: %s\n", what, inet_ntop(AF_INET6, address, text, sizeof text));
 }
 
-static int bound(int kind, const char *ip, struct sockaddr_in6 *address) {
+static int bound6(int kind, const char *ip, struct sockaddr_in6 *address) {
     int fd = socket(AF_INET6, kind, 0);
     socklen_t len = sizeof *address;
-    *address = at6(ip, 0, 0);
+    *address = at6(ip, 0);
     if (bind(fd, (void *)address, len) < 0)
         say("bind", -1);
     getsockname(fd, (void *)address, &len);
@@ -47,12 +26,12 @@ static void streams(void) {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     char bytes[8] = "";
     socklen_t len = sizeof name;
-    int waits = bound(SOCK_STREAM, "::", &address);
+    int waits = bound6(SOCK_STREAM, "::", &address);
     listen(waits, 4);
     const char *ways[] = {"::1", "::ffff:127.0.0.1", "::"};
     for (int way = 0; way < 3; way++) {
         int fd = socket(AF_INET6, SOCK_STREAM, 0);
-        struct sockaddr_in6 to = at6(ways[way], ntohs(address.sin6_port), 0);
+        struct sockaddr_in6 to = at6(ways[way], ntohs(address.sin6_port));
         say(ways[way], connect(fd, (void *)&to, sizeof to));
         len = sizeof name;
         int other = accept(waits, (void *)&name, &len);
@@ -76,21 +55,19 @@ static void streams(void) {
     close(fd);
     fd = socket(AF_INET6, SOCK_STREAM, 0);
     say("IPv6 to an address of IPv4", connect(fd, (void *)&v4, sizeof v4));
-    struct sockaddr_in6 foreign = at6("2001:db8::77", 0, 0), link = at6("fe80::77", 0, 0);
+    struct sockaddr_in6 foreign = at6("2001:db8::77", 0), link = at6("fe80::77", 0);
     say("bind to a foreign address", bind(fd, (void *)&foreign, sizeof foreign));
     say("bind to a link without its number", bind(fd, (void *)&link, sizeof link));
     say("a short address", bind(fd, (void *)&foreign, 20));
-    int on = 1, value = -1;
-    socklen_t size = sizeof value;
-    getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &value, &size);
-    number("IPV6_V6ONLY", value);
+    int on = 1;
+    number("IPV6_V6ONLY", option_of(fd, IPPROTO_IPV6, IPV6_V6ONLY));
     say("only IPv6", setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on));
-    struct sockaddr_in6 mapped = at6("::ffff:127.0.0.1", 0, 0);
+    struct sockaddr_in6 mapped = at6("::ffff:127.0.0.1", 0);
     say("a mapped address", bind(fd, (void *)&mapped, sizeof mapped));
     say("a taken port", bind(fd, (void *)&address, sizeof address));
     close(waits);
     close(fd);
-    waits = bound(SOCK_STREAM, "::1", &address);
+    waits = bound6(SOCK_STREAM, "::1", &address);
     fd = socket(AF_INET6, SOCK_STREAM, 0);
     say("nobody listens", connect(fd, (void *)&address, sizeof address));
     close(fd);
@@ -122,10 +99,10 @@ static void facts(int fd) {
 
 static void datagrams(void) {
     struct sockaddr_in6 one, two;
-    int a = bound(SOCK_DGRAM, "::", &one), b = bound(SOCK_DGRAM, "::", &two), on = 1, hops = 9;
+    int a = bound6(SOCK_DGRAM, "::", &one), b = bound6(SOCK_DGRAM, "::", &two), on = 1, hops = 9;
     setsockopt(a, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
     setsockopt(a, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &on, sizeof on);
-    struct sockaddr_in6 to = at6("::1", ntohs(one.sin6_port), 0);
+    struct sockaddr_in6 to = at6("::1", ntohs(one.sin6_port));
     say("hop limit", setsockopt(b, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &hops, sizeof hops));
     hops = 300;
     say("hop limit of 300", setsockopt(b, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &hops, sizeof hops));
@@ -167,27 +144,17 @@ static void datagrams(void) {
     close(a), close(b), close(c), close(d);
 }
 
-/* Returns the number of the first interface with groups and an address of its link. */
-static int link_with_groups(void) {
-    struct ifaddrs *all = NULL;
-    int found = 0;
-    getifaddrs(&all);
-    for (struct ifaddrs *one = all; one && !found; one = one->ifa_next)
-        if (one->ifa_flags & IFF_MULTICAST && one->ifa_addr && one->ifa_addr->sa_family == AF_INET6)
-            found = if_nametoindex(one->ifa_name);
-    freeifaddrs(all);
-    return found;
-}
-
 static void groups(void) {
     struct sockaddr_in6 any;
-    int a = bound(SOCK_DGRAM, "::", &any), b = socket(AF_INET6, SOCK_DGRAM, 0), link = link_with_groups(), off = 0;
+    int a = bound6(SOCK_DGRAM, "::", &any), b = socket(AF_INET6, SOCK_DGRAM, 0), off = 0;
+    struct sockaddr_storage own;
+    int link = link_with_groups(AF_INET6, &own);
     struct ipv6_mreq wish = {.ipv6mr_interface = link};
     inet_pton(AF_INET6, "ff15::77", &wish.ipv6mr_multiaddr);
     say("join", setsockopt(a, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wish, sizeof wish));
     say("join again", setsockopt(a, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wish, sizeof wish));
     say("interface", setsockopt(b, IPPROTO_IPV6, IPV6_MULTICAST_IF, &link, sizeof link));
-    struct sockaddr_in6 to = at6("ff15::77", ntohs(any.sin6_port), 0);
+    struct sockaddr_in6 to = at6("ff15::77", ntohs(any.sin6_port));
     char byte;
     number("sent", sendto(b, "x", 1, 0, (void *)&to, sizeof to));
     number("received", recv(a, &byte, 1, MSG_DONTWAIT));
@@ -195,17 +162,11 @@ static void groups(void) {
     say("leave again", setsockopt(a, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &wish, sizeof wish));
     inet_pton(AF_INET6, "fd00::77", &wish.ipv6mr_multiaddr);
     say("join no group", setsockopt(a, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wish, sizeof wish));
-    int value = -1;
-    socklen_t len = sizeof value;
     say("loop", setsockopt(b, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &off, sizeof off));
-    getsockopt(b, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, &value, &len);
-    number("IPV6_MULTICAST_LOOP", value);
-    getsockopt(b, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &value, &len);
-    number("IPV6_MULTICAST_HOPS", value);
-    getsockopt(b, IPPROTO_IPV6, IPV6_MULTICAST_IF, &value, &len);
-    number("IPV6_MULTICAST_IF", value == link);
-    getsockopt(b, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &value, &len);
-    number("IPV6_UNICAST_HOPS", value);
+    number("IPV6_MULTICAST_LOOP", option_of(b, IPPROTO_IPV6, IPV6_MULTICAST_LOOP));
+    number("IPV6_MULTICAST_HOPS", option_of(b, IPPROTO_IPV6, IPV6_MULTICAST_HOPS));
+    number("IPV6_MULTICAST_IF", option_of(b, IPPROTO_IPV6, IPV6_MULTICAST_IF) == link);
+    number("IPV6_UNICAST_HOPS", option_of(b, IPPROTO_IPV6, IPV6_UNICAST_HOPS));
     close(a);
     close(b);
 }

@@ -90,3 +90,49 @@ def test_a_program_sends_over_gigabit_ethernet(softband: Softband) -> None:
     assert (kind, assigned) == ("1", "0")
     assert int(sent) > 2_000_000
     assert "link/ether" in link
+
+
+def test_ss_lists_more_sockets_than_a_queue_of_answers_holds(softband: Softband) -> None:
+    need("ss")
+    program = (
+        "import resource, socket, subprocess; most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)); servers = [socket.create_server(('', 10000 + n)) for n in range(2000)]; "
+        "print(subprocess.run(['ss', '-ltnH'], capture_output=True, text=True).stdout.count('LISTEN'))"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").split() == ["2000"]
+
+
+def test_tables_of_the_network_have_several_paths(softband: Softband) -> None:
+    program = (
+        "import os, socket; s = socket.create_server(('', 5000)); read = lambda path: open('/proc/' + path).read(); "
+        "own = f'{os.getpid()}/net/tcp'; print([read(path) == read('net/tcp') for path in ('thread-self/net/tcp', own)], "
+        "':1388' in read(own), read('net/udplite').count(chr(10)), 'ib0' in read('thread-self/net/dev'))"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").strip() == "[True, True] True 1 True"
+
+
+def test_a_name_without_an_address_of_a_family_stays_in_the_fabric(softband: Softband) -> None:
+    program = (
+        "import ctypes; lib = ctypes.CDLL(None); lookup = lib.gethostbyname2; lookup.restype = ctypes.c_void_p; "
+        "error = lib.__h_errno_location; error.restype = ctypes.POINTER(ctypes.c_int); "
+        "print(lookup(b'b', 10), error()[0], lookup(b'b', 2) is None)"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").strip() == "None 4 False"
+
+
+def test_sock_diag_answers_a_question_about_one_socket(softband: Softband) -> None:
+    # The answers are a socket in state 10 (LISTEN) with the asked port, and ENOENT.
+    program = (
+        "import socket, struct; server = socket.create_server(('127.0.0.1', 5000)); ask = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)\n"
+        "for port in 5000, 5001:\n"
+        "  ends = struct.pack('!HH', port, 0) + socket.inet_aton('127.0.0.1') + bytes(28) + bytes(4) + bytes([255] * 8)\n"
+        "  ask.send(struct.pack('IHHII', 72, 20, 1, 1, 0) + struct.pack('BBBBI', 2, 6, 0, 0, 0) + ends); answer = ask.recv(9999)\n"
+        "  print(struct.unpack_from('H', answer, 4)[0], answer[17], struct.unpack_from('!H', answer, 20)[0], struct.unpack_from('i', answer, 16)[0])"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    one, none = (line.split() for line in outcome.program("a-0").splitlines())
+    assert one[:3] == ["20", "10", "5000"]
+    assert (none[0], none[3]) == ("2", "-2")

@@ -43,6 +43,31 @@ def test_python_uses_the_family_with_an_urgent_byte_and_a_half_close(softband: S
     assert outcome.program("b-0").splitlines() == ["('10.1.0.1', 5000)", "b'answer' b''"]
 
 
+def test_addresses_of_the_family_are_for_its_sockets_alone(softband: Softband) -> None:
+    program = STREAM + (
+        "import ctypes, errno; lib = ctypes.CDLL(None, use_errno=True); at = bytes([27, 0, 0x13, 0x88]) + bytes(12)\n"
+        "for one in new(), s.socket(), s.socket(type=s.SOCK_DGRAM):\n"
+        "  print(lib.bind(one.fileno(), at, 16), errno.errorcode.get(ctypes.get_errno()))"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").splitlines() == ["0 None", "-1 EAFNOSUPPORT", "-1 EAFNOSUPPORT"]
+
+
+def test_options_of_tcp_are_those_of_ofed(softband: Softband) -> None:
+    program = STREAM + (
+        "c = new()\n"
+        "def take(*option):\n"
+        "  try: c.setsockopt(*option); print('ok')\n"
+        "  except OSError as error: print(error.errno)\n"
+        "take(s.IPPROTO_TCP, s.TCP_NODELAY, 1); take(s.IPPROTO_TCP, s.TCP_KEEPIDLE, 9); take(s.IPPROTO_TCP, s.TCP_KEEPIDLE, -1)\n"
+        "take(s.IPPROTO_TCP, s.TCP_MAXSEG, 1000); take(s.IPPROTO_TCP, s.TCP_USER_TIMEOUT, 9); take(s.IPPROTO_TCP, s.TCP_CONGESTION, b'reno')\n"
+        "take(s.SOL_SOCKET, s.SO_KEEPALIVE, 1)"
+    )
+    outcome = softband.run(FABRIC, ("a", f'python3 -c "{program}"')).assert_ok()
+    assert outcome.program("a-0").split() == ["ok", "ok", "22", "92", "92", "92", "ok"]
+    assert "SO_KEEPALIVE has no effect on SDP" in outcome.stderr
+
+
 def test_large_messages_arrive_and_a_dead_program_resets_its_peer(softband: Softband, tmp_path: Path) -> None:
     # This kernel sends large messages without a copy.
     fabric = tmp_path / "modern.toml"

@@ -140,8 +140,9 @@ pod! {
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
     pub struct SocketNames { pub local: Endpoint, pub peer: Endpoint, pub connected: u32, pub listening: u32, }
-    /// Asks for the socket behind the place `after`, or for the first.
-    pub struct SocketPlace { pub after: u64, pub is_first: u32, pub reserved: u32, }
+    /// Asks for the socket behind the place `after`, or for the first. All connections in TIME_WAIT have the
+    /// place [`SocketPlace::TIME_WAIT`]. Their addresses tell them apart.
+    pub struct SocketPlace { pub after: u64, pub is_first: u32, pub reserved: u32, pub local: Endpoint, pub peer: Endpoint, }
     /// A socket in the list of a host. `state` as in tcp_states.h. `object` is 0 for a socket of no
     /// program. The first `info_len` bytes of `info` are a `struct tcp_info`. `device` is the number of
     /// the interface to which the socket is bound, or 0.
@@ -254,6 +255,26 @@ pod! {
     pub struct SetEce { pub qp: QpName, pub ece: Ece, }
 }
 
+impl SocketPlace {
+    /// [`SocketPlace::after`] and [`SocketRecord::place`] of a connection in TIME_WAIT.
+    pub const TIME_WAIT: u64 = u64::MAX;
+
+    /// Returns the begin of the list.
+    pub fn first() -> Self {
+        Self { is_first: 1, ..Self::zeroed() }
+    }
+    /// Returns the place behind a socket of the list.
+    pub fn behind(record: &SocketRecord) -> Self {
+        Self { after: record.place, is_first: 0, reserved: 0, local: record.local, peer: record.peer }
+    }
+}
+
+impl SocketSetting {
+    /// Error of an option that the protocol of the socket lacks: the program gets ENOPROTOOPT. With
+    /// ENOPROTOOPT itself, the placeholder keeps the option. No call of the kernel fails so.
+    pub const REFUSED: i32 = i32::MAX;
+}
+
 impl SocketNew {
     /// [`SocketNew::datagram`] of a stream of SDP.
     pub const SDP: u32 = 2;
@@ -334,6 +355,8 @@ pub mod datagram {
     pub const NO_ADDRESS: u32 = 2;
     /// The program named the address as one of IPv6. It may be mapped.
     pub const IS_V6: u32 = 4;
+    /// The program named the address as one of SDP (AF_INET_SDP).
+    pub const IS_SDP: u32 = 8;
 }
 
 /// Bits of the flags of stream data, on a network that packets cross.

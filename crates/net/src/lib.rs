@@ -85,6 +85,6 @@ pub use sequence::SeqNumber;
 pub use socket_id::{Family, Protocol, SocketId};
 pub use softband_model::parts::KernelPart;
 pub use softband_model::verbs::api::PayloadSlice;
-pub use stack::{Call, Charge, Effect, Listed, OptionValues, SocketDescription, Stack};
+pub use stack::{Call, Charge, Effect, ListPlace, Listed, OptionValues, SocketDescription, Stack};
 pub use tcp::{ConnectionInfo, State};
 pub use udp::Received;

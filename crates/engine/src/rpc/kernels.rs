@@ -65,7 +65,9 @@ impl HostCalls<'_> {
             if let Some(object) = kernels.object_of(host, socket) {
                 // A sleeping thread wakes up later than the kernel has news for it.
                 let at = at.max(now) + self.world.spec().hosts[host].part.event_wakeup;
-                self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: edge_of(events) });
+                // A thread that looks before sees the news, so the edge counts from now on.
+                self.host.note_edge(object, edge_of(events));
+                self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: 0 });
                 if let Some(owner) = self.host.stack_sockets().owner(object).filter(|_| events.intersects(Events::URGENT)) {
                     self.scheduler.set_alarm(self.processes, owner, libc::SIGURG as u32, (at.as_picos(), 0));
                 }

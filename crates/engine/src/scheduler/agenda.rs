@@ -48,7 +48,7 @@ pub(crate) enum Event {
     },
     ObjectChanged {
         object: u32,
-        /// Readiness bits that the change concerns.
+        /// Readiness bits that the change concerns. None if its edge has been noted.
         edge: u32,
     },
     TimerFires {

@@ -2,13 +2,22 @@
 
 use super::Stack;
 use crate::interface::InterfaceId;
+use crate::scope;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::{Family, Protocol, SocketId};
 use crate::tcp::{ConnectionInfo, State};
 use std::net::SocketAddr;
+use std::ops::Bound::{Excluded, Unbounded};
 
-/// Mark of a place behind all sockets: that of a connection in TIME_WAIT.
-const TIME_WAIT: u64 = 1 << 63;
+/// Place in the list of a host's sockets. Sockets have the order of their ages; connections in TIME_WAIT
+/// follow, by their addresses. So a list goes on behind a socket that has gone meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListPlace {
+    /// A socket's number.
+    Socket(u64),
+    /// Local address and peer of a connection in TIME_WAIT, as the list shows them.
+    TimeWait(SocketAddr, SocketAddr),
+}
 
 /// State of a socket in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,32 +58,35 @@ pub struct SocketDescription {
 }
 
 impl Stack {
-    /// Returns the first socket with an address at a place behind `after`, and its place. Places have the
-    /// order of the sockets' ages; connections in TIME_WAIT follow.
-    pub fn next_listed(&self, after: Option<u64>) -> Option<(u64, SocketDescription)> {
-        let first = after.map_or(0, |after| after.saturating_add(1));
-        if first < TIME_WAIT {
-            let found = self.sockets.range(SocketId(first)..).find_map(|(id, socket)| Some((id.0, describe(*id, socket)?)));
-            if found.is_some() {
-                return found;
+    /// Returns the first socket with an address at a place behind `after`, and its place.
+    pub fn next_listed(&self, after: Option<ListPlace>) -> Option<(ListPlace, SocketDescription)> {
+        let behind = match after {
+            Some(ListPlace::TimeWait(local, remote)) => Excluded((scope::of_program(local), scope::of_program(remote))),
+            Some(ListPlace::Socket(_)) | None => Unbounded,
+        };
+        if behind == Unbounded {
+            let after = if let Some(ListPlace::Socket(after)) = after { Excluded(SocketId(after)) } else { Unbounded };
+            let mut sockets = self.sockets.range((after, Unbounded));
+            if let Some(found) = sockets.find_map(|(id, socket)| Some((ListPlace::Socket(id.0), describe(*id, socket)?))) {
+                return Some(found);
             }
         }
-        let place = usize::try_from(first.saturating_sub(TIME_WAIT)).ok()?;
-        let (local, remote) = self.time_wait.keys().nth(place).copied()?;
+        let ((local, remote), _) = self.time_wait.range((behind, Unbounded)).next()?;
+        let (local, remote) = (scope::shown(*local), scope::shown(*remote));
         let description = SocketDescription {
             socket: None,
             protocol: Protocol::Stream,
             family: if local.is_ipv4() { Family::V4 } else { Family::V6 },
             state: Listed::Connection(State::TimeWait),
-            local: crate::scope::shown(local),
-            peer: Some(crate::scope::shown(remote)),
+            local,
+            peer: Some(remote),
             unread: 0,
             unsent: 0,
             drops: 0,
             device: None,
             info: None,
         };
-        Some((TIME_WAIT + place as u64, description))
+        Some((ListPlace::TimeWait(local, remote), description))
     }
 }
 

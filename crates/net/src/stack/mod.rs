@@ -29,7 +29,7 @@ use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
 use crate::tcp::Remains;
 use fragments::{FragmentKey, Fragments};
-pub use listing::{Listed, SocketDescription};
+pub use listing::{ListPlace, Listed, SocketDescription};
 use path_mtu::PathMtus;
 use ports::Ports;
 pub use questions::OptionValues;

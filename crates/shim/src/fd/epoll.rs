@@ -19,7 +19,7 @@ use libc::{c_int, epoll_event, sigset_t, timespec};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::WaitEntry;
 use softband_ipc::calls::readiness::{self, ERROR, HANG_UP, PEER_ENDED, READABLE, URGENT, WRITABLE};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
@@ -75,14 +75,21 @@ struct Table {
     /// Epoll descriptors with an interest in a closed descriptor of the kernel. The kernel keeps it
     /// while a copy of the descriptor is open, in any process.
     with_closed: BTreeSet<c_int>,
+    /// Last edge of an object that an interest in an inner epoll descriptor has reported with EPOLLET,
+    /// by the item's version.
+    reported: BTreeMap<(u64, u32), u32>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { items: Vec::new(), turn: 0, version: 0, with_closed: BTreeSet::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table { items: Vec::new(), turn: 0, version: 0, with_closed: BTreeSet::new(), reported: BTreeMap::new() });
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn with_table<R>(body: impl FnOnce(&mut Table) -> R) -> R {
     let mut table = TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let before = (table.version, table.items.len());
     let result = body(&mut table);
+    if before != (table.version, table.items.len()) {
+        table.prune_reports();
+    }
     COUNT.store(table.items.len() + table.with_closed.len(), Ordering::Release);
     result
 }
@@ -288,11 +295,14 @@ pub extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In
             Err(errno) => fail(errno),
         };
     }
-    let status = real::epoll_ctl(epoll, operation, fd, event);
-    if status == 0 {
-        let _ = with_table(|table| table.control(epoll, operation, fd, None, given));
-    }
-    status
+    // A report of another thread may end a single shot in the kernel, too: both lists change at once.
+    with_table(|table| {
+        let status = real::epoll_ctl(epoll, operation, fd, event);
+        if status == 0 {
+            let _ = table.control(epoll, operation, fd, None, given);
+        }
+        status
+    })
 }
 
 /// Number of changes of interest lists.
@@ -308,16 +318,19 @@ fn place_of(epoll: c_int) -> usize {
     (&raw const PLACES as usize).wrapping_add(epoll.cast_unsigned() as usize * size_of::<u64>())
 }
 
-/// Lets other threads that wait for this epoll descriptor look at its new interest list.
+/// Lets other threads that wait for this epoll descriptor, or for one that watches it, look at its new
+/// interest list.
 fn note_change(epoll: c_int) {
     CHANGES.fetch_add(1, Ordering::AcqRel);
-    let place = place_of(epoll);
-    if doorbell::is_awaited(place) {
-        keeping_errno(|| doorbell::wake(place, usize::MAX));
-    }
-    if BLOCKED.load(Ordering::Acquire) != 0 {
-        let readable = epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        keeping_errno(|| real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, kick(), In::of(&readable)));
+    for epoll in with_table(|table| table.with_outer(epoll)) {
+        let place = place_of(epoll);
+        if doorbell::is_awaited(place) {
+            keeping_errno(|| doorbell::wake(place, usize::MAX));
+        }
+        if BLOCKED.load(Ordering::Acquire) != 0 {
+            let readable = epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            keeping_errno(|| real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, kick(), In::of(&readable)));
+        }
     }
 }
 
@@ -424,7 +437,9 @@ fn wait_for_list(epoll: c_int, room: &mut [MaybeUninit<epoll_event>], deadline: 
             is_late = true;
         }
     }
-    count += nested::tell(&inner, &entries[of_inner..], &mut kernel.room[..], count);
+    let (told, is_late_too) = nested::tell(&inner, &entries[of_inner..], &mut kernel.room[..], count);
+    count += told;
+    is_late |= is_late_too;
     // Another thread may have reported all that ended the wait.
     if (has_rung || is_late) && count == 0 { Err(Errno(CHANGED)) } else { Ok(count as c_int) }
 }

@@ -98,7 +98,7 @@ fn is_about_interfaces(path: &[u8]) -> bool {
 
 /// Returns the path of a table below `/proc/net`, which is the process's own.
 fn interface_table(path: &[u8]) -> Option<CString> {
-    let name = path.strip_prefix(b"/proc/net/").or_else(|| path.strip_prefix(b"/proc/self/net/"))?;
+    let name = interface_files::network_table(path)?;
     if !INTERFACE_TABLES.contains(&name) || !attached() {
         return None;
     }
@@ -106,15 +106,15 @@ fn interface_table(path: &[u8]) -> Option<CString> {
 }
 
 fn inside(path: &[u8]) -> Option<CString> {
-    if let Some(rest) = path.strip_prefix(b"/proc/")
-        && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
-    {
-        return of_process(rest).filter(|led| led.as_bytes() != path);
-    }
     if path.starts_with(b"/proc/")
         && let Some(table) = interface_table(path)
     {
         return Some(table);
+    }
+    if let Some(rest) = path.strip_prefix(b"/proc/")
+        && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
+    {
+        return of_process(rest).filter(|led| led.as_bytes() != path);
     }
     // Nearly every path ends here.
     if !(is_about_hcas(path) || is_about_interfaces(path) || path == BOOT_ID) || !attached() {

@@ -1,25 +1,23 @@
-//! The counts of network interfaces (`/proc/net/dev` and `/sys/class/net/NAME/statistics`), if the
-//! engine counts packets, and the tables of sockets (`/proc/net/tcp`). Each open asks the engine, and
-//! opens a file in memory with the answer.
+//! Files of network interfaces' counts (`/proc/net/dev` and `/sys/class/net/NAME/statistics`), if the
+//! engine counts packets, and of tables of sockets (`/proc/net/tcp`). At each open, this library asks
+//! the engine, and opens a file in memory with the answer.
 
 use crate::fd::random_files;
+use crate::process::pid;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, keeping_errno};
 use crate::socket::{diag, interfaces};
 use rustix::fd::OwnedFd;
 use softband_ipc::interfaces::{Counters, device_table};
 
-/// Names of the table of all interfaces.
-const TABLES: [&[u8]; 2] = [b"/proc/net/dev", b"/proc/self/net/dev"];
-/// Folders of the tables of sockets.
-const SOCKETS: [&[u8]; 2] = [b"/proc/net/", b"/proc/self/net/"];
 /// Folder of the interfaces.
 const CLASS: &[u8] = b"/sys/class/net/";
 
 /// Returns a file that replaces `path`, if `path` names counts.
 pub(super) fn instead_of(path: &[u8]) -> Option<OwnedFd> {
-    let is_table = TABLES.contains(&path);
-    let sockets = SOCKETS.iter().find_map(|folder| path.strip_prefix(*folder)).filter(|name| name.starts_with(b"tcp") || name.starts_with(b"udp"));
+    let name = network_table(path);
+    let is_table = name == Some(b"dev");
+    let sockets = name.filter(|name| name.starts_with(b"tcp") || name.starts_with(b"udp"));
     if !(is_table || sockets.is_some() || path.starts_with(CLASS)) || !attached() || !active() {
         return None;
     }
@@ -30,6 +28,30 @@ pub(super) fn instead_of(path: &[u8]) -> Option<OwnedFd> {
         let text = if is_table { table()? } else { value(path)? };
         random_files::new_file("softband-interfaces", format!("{text}\n").as_bytes())
     })
+}
+
+/// Returns the name of a table of this process's network, by any path of it below `/proc`.
+pub(super) fn network_table(path: &[u8]) -> Option<&[u8]> {
+    let below = path.strip_prefix(b"/proc/")?;
+    if let Some(name) = below.strip_prefix(b"net/") {
+        return Some(name);
+    }
+    let (process, mut below) = first_part(below)?;
+    let number = || std::str::from_utf8(process).ok()?.parse().ok();
+    if !matches!(process, b"self" | b"thread-self") && number() != Some(pid::own_number()) {
+        return None;
+    }
+    // Threads share the network of their process.
+    if let Some(thread) = below.strip_prefix(b"task/") {
+        below = first_part(thread)?.1;
+    }
+    below.strip_prefix(b"net/")
+}
+
+/// Returns the first part of a path, and the path below it.
+fn first_part(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = path.iter().position(|byte| *byte == b'/')?;
+    Some((&path[..end], &path[end + 1..]))
 }
 
 fn table() -> Option<String> {
@@ -64,8 +86,19 @@ fn place(path: &[u8]) -> Option<(&[u8], Count)> {
 
 #[cfg(test)]
 mod tests {
-    use super::place;
+    use super::{network_table, pid, place};
     use softband_ipc::interfaces::Counters;
+
+    #[test]
+    fn a_table_of_the_network_has_several_paths() {
+        let own = pid::own_number();
+        for folder in ["net", "self/net", "thread-self/net", "self/task/7/net", &format!("{own}/net"), &format!("{own}/task/{own}/net")] {
+            assert_eq!(network_table(format!("/proc/{folder}/tcp6").as_bytes()), Some(&b"tcp6"[..]), "{folder}");
+        }
+        for other in ["/proc/tcp", "/proc/self/tcp", "/proc/1/net/tcp", "/proc/self/task/net/tcp", "/sys/net/tcp"] {
+            assert_eq!(network_table(other.as_bytes()), None, "{other}");
+        }
+    }
 
     #[test]
     fn a_count_belongs_to_an_interface() {

@@ -71,7 +71,11 @@ fn native<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
         return call();
     }
     crate::time::pace::note_work();
-    blocking_natively(fd, events, call)
+    let result = blocking_natively(fd, events, call);
+    if events == libc::POLLIN {
+        netlink::note_taken(fd);
+    }
+    result
 }
 
 /// Returns whether a native socket may accept a part of the data. Messages go whole.

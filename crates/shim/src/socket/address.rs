@@ -3,8 +3,9 @@
 
 use crate::clib::args::{InOut, slice};
 use crate::clib::real;
+use crate::socket::modelled::is_modelled;
 use crate::socket::sdp::AF_INET_SDP;
-use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, socklen_t};
+use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use softband_client::Errno;
 use softband_ipc::calls::{Endpoint, SocketAddress, datagram};
 use std::marker::PhantomData;
@@ -13,6 +14,8 @@ use std::net::Ipv4Addr;
 pub const LOOPBACK: u32 = 0x7f00_0001;
 const SIZE_V4: usize = size_of::<sockaddr_in>();
 pub const SIZE_V6: usize = size_of::<sockaddr_in6>();
+/// Most bytes of an address of any family.
+const SIZE_MAX: usize = size_of::<sockaddr_storage>();
 
 /// A socket address that a caller passes with its length.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,16 @@ impl<'a> Given<'a> {
     /// `at` is null or has `len` bytes, which live for `'a`.
     pub unsafe fn new(at: *const sockaddr, len: socklen_t) -> Self {
         Self { at, len, bytes: PhantomData }
+    }
+
+    /// Takes the address of a message. As in the kernel, bytes beyond the longest address do not count.
+    ///
+    /// # Safety
+    /// `at` has `len` bytes, which live for `'a`.
+    pub unsafe fn of_message(at: *const sockaddr, len: socklen_t) -> Self {
+        let len = if len.cast_signed() < 0 { len } else { len.min(SIZE_MAX as socklen_t) };
+        // SAFETY: the address has at least these bytes.
+        unsafe { Self::new(at, len) }
     }
 
     /// Takes the address in the first `len` bytes of a buffer.
@@ -48,18 +61,28 @@ impl<'a> Given<'a> {
         self.bytes().is_empty()
     }
 
+    /// Returns the bytes of the address: none if no address has this length.
     fn bytes(self) -> &'a [u8] {
+        let len = self.len as usize;
         // SAFETY: the address has its length, unless it is null.
-        unsafe { slice(self.at.cast(), self.len as usize) }
+        unsafe { slice(self.at.cast(), if len > SIZE_MAX { 0 } else { len }) }
+    }
+
+    /// Fails as the kernel does with an address of which it reads nothing: EINVAL, EFAULT. Fails with
+    /// EAFNOSUPPORT for an address of SDP on a network without it.
+    pub fn check(self) -> Result<(), Errno> {
+        if self.len as usize > SIZE_MAX {
+            return Err(Errno(libc::EINVAL));
+        }
+        if self.at.is_null() && self.len > 0 {
+            return Err(Errno(libc::EFAULT));
+        }
+        if self.family() == AF_INET_SDP && !is_modelled() { Err(Errno(libc::EAFNOSUPPORT)) } else { Ok(()) }
     }
 
     /// Returns the address family, or 0 if the address is too short for it.
     pub fn family(self) -> c_int {
-        match self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family))) {
-            // OFED takes both families for sockets of SDP, whose addresses are of IPv4.
-            AF_INET_SDP => libc::AF_INET,
-            family => family,
-        }
+        self.bytes().first_chunk().map_or(0, |family| c_int::from(u16::from_ne_bytes(*family)))
     }
 
     /// Returns whether the address has all bytes of its family.
@@ -67,21 +90,27 @@ impl<'a> Given<'a> {
         self.bytes().len() >= if self.family() == libc::AF_INET6 { SIZE_V6 - 4 } else { SIZE_V4 }
     }
 
-    /// Returns [`datagram::IS_V6`] for an address of IPv6.
-    pub fn v6_flag(self) -> u32 {
-        if self.family() == libc::AF_INET6 { datagram::IS_V6 } else { 0 }
+    /// Returns the flag of [`datagram`] for the family of the address.
+    pub fn family_flag(self) -> u32 {
+        match self.family() {
+            libc::AF_INET6 => datagram::IS_V6,
+            AF_INET_SDP => datagram::IS_SDP,
+            _ => 0,
+        }
     }
 
     /// Reads an address for the engine. Fails as the kernel does with an address that is too short or
     /// of another family.
     pub fn endpoint(self) -> Result<Endpoint, Errno> {
+        self.check()?;
         let bytes = self.bytes();
         if !self.is_whole() {
             return Err(Errno(libc::EINVAL));
         }
         let port = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
         match (self.family(), bytes[4..].first_chunk(), bytes.get(8..24).and_then(<[u8]>::first_chunk)) {
-            (libc::AF_INET, Some(v4), _) => Ok(Endpoint { ip: Ipv4Addr::from(*v4).to_ipv6_mapped().octets(), port, scope: 0 }),
+            // Addresses of SDP are of IPv4. The engine takes them for sockets of SDP alone, as OFED does.
+            (libc::AF_INET | AF_INET_SDP, Some(v4), _) => Ok(Endpoint { ip: Ipv4Addr::from(*v4).to_ipv6_mapped().octets(), port, scope: 0 }),
             (libc::AF_INET6, _, Some(v6)) => {
                 let scope = bytes.get(24..).and_then(<[u8]>::first_chunk).map_or(0, |scope| u32::from_ne_bytes(*scope));
                 Ok(Endpoint { ip: *v6, port, scope })
@@ -90,12 +119,13 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Returns what `connect` asks of the engine: a peer, or none for an address without a family.
+    /// Returns the request of `connect` to the engine. An address without a family asks for no peer.
+    /// Fails as [`Self::endpoint`] does.
     pub fn peer(self, object: u32) -> Result<SocketAddress, Errno> {
         if self.family() == libc::AF_UNSPEC && !self.is_empty() {
             return Ok(SocketAddress { object, flags: datagram::NO_ADDRESS, at: Endpoint::v4((0, 0)) });
         }
-        Ok(SocketAddress { object, flags: self.v6_flag(), at: self.endpoint()? })
+        Ok(SocketAddress { object, flags: self.family_flag(), at: self.endpoint()? })
     }
 
     /// Reads an IPv4 address (as a big-endian number) and a port. Returns `None` if the address
@@ -221,9 +251,27 @@ mod tests {
         let at = Endpoint { ip: "fe80::7".parse::<std::net::Ipv6Addr>().unwrap().octets(), port: 80, scope: 3 };
         let (bytes, len) = encode(libc::AF_INET6, &at);
         let given = Given::of(&bytes, len as socklen_t);
-        assert_eq!((given.endpoint(), given.v6_flag(), given.read()), (Ok(at), datagram::IS_V6, None));
+        assert_eq!((given.endpoint(), given.family_flag(), given.read()), (Ok(at), datagram::IS_V6, None));
         assert_eq!(Given::of(&bytes, 24).endpoint(), Ok(Endpoint { scope: 0, ..at }));
         assert_eq!(Given::of(&bytes, 20).endpoint(), Err(Errno(libc::EINVAL)));
+    }
+
+    #[test]
+    fn no_address_has_a_negative_length() {
+        let (bytes, _) = encode(libc::AF_INET, &Endpoint::v4((1, 2)));
+        // SAFETY: the length says that there are no bytes to read.
+        let given = unsafe { Given::new(bytes.as_ptr().cast(), u32::MAX) };
+        assert_eq!((given.endpoint(), given.peer(1).err(), given.read()), (Err(Errno(libc::EINVAL)), Some(Errno(libc::EINVAL)), None));
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { Given::new(std::ptr::null(), 16) }.endpoint(), Err(Errno(libc::EFAULT)));
+    }
+
+    #[test]
+    fn an_address_of_sdp_keeps_its_family() {
+        let mut bytes = encode(libc::AF_INET, &Endpoint::v4((1, 2))).0;
+        bytes[0] = AF_INET_SDP as u8;
+        let given = Given::of(&bytes, SIZE_V4 as socklen_t);
+        assert_eq!((given.family_flag(), given.is_whole(), given.read()), (datagram::IS_SDP, true, None));
     }
 
     #[test]

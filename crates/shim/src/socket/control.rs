@@ -1,5 +1,5 @@
-//! Control messages of datagrams (cmsg(3)): the way of an outgoing one, and facts about a received
-//! one. The placeholder keeps the options that ask for them (ip(7), ipv6(7)).
+//! Control messages (cmsg(3)). Those of an outgoing datagram wish a way, and those of a received
+//! datagram state facts. The placeholder keeps the options that ask for facts (ip(7), ipv6(7)).
 
 use super::address::LOOPBACK;
 use super::interfaces;
@@ -14,6 +14,8 @@ const HEAD: usize = 16;
 const LEN: usize = size_of::<usize>();
 /// Most bytes of all control messages (`optmem_max` of Linux).
 const BYTES_MAX: usize = 20_480;
+/// Length of the datagrams into which the kernel cuts the bytes of a call (udp(7)).
+pub const UDP_SEGMENT: c_int = 103;
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
@@ -23,21 +25,22 @@ fn word(bytes: &[u8], at: usize) -> Result<u32, Errno> {
     number(bytes, at).map(u32::from_ne_bytes).ok_or(Errno(libc::EINVAL))
 }
 
-/// Returns the way that the control messages of a message wish. Fails with EINVAL if they are
-/// malformed. Messages of other kinds wish nothing.
+/// Returns the way that the control messages of a message with `bytes` bytes wish. Fails with EINVAL if
+/// they are malformed, and with EIO if they ask for several datagrams. Messages of other kinds wish
+/// nothing.
 ///
 /// # Safety
 /// The control messages have the length that the message states.
-pub unsafe fn wish(message: &msghdr) -> Result<DatagramWish, Errno> {
+pub unsafe fn wish(message: &msghdr, bytes: usize) -> Result<DatagramWish, Errno> {
     let len = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     if len > BYTES_MAX {
         return Err(Errno(libc::ENOBUFS));
     }
     // SAFETY: the message states this length.
-    wish_of(unsafe { slice(message.msg_control.cast::<u8>(), len) })
+    wish_of(unsafe { slice(message.msg_control.cast::<u8>(), len) }, bytes)
 }
 
-fn wish_of(mut rest: &[u8]) -> Result<DatagramWish, Errno> {
+fn wish_of(mut rest: &[u8], bytes: usize) -> Result<DatagramWish, Errno> {
     let mut wish = DatagramWish { source: [0; 16], interface: 0, hop_limit: 0 };
     while rest.len() >= HEAD {
         let len = number(rest, 0).map_or(0, usize::from_ne_bytes);
@@ -56,6 +59,13 @@ fn wish_of(mut rest: &[u8]) -> Result<DatagramWish, Errno> {
                 wish.hop_limit = word(body, 0)?;
                 if !(1..=255).contains(&wish.hop_limit) {
                     return Err(Errno(libc::EINVAL));
+                }
+            }
+            (libc::IPPROTO_UDP, UDP_SEGMENT) => {
+                let segment = body.try_into().map(u16::from_ne_bytes).map_err(|_| Errno(libc::EINVAL))?;
+                // Linux answers so at an interface without checksums. Programs then cut the bytes themselves.
+                if segment != 0 && bytes > segment.into() {
+                    return Err(Errno(libc::EIO));
                 }
             }
             // Zero stands for the hop limit of the socket, as -1 does.
@@ -166,11 +176,21 @@ mod tests {
     fn messages_wish_a_way() {
         let first = message(libc::IPPROTO_IP, libc::IP_PKTINFO, &[3, 0, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0]);
         let second = message(libc::IPPROTO_IP, libc::IP_TTL, &9_u32.to_ne_bytes());
+        let wish_of = |bytes: &[u8]| wish_of(bytes, 0);
         let wish = wish_of(&[first.clone(), second].concat()).unwrap();
         assert_eq!((wish.interface, wish.hop_limit, Ipv6Addr::from(wish.source)), (3, 9, "::ffff:10.0.0.1".parse().unwrap()));
         let bad = message(libc::IPPROTO_IP, libc::IP_TTL, &0_u32.to_ne_bytes());
         assert!(wish_of(&bad).is_err() && wish_of(&first[..20]).is_err() && wish_of(&[0xff; 16]).is_err());
         assert_eq!(wish_of(&[0; 7]).unwrap().interface, 0);
+    }
+
+    #[test]
+    fn a_message_never_becomes_several_datagrams() {
+        let segments = message(libc::IPPROTO_UDP, UDP_SEGMENT, &1_200_u16.to_ne_bytes());
+        assert_eq!(wish_of(&segments, 1_201).map(|_| ()), Err(Errno(libc::EIO)));
+        assert!(wish_of(&segments, 1_200).is_ok());
+        let long = message(libc::IPPROTO_UDP, UDP_SEGMENT, &1_200_u32.to_ne_bytes());
+        assert_eq!(wish_of(&long, 1).map(|_| ()), Err(Errno(libc::EINVAL)));
     }
 
     #[test]

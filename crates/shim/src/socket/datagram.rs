@@ -52,7 +52,7 @@ fn destination(to: Option<Given>) -> Result<(Endpoint, u32), Errno> {
     if to.read().is_none() && !is_modelled() {
         return Err(Errno(libc::ENETUNREACH));
     }
-    Ok((at, to.v6_flag()))
+    Ok((at, to.family_flag()))
 }
 
 /// Sends the parts as one datagram, to `to` or to the peer.

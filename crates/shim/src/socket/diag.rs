@@ -1,5 +1,5 @@
-//! The host's sockets in lists: `/proc/net/tcp` and its likes, and sockets of sock_diag(7), by which
-//! `ss` asks.
+//! Lists of the host's sockets: `/proc/net/tcp`, `tcp6`, `udp` and `udp6`. Sockets of sock_diag(7)
+//! answer `ss`.
 
 use super::route::{Message, Request};
 use crate::runtime::world::active;
@@ -27,10 +27,10 @@ pub fn is_listed() -> bool {
 
 /// Returns the sockets of a protocol and a family.
 fn sockets(protocol: c_int, family: c_int) -> impl Iterator<Item = SocketRecord> {
-    let mut at = SocketPlace { after: 0, is_first: 1, reserved: 0 };
+    let mut at = SocketPlace::first();
     let next = move || {
         let record = client::call::<op::ReadSocket>(&at).ok()?;
-        at = SocketPlace { after: record.place, is_first: 0, reserved: 0 };
+        at = SocketPlace::behind(&record);
         Some(record)
     };
     let is_wanted = move |record: &SocketRecord| record.protocol == protocol as u32 && record.family == family as u32;
@@ -44,6 +44,9 @@ pub fn table(name: &[u8]) -> Option<String> {
         b"tcp6" => (libc::IPPROTO_TCP, libc::AF_INET6),
         b"udp" => (libc::IPPROTO_UDP, libc::AF_INET),
         b"udp6" => (libc::IPPROTO_UDP, libc::AF_INET6),
+        // The host's TCP/IP has no UDP-Lite.
+        b"udplite" => return Some(head(libc::IPPROTO_UDP, false)),
+        b"udplite6" => return Some(head(libc::IPPROTO_UDP, true)),
         _ => return None,
     };
     let is_v6 = family == libc::AF_INET6;
@@ -90,29 +93,42 @@ pub fn answers(bytes: &[u8], port: u32) -> Vec<Vec<u8>> {
 }
 
 fn answer(request: &Request, port: u32, datagrams: &mut Vec<Vec<u8>>) {
-    let head = |kind: u16| (kind, NLM_F_MULTI, request.sequence, port);
+    let head = |kind: u16, flags: u16| (kind, flags, request.sequence, port);
     let wanted = request.body.first_chunk::<8>().filter(|_| request.kind == BY_FAMILY);
     let inet =
         wanted.map(|bytes| (c_int::from(bytes[0]), c_int::from(bytes[1]))).filter(|(family, _)| [libc::AF_INET, libc::AF_INET6].contains(family));
-    let (Some((family, protocol)), Some(wanted)) = (inet, wanted) else {
-        // A program that asks for other families then reads their files.
+    // Programs read the files of other families after this error.
+    let refusal = || {
         let fixed = [(-libc::ENOENT).to_ne_bytes().as_slice(), request.header].concat();
-        datagrams.push(Message::new((NLMSG_ERROR, 0, request.sequence, port), &fixed).bytes());
-        return;
+        Message::new(head(NLMSG_ERROR, 0), &fixed).bytes()
     };
+    let message = |of: &SocketRecord, flags: u16| {
+        let message = Message::new(head(BY_FAMILY, flags), &description(of));
+        let info = of.info.get(..of.info_len as usize).unwrap_or_default();
+        if info.is_empty() { message } else { message.with(INFO, info) }.bytes()
+    };
+    let (Some((family, protocol)), Some(wanted)) = (inet, wanted) else { return datagrams.push(refusal()) };
+    if !request.is_dump() {
+        let found = sockets(protocol, family).find(|of| has_ends(of, request.body));
+        return datagrams.push(found.map_or_else(refusal, |of| message(&of, 0)));
+    }
     let states = u32::from_ne_bytes([wanted[4], wanted[5], wanted[6], wanted[7]]);
     let mut datagram = Vec::new();
     for of in sockets(protocol, family).filter(|of| states & 1 << of.state != 0) {
-        let message = Message::new(head(BY_FAMILY), &description(&of));
-        let info = of.info.get(..of.info_len as usize).unwrap_or_default();
-        let bytes = if info.is_empty() { message } else { message.with(INFO, info) }.bytes();
+        let bytes = message(&of, NLM_F_MULTI);
         if datagram.len() + bytes.len() > DATAGRAM_BYTES {
             datagrams.push(std::mem::take(&mut datagram));
         }
         datagram.extend(bytes);
     }
     datagrams.extend((!datagram.is_empty()).then_some(datagram));
-    datagrams.push(Message::new(head(NLMSG_DONE), &0_i32.to_ne_bytes()).bytes());
+    datagrams.push(Message::new(head(NLMSG_DONE, NLM_F_MULTI), &0_i32.to_ne_bytes()).bytes());
+}
+
+/// Returns whether a socket has the ports and addresses of a question about one socket (`struct
+/// inet_diag_req_v2`), in the form of its answer.
+fn has_ends(of: &SocketRecord, question: &[u8]) -> bool {
+    question.get(8..44) == description(of).get(4..40)
 }
 
 /// Returns `struct inet_diag_msg` of linux/inet_diag.h.
@@ -162,6 +178,20 @@ mod tests {
         let line = line(0, &record(), libc::IPPROTO_TCP, false);
         assert_eq!(line, "   0: 0100007F:1F90 00000000:0000 0A 00000008:00000001 00:00000000 00000000     0        0 7 1 0 20 4 0 10 -1\n");
         assert_eq!(digits(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], true), "000080FE000000000000000001000000");
+    }
+
+    #[test]
+    fn a_host_has_no_sockets_of_udp_lite() {
+        assert_eq!([&b"udplite"[..], b"udplite6", b"udp7"].map(|name| table(name).map(|text| text.lines().count())), [Some(1), Some(1), None]);
+    }
+
+    #[test]
+    fn a_question_about_one_socket_has_its_ends() {
+        let question = |record: &SocketRecord| [&[0; 8], &description(record)[4..]].concat();
+        assert!(has_ends(&record(), &question(&record())));
+        let other = SocketRecord { local: Endpoint::v4((0x7f00_0001, 8081)), ..record() };
+        assert!(!has_ends(&record(), &question(&other)));
+        assert!(!has_ends(&record(), &[0; 8]));
     }
 
     #[test]

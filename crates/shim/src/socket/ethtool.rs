@@ -38,12 +38,13 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     }
 }
 
-/// Returns whether a command has three words before its answer.
-pub fn has_third_word(number: u32) -> bool {
-    matches!(number, GET_STRINGS | GET_SET_SIZES)
+/// Returns the number of words of a command that say its question. An unknown command may have no
+/// more than its number.
+pub fn words(number: u32) -> usize {
+    if matches!(number, GET_STRINGS | GET_SET_SIZES) { 3 } else { 1 }
 }
 
-/// Returns the answer to a command. `head` holds its first bytes, as many as there are.
+/// Returns the answer to a command. `head` holds its [`words`].
 pub fn answer(interface: &Interface, head: [u32; 3]) -> Result<Vec<u8>, c_int> {
     let counters = interface.counters.unwrap_or_default();
     let has_counts = interface.counters.is_some();
@@ -109,6 +110,11 @@ mod tests {
 
     fn interface() -> Interface {
         Interface { speed_megabits: 100_000, counters: Some(Counters { sent_bytes: 7, ..Counters::default() }), ..management(1) }
+    }
+
+    #[test]
+    fn an_unknown_command_is_its_number() {
+        assert_eq!([GET_LINK, GET_STATISTICS, GET_STRINGS, 0x99].map(words), [1, 1, 3, 1]);
     }
 
     #[test]

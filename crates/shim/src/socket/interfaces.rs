@@ -284,12 +284,14 @@ unsafe fn command(interface: &Interface, room: *mut u8) -> Result<(), c_int> {
     if room.is_null() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: each command has a number and a word.
-    let [number, word] = unsafe { room.cast::<[u32; 2]>().read_unaligned() };
-    let has_third = ethtool::has_third_word(number);
-    // SAFETY: the commands for names and sizes have a third word.
-    let third = has_third.then(|| unsafe { room.cast::<u32>().add(2).read_unaligned() });
-    let answer = ethtool::answer(interface, [number, word, third.unwrap_or(0)])?;
+    // SAFETY: each command has a number.
+    let number = unsafe { room.cast::<u32>().read_unaligned() };
+    let mut head = [number, 0, 0];
+    for (place, word) in head.iter_mut().enumerate().take(ethtool::words(number)).skip(1) {
+        // SAFETY: the command has this many words.
+        *word = unsafe { room.cast::<u32>().add(place).read_unaligned() };
+    }
+    let answer = ethtool::answer(interface, head)?;
     // SAFETY: the command has room for its answer.
     unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), room, answer.len()) };
     Ok(())

@@ -29,7 +29,7 @@ pub fn inherit(from: c_int, new: c_int) {
 
 /// Waits until the peer of a socket that closes has all data, or the time of the option is over.
 pub fn wait(fd: c_int, entry: Entry) {
-    if entry.kind != Kind::StreamSocket || !is_modelled() || value_of(fd).is_none_or(|value| value.l_linger <= 0) {
+    if entry.kind != Kind::StreamSocket || !is_modelled() || value_of(fd).is_none_or(|value| value.l_linger == 0) {
         return;
     }
     let socket = Object { object: entry.object, reserved: 0 };

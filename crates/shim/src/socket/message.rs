@@ -33,7 +33,11 @@ fn counted(outcome: Result<usize, Errno>) -> ssize_t {
 /// the kernel does not deliver faults to this library.
 fn native<R: From<i8>>(fd: c_int, events: i16, flags: c_int, call: impl FnOnce() -> R) -> R {
     spin::before_native();
-    if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() }
+    let result = if active() && flags & libc::MSG_DONTWAIT == 0 { blocking_natively(fd, events, call) } else { call() };
+    if events == libc::POLLIN {
+        netlink::note_taken(fd);
+    }
+    result
 }
 
 /// Translates the sender that the kernel wrote into a room of `room` bytes.
@@ -131,14 +135,15 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: In<msghdr>, flags: c_int) -
     let given = message.get();
     if let (Some(_), Some(given)) = (datagram_socket(fd), given) {
         // SAFETY: the message states the length of its address.
-        let to = (!given.msg_name.is_null()).then(|| unsafe { Given::new(given.msg_name.cast(), given.msg_namelen) });
+        let to = (!given.msg_name.is_null()).then(|| unsafe { Given::of_message(given.msg_name.cast(), given.msg_namelen) });
+        // SAFETY: each part of the message states its length.
+        let parts = unsafe { Readable::list(given.msg_iov, given.msg_iovlen) };
         // SAFETY: the message states the length of its control messages.
-        let way = match unsafe { control::wish(&given) } {
+        let way = match unsafe { control::wish(&given, parts.iter().map(Readable::len).sum()) } {
             Ok(way) => way,
             Err(Errno(errno)) => return fail(errno),
         };
-        // SAFETY: each part of the message states its length.
-        if let Some(count) = send_datagram(fd, unsafe { Readable::list(given.msg_iov, given.msg_iovlen) }, (to, way), flags) {
+        if let Some(count) = send_datagram(fd, parts, (to, way), flags) {
             return count;
         }
     }

@@ -46,6 +46,7 @@ pub unsafe fn set(object: u32, level: c_int, name: c_int, value: *const c_void, 
         // The placeholder keeps this option, too (`socket::linger`).
         Ok(_) if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER) => None,
         Ok(_) => Some(0),
+        Err(Errno(SocketSetting::REFUSED)) => Some(fail(libc::ENOPROTOOPT)),
         Err(Errno(libc::ENOPROTOOPT)) => None,
         Err(Errno(errno)) => Some(fail(errno)),
     }

@@ -1,6 +1,7 @@
 //! Names and options of a socket, and the shutdown of its directions.
 
 use super::address;
+use super::control::UDP_SEGMENT;
 use super::modelled;
 use super::native::show;
 use super::netlink;
@@ -14,7 +15,6 @@ use softband_ipc::calls::{Object, SocketOption, SocketShutdown, op, socket_optio
 
 /// Options of a datagram socket about long datagrams (udp(7)).
 const UDP_CORK: c_int = 1;
-const UDP_SEGMENT: c_int = 103;
 const UDP_GRO: c_int = 104;
 
 /// Implements `getsockname`.
@@ -101,7 +101,8 @@ pub unsafe extern "C" fn getsockopt(fd: c_int, level: c_int, name: c_int, value:
 /// `value` is null or has room for `*len` bytes.
 pub unsafe fn put_value(answer: &[u8], value: *mut c_void, len: InOut<socklen_t>) -> c_int {
     let Some(room) = len.get().filter(|_| !value.is_null()) else { return fail(libc::EFAULT) };
-    let count = (room as usize).min(answer.len());
+    let Ok(room) = usize::try_from(room.cast_signed()) else { return fail(libc::EINVAL) };
+    let count = room.min(answer.len());
     // SAFETY: `value` has room for `room` bytes, and `answer` has `count` bytes.
     unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast::<u8>(), count) };
     len.set(count as socklen_t);

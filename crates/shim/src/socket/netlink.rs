@@ -1,6 +1,7 @@
 //! Route sockets (netlink(7)), by which programs list interfaces, routes and HCAs. The socket is a local
 //! datagram socket that is connected to itself: this library puts the answers to a request into
-//! its own queue, so the kernel provides all waits.
+//! its own queue, so the kernel provides all waits. Answers beyond the room of the queue wait in this
+//! library, and follow when the program takes others.
 
 use super::address::Given;
 use super::{diag, interfaces, route};
@@ -8,9 +9,11 @@ use crate::clib::args::InOut;
 use crate::clib::buffers::Readable;
 use crate::clib::real;
 use crate::process::pid;
-use crate::runtime::world::fail;
+use crate::runtime::world::{errno, fail, keeping_errno};
 use libc::{c_int, sa_family_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const TYPE_FLAGS: c_int = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 const SIZE: usize = size_of::<sockaddr_nl>();
@@ -21,6 +24,20 @@ static PORTS: [AtomicU32; FDS_MAX] = [const { AtomicU32::new(0) }; FDS_MAX];
 /// Whether a route socket asks for sockets (sock_diag(7)).
 static DIAGNOSES: [AtomicBool; FDS_MAX] = [const { AtomicBool::new(false) }; FDS_MAX];
 static USED: AtomicBool = AtomicBool::new(false);
+
+/// Answers that wait for room in the queue of a socket.
+type Waiting = Arc<Mutex<VecDeque<Vec<u8>>>>;
+/// Waiting answers by descriptor. Copies of a descriptor share them.
+static WAITING: Mutex<BTreeMap<c_int, Waiting>> = Mutex::new(BTreeMap::new());
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn waiting(fd: c_int) -> Option<Waiting> {
+    port(fd)?;
+    locked(&WAITING).get(&fd).cloned()
+}
 
 fn cell(fd: c_int) -> Option<&'static AtomicU32> {
     usize::try_from(fd).ok().and_then(|fd| PORTS.get(fd))
@@ -44,6 +61,7 @@ pub fn forget(fd: c_int) {
         && let Some(cell) = cell(fd)
     {
         cell.store(0, Ordering::Release);
+        locked(&WAITING).remove(&fd);
     }
 }
 
@@ -51,6 +69,9 @@ pub fn forget(fd: c_int) {
 pub fn also(fd: c_int, copy: c_int) {
     if let (Some(port), Some(cell)) = (port(fd), cell(copy)) {
         cell.store(port, Ordering::Release);
+        if let Some(answers) = waiting(fd) {
+            locked(&WAITING).insert(copy, answers);
+        }
         if let (Some(of), Some(copy)) = (diagnoses(fd), diagnoses(copy)) {
             copy.store(of.load(Ordering::Acquire), Ordering::Release);
         }
@@ -75,6 +96,7 @@ pub fn open(kind: c_int, protocol: c_int) -> c_int {
     if let Some(diagnoses) = diagnoses(fd) {
         diagnoses.store(protocol == libc::NETLINK_SOCK_DIAG, Ordering::Release);
     }
+    locked(&WAITING).insert(fd, Waiting::default());
     USED.store(true, Ordering::Release);
     fd
 }
@@ -150,11 +172,67 @@ pub fn send(fd: c_int, parts: &[Readable]) -> ssize_t {
     let is_diag = diagnoses(fd).is_some_and(|diagnoses| diagnoses.load(Ordering::Acquire));
     let network = || route::answers(&request, (&interfaces::own(), &interfaces::routes()), port);
     let answers = if is_diag { diag::answers(&request, port) } else { network() };
-    for datagram in answers {
-        // SAFETY: the bytes are those of the answer.
-        if unsafe { real::send(fd, datagram.as_ptr().cast(), datagram.len(), libc::MSG_DONTWAIT) } < 0 {
-            return fail(libc::ENOBUFS);
-        }
+    match put(fd, answers) {
+        Ok(()) => request.len() as ssize_t,
+        Err(errno) => fail(errno),
     }
-    request.len() as ssize_t
+}
+
+/// Appends answers to the queue of a socket, or to those that wait for room there.
+fn put(fd: c_int, answers: Vec<Vec<u8>>) -> Result<(), c_int> {
+    let waiting = waiting(fd).ok_or(libc::EBADF)?;
+    let mut waiting = locked(&waiting);
+    waiting.extend(answers);
+    fill(fd, &mut waiting)
+}
+
+/// Moves answers into the queue of a socket until it is full. Fails if the kernel takes none at all.
+fn fill(fd: c_int, waiting: &mut VecDeque<Vec<u8>>) -> Result<(), c_int> {
+    while let Some(first) = waiting.front() {
+        // SAFETY: the bytes are those of the answer.
+        if unsafe { real::send(fd, first.as_ptr().cast(), first.len(), libc::MSG_DONTWAIT) } < 0 {
+            if errno() == libc::EAGAIN {
+                return Ok(());
+            }
+            waiting.clear();
+            return Err(libc::ENOBUFS);
+        }
+        waiting.pop_front();
+    }
+    Ok(())
+}
+
+/// Lets waiting answers into the queue of a socket, from which the program may have taken others.
+pub fn note_taken(fd: c_int) {
+    if let Some(waiting) = waiting(fd) {
+        // The program gets the error of a socket at its next call.
+        keeping_errno(|| {
+            let _ = fill(fd, &mut locked(&waiting));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_beyond_the_room_of_the_queue_follow_when_others_are_taken() {
+        const COUNT: usize = 5_000;
+        let fd = open(libc::SOCK_RAW, libc::NETLINK_SOCK_DIAG);
+        assert!(fd >= 0);
+        let answers = (0..COUNT).map(|number| [&number.to_ne_bytes()[..], &[0; 1_000]].concat()).collect();
+        assert_eq!(put(fd, answers), Ok(()));
+        let mut room = [0; 2_000];
+        for number in 0..COUNT {
+            // SAFETY: the room has the given length.
+            let len = unsafe { real::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
+            assert_eq!((len, room.first_chunk()), (1_008, Some(&number.to_ne_bytes())));
+            note_taken(fd);
+        }
+        assert!(locked(&waiting(fd).unwrap()).is_empty());
+        forget(fd);
+        assert!(waiting(fd).is_none());
+        real::close(fd);
+    }
 }

@@ -121,6 +121,9 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
     // SAFETY: the address stays in place during the call.
     let at = unsafe { Given::new(at, len) };
     let Some(object) = plain(fd) else { return netlink::bind(fd, at).unwrap_or_else(|| native::bind(fd, at)) };
+    if let Err(Errno(errno)) = at.check() {
+        return fail(errno);
+    }
     if at.read().is_none() && !is_modelled() {
         if at.is_empty() || (len as usize) < size_of::<libc::sockaddr_in>() {
             return fail(libc::EINVAL);
@@ -128,7 +131,7 @@ pub unsafe extern "C" fn bind(fd: c_int, at: *const sockaddr, len: socklen_t) ->
         leave_to_kernel(fd); // an IPv6 address that represents no IPv4 address
         return bind_natively(fd, at);
     }
-    let bound = at.endpoint().and_then(|endpoint| client::call::<op::SocketBind>(&SocketAddress { object, flags: at.v6_flag(), at: endpoint }));
+    let bound = at.endpoint().and_then(|endpoint| client::call::<op::SocketBind>(&SocketAddress { object, flags: at.family_flag(), at: endpoint }));
     match bound {
         Ok(_) => 0,
         Err(Errno(errno)) => fail(errno),
@@ -264,6 +267,9 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         // A datagram socket only records its peer.
         return if active() && !is_datagram() { crate::runtime::world::away(|| connect_natively(fd, to)) } else { connect_natively(fd, to) };
     };
+    if let Err(Errno(errno)) = to.check() {
+        return fail(errno);
+    }
     if is_modelled() {
         return connect_modelled(fd, object, to);
     }

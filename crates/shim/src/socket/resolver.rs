@@ -153,8 +153,8 @@ fn both(texts: Vec<String>, service: Text, hints: &addrinfo, out: InOut<*mut add
     0
 }
 
-/// Returns other hints for an address of this host itself. The fabric has only IPv4. A server that
-/// also binds an IPv6 address would collide with those of other hosts.
+/// Returns other hints for an address of this host itself, in wall pace. All hosts share the machine's
+/// IPv6 addresses, so servers of two hosts would collide there.
 fn own_family(node: Text, hints: In<addrinfo>) -> Option<addrinfo> {
     let mut own = hints.get().unwrap_or_else(addrinfo::zeroed); // zero is AF_UNSPEC
     (walled() && node.is_null() && own.ai_family == libc::AF_UNSPEC).then(|| {
@@ -236,7 +236,20 @@ unsafe impl Sync for Static {}
 // SAFETY: all zero is a hostent of null pointers.
 static STATIC: Static = Static(UnsafeCell::new(unsafe { std::mem::zeroed() }));
 
-fn static_answer(name: &[u8], own: &[u8]) -> *mut hostent {
+/// Errors of lookups (netdb.h): a name without an address of the family, and the number in `errno`.
+const NO_DATA: c_int = 4;
+const INTERNAL: c_int = -1;
+
+unsafe extern "C" {
+    safe fn __h_errno_location() -> *mut c_int;
+}
+
+fn static_answer(name: &[u8], own: Option<&[u8]>) -> *mut hostent {
+    let Some(own) = own else {
+        // SAFETY: the C library returns the place of the thread's own number.
+        unsafe { __h_errno_location().write(NO_DATA) };
+        return std::ptr::null_mut();
+    };
     // SAFETY: one thread at a time uses these calls, and no reference outlives this function.
     let (out, buffer) = unsafe { &mut *STATIC.0.get() };
     // SAFETY: the buffer lives as long as the process.
@@ -246,17 +259,18 @@ fn static_answer(name: &[u8], own: &[u8]) -> *mut hostent {
     out
 }
 
-fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], Vec<u8>)> {
+/// Returns a name of the fabric with its address of a family, or with none if it has others alone.
+fn lookup(name: Text<'_>, family: c_int) -> Option<(&[u8], Option<Vec<u8>>)> {
     let name = name.bytes().filter(|_| named() && matches!(family, libc::AF_INET | libc::AF_INET6))?;
     let found = resolve(name)?;
-    let own = if family == libc::AF_INET { found.v4.map(u32::to_be_bytes).map(Vec::from) } else { found.v6.map(|v6| v6.octets().to_vec()) };
-    own.map(|own| (name, own))
+    let v6 = found.v6.or((name == b"localhost").then_some(Ipv6Addr::LOCALHOST));
+    Some((name, if family == libc::AF_INET { found.v4.map(|v4| v4.to_be_bytes().to_vec()) } else { v6.map(|v6| v6.octets().to_vec()) }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn gethostbyname(name: Text) -> *mut hostent {
     match lookup(name, libc::AF_INET) {
-        Some((name, own)) => static_answer(name, &own),
+        Some((name, own)) => static_answer(name, own.as_deref()),
         None => crate::runtime::world::away(|| real::gethostbyname(name)),
     }
 }
@@ -264,7 +278,7 @@ pub extern "C" fn gethostbyname(name: Text) -> *mut hostent {
 #[unsafe(no_mangle)]
 pub extern "C" fn gethostbyname2(name: Text, family: c_int) -> *mut hostent {
     match lookup(name, family) {
-        Some((name, own)) => static_answer(name, &own),
+        Some((name, own)) => static_answer(name, own.as_deref()),
         None => crate::runtime::world::away(|| real::gethostbyname2(name, family)),
     }
 }
@@ -284,7 +298,7 @@ pub unsafe extern "C" fn gethostbyname_r(
 ) -> c_int {
     match lookup(name, libc::AF_INET) {
         // SAFETY: the caller's buffer has room for `len` bytes.
-        Some((name, own)) => reentrant(name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((name, own)) => reentrant(name, own.as_deref(), out, &unsafe { Writable::new(buffer.cast(), len) }, (result, error)),
         // SAFETY: the C library uses at most `len` bytes of the buffer.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyname_r(name, out, buffer, len, result, error) }),
     }
@@ -306,24 +320,24 @@ pub unsafe extern "C" fn gethostbyname2_r(
 ) -> c_int {
     match lookup(name, family) {
         // SAFETY: nobody else uses the caller's buffer, which is `len` bytes long.
-        Some((name, own)) => reentrant(name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((name, own)) => reentrant(name, own.as_deref(), out, &unsafe { Writable::new(buffer.cast(), len) }, (result, error)),
         // SAFETY: the length that goes to the C library is that of the buffer.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyname2_r(name, family, out, buffer, len, result, error) }),
     }
 }
 
-fn reentrant(name: &[u8], own: &[u8], out: InOut<hostent>, room: &Writable, result: Out<*mut hostent>) -> c_int {
-    match fill(room, name, own) {
-        Some(answer) => {
+fn reentrant(name: &[u8], own: Option<&[u8]>, out: InOut<hostent>, room: &Writable, (result, error): (Out<*mut hostent>, Out<c_int>)) -> c_int {
+    match own.map(|own| fill(room, name, own)) {
+        Some(Some(answer)) => {
             out.set(answer);
             result.set(out.as_ptr());
-            0
+            return 0;
         }
-        None => {
-            result.set(std::ptr::null_mut());
-            libc::ERANGE
-        }
+        Some(None) => error.set(INTERNAL),
+        None => error.set(NO_DATA),
     }
+    result.set(std::ptr::null_mut());
+    if own.is_some() { libc::ERANGE } else { 0 }
 }
 
 /// Returns an address of the fabric with its name.
@@ -338,7 +352,11 @@ unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Op
     let own = unsafe { crate::clib::args::slice(of.cast::<u8>(), len as usize) };
     let name = match (own.first_chunk::<4>(), own.first_chunk::<16>()) {
         (Some(v4), None) => reverse(u32::from_be_bytes(*v4)),
-        (_, Some(v6)) if !walled() => name_of(&AddressReply { address: 0, v6: *v6 }),
+        (_, Some(v6)) => match address::to_v4(*v6) {
+            Some(v4) => reverse(v4),
+            None if walled() => None,
+            None => name_of(&AddressReply { address: 0, v6: *v6 }),
+        },
         _ => None,
     };
     name.map(|name| (own.to_vec(), name))
@@ -352,7 +370,7 @@ unsafe fn reverse_lookup(of: *const c_void, len: socklen_t, family: c_int) -> Op
 pub unsafe extern "C" fn gethostbyaddr(of: *const c_void, len: socklen_t, family: c_int) -> *mut hostent {
     // SAFETY: the address is the caller's.
     match unsafe { reverse_lookup(of, len, family) } {
-        Some((own, name)) => static_answer(&name, &own),
+        Some((own, name)) => static_answer(&name, Some(&own)),
         // SAFETY: the C library reads `len` bytes of the address.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr(of, len, family) }),
     }
@@ -377,7 +395,7 @@ pub unsafe extern "C" fn gethostbyaddr_r(
     // SAFETY: the address has `of_len` bytes.
     match unsafe { reverse_lookup(of, of_len, family) } {
         // SAFETY: the buffer of the caller is `len` bytes long.
-        Some((own, name)) => reentrant(&name, &own, out, &unsafe { Writable::new(buffer.cast(), len) }, result),
+        Some((own, name)) => reentrant(&name, Some(&own), out, &unsafe { Writable::new(buffer.cast(), len) }, (result, error)),
         // SAFETY: the address and the buffer go to the C library with their lengths.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error) }),
     }

@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
     }
 
     /// Returns whether the program asks for all objects. Linux lists addresses in any case.
-    fn is_dump(&self) -> bool {
+    pub fn is_dump(&self) -> bool {
         self.flags & NLM_F_DUMP == NLM_F_DUMP
     }
 

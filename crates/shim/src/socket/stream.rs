@@ -119,7 +119,7 @@ impl Sending {
     /// Returns the bytes sent. An error counts only if there are none.
     pub fn end(mut self, outcome: Result<(), Errno>) -> Result<usize, Errno> {
         if self.awaits_peer {
-            // The bytes are on their way, even if a signal ends the wait.
+            // The engine has the bytes. A signal or a timeout that ends the wait changes nothing.
             let _ = self.wait();
         }
         match outcome {

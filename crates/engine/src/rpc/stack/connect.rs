@@ -51,6 +51,7 @@ impl HostCalls<'_> {
             Ok(to) => to,
             Err(errno) => return Outcome::Fail(errno),
         };
+        self.note_keepalive(at);
         if let Some(target) = self.missing_listener(at, to) {
             return Outcome::Fail(self.seek(at, to, target));
         }
@@ -94,6 +95,7 @@ impl HostCalls<'_> {
         if let Err(errno) = self.redirect(at, listen.flags) {
             return Outcome::Fail(errno);
         }
+        self.note_keepalive(at);
         let (done, cost) = self.ask(at, Listen { socket: at.place.socket, backlog });
         if done.is_ok() {
             self.listen_beside(at, backlog);

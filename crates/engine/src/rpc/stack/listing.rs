@@ -5,7 +5,8 @@ use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
 use bytemuck::Zeroable;
 use softband_ipc::calls::{Endpoint, SocketPlace, SocketRecord};
-use softband_net::{Family, Listed, Protocol};
+use softband_net::{Family, ListPlace, Listed, Protocol};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// States of UDP sockets: those of TCP that `/proc/net/udp` shows.
 const ESTABLISHED: u32 = 1;
@@ -16,7 +17,7 @@ impl HostCalls<'_> {
     pub(crate) fn read_socket(&mut self, caller: Caller, at: &SocketPlace) -> Result<SocketRecord, i32> {
         let host = self.processes[caller.process].host();
         let kernels = self.kernels.as_ref().ok_or(libc::ENOENT)?;
-        let after = if at.is_first != 0 { None } else { Some(at.after) };
+        let after = if at.is_first != 0 { None } else { Some(place_of(at)?) };
         let (place, of) = kernels.stack(host).next_listed(after).ok_or(libc::ENOENT)?;
         let state = match of.state {
             Listed::Listening => LISTENING,
@@ -26,7 +27,7 @@ impl HostCalls<'_> {
         };
         let object = of.socket.and_then(|socket| kernels.object_of(host, socket));
         let mut record = SocketRecord {
-            place,
+            place: if let ListPlace::Socket(number) = place { number } else { SocketPlace::TIME_WAIT },
             protocol: if of.protocol == Protocol::Stream { libc::IPPROTO_TCP } else { libc::IPPROTO_UDP } as u32,
             family: if of.family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 } as u32,
             state,
@@ -47,4 +48,20 @@ impl HostCalls<'_> {
         }
         Ok(record)
     }
+}
+
+/// Returns the place that a program passes. Fails if it is none.
+fn place_of(at: &SocketPlace) -> Result<ListPlace, i32> {
+    if at.after != SocketPlace::TIME_WAIT {
+        return Ok(ListPlace::Socket(at.after));
+    }
+    Ok(ListPlace::TimeWait(address(&at.local)?, address(&at.peer)?))
+}
+
+fn address(of: &Endpoint) -> Result<SocketAddr, i32> {
+    let port = u16::try_from(of.port).map_err(|_| libc::EINVAL)?;
+    Ok(match of.address() {
+        IpAddr::V4(ip) => (ip, port).into(),
+        IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, of.scope).into(),
+    })
 }

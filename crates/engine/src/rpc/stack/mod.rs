@@ -142,11 +142,11 @@ impl HostCalls<'_> {
     /// If the family of the socket does not have the address.
     fn address_for(&self, at: OnStack, of: &Endpoint, flags: u32) -> Result<SocketAddr, i32> {
         let port = u16::try_from(of.port).map_err(|_| libc::EINVAL)?;
-        let is_v6 = flags & datagram::IS_V6 != 0;
+        let (is_v6, is_sdp) = (flags & datagram::IS_V6 != 0, flags & datagram::IS_SDP != 0);
         match (self.family(at), of.address()) {
-            (Family::V4, _) if is_v6 => Err(libc::EAFNOSUPPORT),
+            (Family::V4, _) if is_v6 || is_sdp && self.protocol(at) != Some(Protocol::Sdp) => Err(libc::EAFNOSUPPORT),
             // Linux: streams of IPv6 take IPv4 by mapped addresses alone, and others are too short.
-            (Family::V6, _) if !is_v6 && !at.place.is_datagram => Err(libc::EINVAL),
+            (Family::V6, _) if is_sdp || !is_v6 && !at.place.is_datagram => Err(libc::EINVAL),
             (_, IpAddr::V4(ip)) if !is_v6 => Ok((ip, port).into()),
             (..) => Ok(SocketAddrV6::new(Ipv6Addr::from(of.ip), port, 0, of.scope).into()),
         }

@@ -37,7 +37,7 @@ pub(super) enum Setting {
     },
 }
 
-const MICROS_PER_SECOND: u64 = 1_000_000;
+const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
 /// Length of `struct tcp_info` up to `tcpi_total_retrans`.
 const TCP_INFO_BYTES: usize = 104;
 /// Length of `TCP_CA_NAME_MAX`.
@@ -54,8 +54,10 @@ fn address(bytes: &[u8]) -> Result<Ipv4Addr, i32> {
     bytes.first_chunk::<4>().map(|chunk| Ipv4Addr::from(*chunk)).ok_or(libc::EINVAL)
 }
 
+/// Returns a span of seconds, or the longest span in place of a longer one. `SO_LINGER` takes it. The
+/// stack refuses it for other options, as Linux does.
 fn seconds(count: u32) -> SimDuration {
-    SimDuration::from_micros(u64::from(count) * MICROS_PER_SECOND)
+    SimDuration::from_picos(u64::from(count).saturating_mul(PICOS_PER_SECOND))
 }
 
 /// Reads a new value.

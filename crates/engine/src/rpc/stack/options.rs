@@ -6,7 +6,7 @@ use crate::protocol::{Caller, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::{Count, SocketOption, SocketSetting, WithTail, socket_option};
 use softband_net::calls::{self, AtMark, Info, Options, Send, SetOption, Unread};
-use softband_net::{Family, InterfaceId, Payload};
+use softband_net::{Family, InterfaceId, Payload, Protocol};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Most bytes of an option's value.
@@ -28,6 +28,9 @@ impl HostCalls<'_> {
         if head.set == 0 {
             return self.value_of(at, level, name);
         }
+        if self.is_sdp(at) && !sdp_has(level, name) {
+            return Outcome::Fail(SocketSetting::REFUSED);
+        }
         let Some(bytes) = request.tail.get(..head.len as usize).filter(|bytes| bytes.len() <= VALUE_BYTES_MAX) else {
             return Outcome::Fail(libc::EINVAL);
         };
@@ -37,9 +40,26 @@ impl HostCalls<'_> {
                 if set.is_ok() {
                     self.set_option_beside(at, option);
                 }
+                self.note_keepalive(at);
                 Outcome::Paid(set.map(|()| WithTail { head: Count { count: 0 }, tail: Vec::new() }), cost)
             }
             Err(errno) => Outcome::Fail(errno),
+        }
+    }
+
+    fn is_sdp(&self, at: OnStack) -> bool {
+        self.kernels.as_ref().is_some_and(|kernels| kernels.stack(at.place.host).protocol(at.place.socket) == Some(Protocol::Sdp))
+    }
+
+    /// Warns of probes for which a socket of SDP asks, because the model has none.
+    pub(super) fn note_keepalive(&mut self, at: OnStack) {
+        if !self.is_sdp(at) {
+            return;
+        }
+        let values = self.ask(at, Options { socket: at.place.socket }).0;
+        if values.is_ok_and(|values| values.stream.is_some_and(|stream| stream.keep_alive)) {
+            let name = &self.world.spec().hosts[at.place.host].name;
+            self.report.warn(format!("{name}: SO_KEEPALIVE has no effect on SDP (LIMITATIONS.md)"));
         }
     }
 
@@ -117,7 +137,8 @@ impl HostCalls<'_> {
 
     fn value_of(&mut self, at: OnStack, level: i32, name: i32) -> Outcome<WithTail<Count, u8>> {
         let (values, cost) = self.ask(at, Options { socket: at.place.socket });
-        let info = if at.place.is_datagram { None } else { self.ask(at, Info { socket: at.place.socket }).0.ok() };
+        let wants_info = (level, name) == (libc::IPPROTO_TCP, libc::TCP_INFO);
+        let info = if wants_info { self.ask(at, Info { socket: at.place.socket }).0.ok() } else { None };
         let bytes = values.and_then(|values| match (level, name) {
             (libc::SOL_SOCKET, libc::SO_BINDTODEVICE) => Ok(values.device.map_or(Vec::new(), |device| self.name_of(at, device))),
             (libc::IPPROTO_IP, libc::IP_MULTICAST_IF) => {
@@ -169,4 +190,9 @@ impl HostCalls<'_> {
         }
         Ok(self.ask(at, Info { socket }).0?.room)
     }
+}
+
+/// Returns whether a program may set an option of TCP on a socket of SDP (`sdp_setsockopt` of OFED 1.5).
+fn sdp_has(level: i32, name: i32) -> bool {
+    level != libc::IPPROTO_TCP || matches!(name, libc::TCP_NODELAY | libc::TCP_CORK | libc::TCP_KEEPIDLE)
 }

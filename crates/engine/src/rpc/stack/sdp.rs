@@ -24,7 +24,7 @@ impl HostCalls<'_> {
         self.kernels.as_ref().is_some_and(|kernels| kernels.stack(host).offers_sdp())
     }
 
-    fn protocol(&self, at: OnStack) -> Option<Protocol> {
+    pub(super) fn protocol(&self, at: OnStack) -> Option<Protocol> {
         self.kernels.as_ref()?.stack(at.place.host).protocol(at.place.socket)
     }
 

@@ -112,3 +112,52 @@ fn the_kernel_s_list_has_its_descriptors() {
     assert!(!lists_any(list, 4));
     assert!(!lists_any("pos:\t0\nflags:\t02\n", -1));
 }
+
+/// Returns a table whose epoll descriptor 9 watches 8, which watches an object.
+fn nested(events: u32) -> Table {
+    let mut table = Table::default();
+    table.control(8, libc::EPOLL_CTL_ADD, 3, Some(1), event(IN, 5)).unwrap();
+    table.control(9, libc::EPOLL_CTL_ADD, 8, None, event(events, 6)).unwrap();
+    table
+}
+
+#[test]
+fn an_inner_descriptor_with_a_single_shot_is_silent_afterwards() {
+    let mut table = nested(IN | ONESHOT);
+    let (asked, entries) = table.inner(9).remove(0);
+    assert_eq!(entries.len(), 1);
+    assert!(table.note_report(&asked, &[answer(READABLE, 1)]));
+    assert!(table.inner(9).is_empty());
+    assert!(!table.note_report(&asked, &[answer(READABLE, 1)]), "another thread has made the report");
+    table.control(9, libc::EPOLL_CTL_MOD, 8, None, event(IN | ONESHOT, 6)).unwrap();
+    assert_eq!(table.inner(9).len(), 1);
+    assert!(!table.note_report(&asked, &[answer(READABLE, 2)]), "the answer is about the former interest");
+}
+
+#[test]
+fn an_inner_descriptor_with_edges_reports_each_once() {
+    let mut table = nested(IN | EDGE);
+    let question = |table: &Table| table.inner(9)[0].1[0];
+    assert_eq!(question(&table).interest & readiness::EDGE, 0, "the first report is the present state");
+    let asked = table.inner(9)[0].0;
+    assert!(table.note_report(&asked, &[answer(READABLE, 7)]));
+    assert!(!table.note_report(&asked, &[answer(READABLE, 7)]));
+    assert_eq!((question(&table).interest & readiness::EDGE, question(&table).seen), (readiness::EDGE, 7));
+    assert_eq!(table.entries(8, 0)[0].interest & readiness::EDGE, 0, "the inner descriptor itself reports states");
+    table.control(9, libc::EPOLL_CTL_DEL, 8, None, None).unwrap();
+    table.prune_reports();
+    assert!(table.reported.is_empty());
+}
+
+#[test]
+fn an_interest_in_an_inner_descriptor_that_never_comes_ends_no_wait() {
+    assert!(nested(OUT).inner(9).is_empty());
+}
+
+#[test]
+fn a_change_of_an_inner_list_concerns_those_that_watch_it() {
+    let mut table = nested(IN);
+    table.control(10, libc::EPOLL_CTL_ADD, 9, None, event(IN, 7)).unwrap();
+    assert_eq!(table.with_outer(8), [8, 9, 10].into());
+    assert_eq!(table.with_outer(10), [10].into());
+}

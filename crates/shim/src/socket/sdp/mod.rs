@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Family of SDP in OFED. Linux has AF_IB under the same number, and no sockets of it.
+/// As in OFED, its sockets take addresses of AF_INET, too.
 pub const AF_INET_SDP: c_int = 27;
 /// Variable of `libsdp` that redirects all streams, if it is not empty.
 const SIMPLE: &str = "SIMPLE_LIBSDP";

@@ -28,6 +28,10 @@ fn values_have_the_units_of_the_manual_pages() {
     let parsed = |level, name, bytes: &[u8]| parse(level, name, bytes).unwrap();
     let linger = [value(1), value(3)].concat();
     assert_eq!(parsed(libc::SOL_SOCKET, libc::SO_LINGER, &linger), Setting::Option(SocketOption::Linger(Some(seconds(3)))));
+    let longest = [value(1), value(u32::MAX)].concat();
+    assert_eq!(parsed(libc::SOL_SOCKET, libc::SO_LINGER, &longest), Setting::Option(SocketOption::Linger(Some(SimDuration::MAX))));
+    let idle = Setting::Option(SocketOption::KeepAliveIdle(SimDuration::MAX));
+    assert_eq!(parsed(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &value(u32::MAX)), idle);
     let timeout = SocketOption::UserTimeout(SimDuration::from_micros(1_500_000));
     assert_eq!(parsed(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &value(1_500)), Setting::Option(timeout));
     assert_eq!(parse(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &value(u32::MAX)), Err(libc::EINVAL));
