@@ -116,6 +116,15 @@ fn a_link_local_address_needs_its_interface() {
 }
 
 #[test]
+fn a_large_datagram_between_addresses_of_a_link_arrives_whole() {
+    let mut pair = Pair::new();
+    let (client, server) = (pair.socket(0, Family::V6, 1), pair.socket(1, Family::V6, 2));
+    let payload = Payload::from(&[7; 4_000][..]);
+    pair.0[0].call(NOW, SendTo { socket: client, payload, to: Some(scoped(link_local(1), 2, 2)) }).unwrap();
+    assert_eq!(pair.read(1, server).map(|read| (read.len_bytes, read.from)), Ok((4_000, scoped(link_local(0), 1, 3))));
+}
+
+#[test]
 fn a_group_of_a_link_needs_no_route() {
     let mut pair = Pair::new();
     let (client, server) = (pair.socket(1, Family::V6, 1), pair.socket(0, Family::V6, 2));

@@ -4,6 +4,7 @@ use super::{Stack, TimerOf};
 use crate::interface::{InterfaceId, Owner};
 use crate::packet::{Body, Fragment, Packet, UDP_PROTOCOL, ip_header_bytes};
 use crate::payload::Payload;
+use crate::scope;
 use crate::wire;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeMap;
@@ -94,6 +95,11 @@ impl Fragments {
     }
 }
 
+/// Returns the addresses that checksums cover: links know no scopes.
+fn on_wire(packet: &Packet) -> (IpAddr, IpAddr) {
+    (scope::plain(packet.source), scope::plain(packet.destination))
+}
+
 fn memory(payload: &Payload) -> u32 {
     payload.len() + OVERHEAD_BYTES
 }
@@ -153,7 +159,7 @@ impl Stack {
         if packet.wire_bytes() <= u64::from(mtu) {
             return self.send_or_lose(interface, next, packet, owner);
         }
-        let content = wire::udp_content(datagram, (packet.source, packet.destination));
+        let content = wire::udp_content(datagram, on_wire(&packet));
         let headers = ip_header_bytes(packet.destination) + if packet.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
         let most = (mtu.saturating_sub(headers) & !7).max(8);
         let identification = self.fragments.identify(packet.destination);
@@ -182,6 +188,7 @@ impl Stack {
 
     /// Keeps a fragment, or delivers the datagram that it completes.
     pub(super) fn fragment_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
+        let addresses = on_wire(&packet);
         let Body::Fragment(fragment) = packet.body else { return };
         let key = (packet.source, packet.destination, fragment.identification);
         if fragment.protocol != UDP_PROTOCOL || fragment.payload.is_empty() || !self.finds_fragment_room(memory(&fragment.payload)) {
@@ -197,7 +204,7 @@ impl Stack {
             Step::Done(content) => {
                 let gone = self.fragments.forget(&key);
                 self.forget_fragment_timer(key, gone);
-                wire::udp_datagram(&content, (packet.source, packet.destination))
+                wire::udp_datagram(&content, addresses)
             }
         };
         match datagram {
