@@ -20,6 +20,8 @@ pub(crate) const TIMESTAMPS_BYTES: u32 = 12;
 const ICMP_QUOTE_BYTES: u32 = 8;
 /// Bytes of the fragment header of IPv6 (RFC 8200, 4.5).
 const IPV6_FRAGMENT_BYTES: u32 = 8;
+/// Least MTU of a link with IPv6 in bytes (RFC 8200, 5).
+pub const IPV6_MTU_MIN: u32 = 1_280;
 /// Hop limit of packets to one host, as Linux's `ip_default_ttl`.
 pub const HOP_LIMIT: u8 = 64;
 

@@ -25,6 +25,11 @@ fn number_of(interface: InterfaceId) -> u16 {
     (interface.0 + 1) as u16
 }
 
+/// Returns whether the address belongs to one link.
+pub(crate) fn is_scoped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if is_link_local(address))
+}
+
 /// Returns whether the address is link-local and names no interface.
 pub(crate) fn lacks_scope(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if is_link_local(address) && address.segments()[SEGMENT] == 0)

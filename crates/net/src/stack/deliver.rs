@@ -26,8 +26,14 @@ impl Stack {
                 return;
             }
         };
-        let is_group = packet.destination.is_multicast() || self.interfaces[interface.0 as usize].is_broadcast(packet.destination);
+        // Linux without `bc_forwarding` keeps broadcasts of its other subnets, too.
+        let is_group = packet.destination.is_multicast() || self.interfaces.iter().any(|at| at.is_broadcast(packet.destination));
         self.charge(Charge::Received { interface, packets: packet.packets() });
+        // RFC 1122, 3.2.1.3, and RFC 4291, 2.5.3: no link brings addresses of `lo`.
+        if interface != InterfaceId(0) && (packet.source.is_loopback() || packet.destination.is_loopback()) {
+            self.interfaces[interface.0 as usize].counters.received_dropped += 1;
+            return;
+        }
         if !is_group && !self.is_local(packet.destination) {
             return self.forward(interface, packet);
         }
@@ -143,7 +149,7 @@ impl Stack {
             UnreachableReason::Port => NetError::Refused,
             UnreachableReason::Host | UnreachableReason::HopLimit => NetError::HostUnreachable,
             UnreachableReason::Network => NetError::NetworkUnreachable,
-            UnreachableReason::TooLong { mtu_bytes } => return self.path_shrank(now, (local, remote), mtu_bytes),
+            UnreachableReason::TooLong { mtu_bytes } => return self.path_shrank(now, (local, remote), unreachable.tcp, mtu_bytes),
         };
         // Linux tells such fates to a UDP socket only with `IP_RECVERR`.
         let is_soft = matches!(unreachable.reason, UnreachableReason::HopLimit | UnreachableReason::Network);

@@ -90,6 +90,7 @@ impl Connection {
         if next >= end || !self.may_send() {
             return false;
         }
+        self.fit_to_path(cx);
         let in_flight = self.board.in_flight();
         let is_only_fin = next == data_end;
         let quota = match self.congestion.window().saturating_sub(in_flight) {
