@@ -3,7 +3,7 @@
 mod common;
 
 use common::kernel;
-use softband_net::calls::{Accept, Bind, Connect, Info, Listen, Open, Receive, ReceiveFrom, Send, SendTo};
+use softband_net::calls::{Accept, Bind, Connect, Info, Listen, LocalAddress, Open, Receive, ReceiveFrom, Send, SendTo, TakeError};
 use softband_net::{
     Body, Datagram, Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkDestination, NetError, Packet, Payload, Protocol,
     Route, SocketId, Stack, Unreachable, UnreachableReason,
@@ -341,6 +341,32 @@ fn hosts_that_do_not_forward_lose_packets() {
     // 1 s doubles six times: 127 s (tcp(7), tcp_syn_retries).
     assert_eq!(row.failure(ip(1, 2)), (NetError::TimedOut, 127));
     assert!(row.hosts[1].interfaces().nth(1).unwrap().2.received_dropped >= 7);
+}
+
+#[test]
+fn a_connection_that_ends_in_vain_names_the_last_report() {
+    for (is_answered, error) in [(false, NetError::HostUnreachable), (true, NetError::TimedOut)] {
+        let mut row = Row::new(&[1_500, 1_500]);
+        let listener = row.bound(2, Protocol::Stream);
+        row.call(2, Listen { socket: listener, backlog: 4 }).unwrap();
+        let (socket, to) = (row.open(0, Protocol::Stream), SocketAddr::new(ip(1, 2), 80));
+        assert_eq!(row.call(0, Connect { socket, to }), Err(NetError::InProgress));
+        row.run_for(1_000);
+        let source_port = row.call(0, LocalAddress { socket }).unwrap().port();
+        let report = Unreachable { reason: UnreachableReason::Host, tcp: true, source_port, destination: to.ip(), destination_port: to.port() };
+        let packet = Packet { source: ip(0, 1), destination: ip(0, 0), hop_limit: 64, body: Body::Unreachable(report) };
+        row.hosts[0].packet_in(row.now, InterfaceId(1), Frame::Packet(packet));
+        row.settle(0);
+        let send = Send { socket, payload: Payload::counted(9), urgent: false, more: false };
+        if is_answered {
+            row.call(0, send.clone()).unwrap();
+            row.run_for(1_000_000);
+        }
+        row.hosts[1].set_forwarding(false);
+        row.call(0, send).unwrap();
+        row.run_for(2_000_000_000);
+        assert_eq!(row.call(0, TakeError { socket }), Err(error));
+    }
 }
 
 #[test]
