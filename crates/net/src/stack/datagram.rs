@@ -6,6 +6,7 @@ use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
 use crate::packet::{Body, Datagram, HOP_LIMIT, IPV4_HEADER_BYTES, Packet, UDP_HEADER_BYTES};
 use crate::payload::Payload;
+use crate::scope;
 use crate::socket::Kind;
 use crate::socket_id::{Protocol, SocketId};
 use crate::udp::{DatagramSocket, Received, Way};
@@ -56,8 +57,8 @@ impl Stack {
     /// packet holds it.
     pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>, way: Way) -> Result<u32, NetError> {
         let bound = self.bind_for(id)?;
-        self.check_way(way)?;
         let by = way.interface.or_else(|| to.and_then(group_interface));
+        let way = self.checked_way(id, way, (by, to))?;
         let socket = self.socket_mut(id)?;
         let usual = socket.hop_limit;
         let peer = socket.datagram()?.peer;
@@ -104,16 +105,21 @@ impl Stack {
         Ok(len)
     }
 
-    /// Fails if the host cannot send this way.
-    fn check_way(&self, way: Way) -> Result<(), NetError> {
+    /// Returns the way with its source as the stack keeps it. `by` is the interface that the program
+    /// named. Fails if the host cannot send this way.
+    fn checked_way(&mut self, id: SocketId, way: Way, (by, to): (Option<InterfaceId>, Option<SocketAddr>)) -> Result<Way, NetError> {
         if way.interface.is_some_and(|interface| interface.0 as usize >= self.interfaces.len()) {
             return Err(NetError::NoDevice);
         }
+        let device = self.device_of(id);
+        // Linux, `ip6_datagram_send_ctl`: any of these says which link a link-local source is on.
+        let link = by.or(device).or_else(|| to.and_then(|to| scope::interface_of(scope::of_program(to).ip())));
+        let source = way.source.map(|source| link.map_or(source, |link| scope::on_link(source, link)));
         // Linux: a host sends under its own addresses alone.
-        if way.source.is_some_and(|source| !self.is_local(source)) {
+        if source.is_some_and(|source| !self.is_local(source)) {
             return Err(NetError::Invalid);
         }
-        Ok(())
+        Ok(Way { source, ..way })
     }
 
     pub(super) fn datagram_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
@@ -121,7 +127,8 @@ impl Stack {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             return;
         }
-        if !self.give_to_sockets(&packet, interface, is_group) && !is_group {
+        let heard_on = self.heard_on(interface, packet.destination);
+        if !self.give_to_sockets(&packet, heard_on, is_group) && !is_group {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             self.refuse_datagram(&packet);
         }

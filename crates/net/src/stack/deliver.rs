@@ -47,9 +47,17 @@ impl Stack {
         }
     }
 
+    /// Returns the interface on which sockets hear a packet: that of an own address, although packets to
+    /// it cross `lo` (`inet_iif` of Linux).
+    pub(super) fn heard_on(&self, interface: InterfaceId, destination: IpAddr) -> InterfaceId {
+        let owner = || self.interface_with(destination).filter(|_| interface == InterfaceId(0));
+        owner().unwrap_or(interface)
+    }
+
     fn segment_in(&mut self, now: SimTime, interface: InterfaceId, (source, destination): (IpAddr, IpAddr), segment: &Segment) {
         let local = SocketAddr::new(destination, segment.destination_port);
         let remote = SocketAddr::new(source, segment.source_port);
+        let interface = self.heard_on(interface, destination);
         if let Some(socket) = self.connections.get(&(local, remote)).copied().filter(|id| self.hears(*id, interface)) {
             self.with_connection(now, socket, |connection, cx| connection.segment_in(segment, cx));
             return;

@@ -28,7 +28,8 @@ impl Stack {
     /// counts as one on the link, as in Linux's `ip_route_output_key`.
     pub(super) fn way_by(&self, device: Option<InterfaceId>, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
         let Some(device) = device else { return self.way(destination) };
-        if self.is_local(destination) {
+        // Linux keeps each own address at its interface: by another one, it is like any host's.
+        if self.is_local(destination) && (device == InterfaceId(0) || self.interface_with(destination) == Some(device)) {
             return Ok((InterfaceId(0), destination, destination));
         }
         let route = self.routes.all().iter().find(|route| route.interface == device && route.contains(destination));
