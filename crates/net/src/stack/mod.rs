@@ -27,7 +27,7 @@ use crate::scope;
 use crate::sdp::{Order, Role};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
-use crate::tcp::Remains;
+use crate::tcp::{Remains, Secret};
 use fragments::{FragmentKey, Fragments};
 pub use listing::{Listed, SocketDescription};
 use path_mtu::PathMtus;
@@ -156,6 +156,8 @@ pub struct Stack {
     /// Time of the current entry.
     now: SimTime,
     random: RandomStream,
+    /// Secret of SYN cookies.
+    cookie_secret: Secret,
     neighbours: Neighbours,
     interfaces: Vec<Interface>,
     routes: Routes,
@@ -187,10 +189,12 @@ pub struct Stack {
 impl Stack {
     /// Returns the stack of a host with `lo` alone. `seed` chooses ports and first numbers.
     pub fn new(kernel: KernelPart, seed: u64) -> Self {
+        let mut secrets = RandomStream::new(seed, 1);
         let mut stack = Self {
             kernel,
             now: SimTime::ZERO,
             random: RandomStream::new(seed, 0),
+            cookie_secret: [secrets.next_u64(), secrets.next_u64()],
             neighbours: Neighbours::default(),
             interfaces: Vec::new(),
             routes: Routes::default(),

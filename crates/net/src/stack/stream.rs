@@ -212,8 +212,9 @@ impl Stack {
                 }
             }
         }
+        let secret = self.cookie_secret;
         let socket = self.socket_mut(id)?;
-        socket.kind = Kind::Listener(Box::new(Listener::new(backlog)));
+        socket.kind = Kind::Listener(Box::new(Listener::new(backlog, secret)));
         if let Some(bound) = socket.bound {
             self.ports.listen(bound.port(), id);
         }

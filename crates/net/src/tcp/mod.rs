@@ -17,6 +17,7 @@ mod urgent;
 mod user;
 mod window;
 
+pub(crate) use cookies::Secret;
 pub(crate) use input::reset_for;
 pub(crate) use listener::Listener;
 pub(crate) use rtt::doubled;
