@@ -33,8 +33,8 @@ impl Stack {
         }
         packet.hop_limit -= 1;
         let Ok((interface, next, _)) = self.way(packet.destination) else { return self.report(&packet, UnreachableReason::Network) };
-        let config = &self.interfaces[interface.0 as usize].config;
-        let segments = config.has_segmentation;
+        let at = &self.interfaces[interface.0 as usize];
+        let (config, segments) = (&at.config, at.config.has_segmentation && packet.packets() <= at.super_segment_packets);
         // A link may take less to some neighbours than its interface says.
         let mtu_bytes = self.path_mtus.of_link(packet.destination, config.mtu_bytes, self.now);
         let pieces = if packet.largest_bytes() <= u64::from(mtu_bytes) {

@@ -248,6 +248,13 @@ impl Stack {
         interface
     }
 
+    /// Limits the packets of a super-segment to those for which the card of an interface has room.
+    pub fn limit_super_segments(&mut self, interface: InterfaceId, packets: u32) {
+        if let Some(at) = self.interfaces.get_mut(interface.0 as usize) {
+            at.super_segment_packets = packets.max(1);
+        }
+    }
+
     /// Adds a route.
     pub fn add_route(&mut self, route: Route) {
         self.routes.add(route);

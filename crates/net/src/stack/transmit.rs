@@ -52,7 +52,7 @@ impl Stack {
         let mss = mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
         let room = if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room() };
-        Path { mss, super_segment, room }
+        Path { mss, super_segment, super_segment_packets: self.interfaces[interface.0 as usize].super_segment_packets, room }
     }
 
     pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {

@@ -77,6 +77,8 @@ pub(crate) struct Path {
     pub(crate) mss: u32,
     /// Largest super-segment in bytes, at least `mss`.
     pub(crate) super_segment: u32,
+    /// Most packets of a super-segment.
+    pub(crate) super_segment_packets: u32,
     /// Frames that the queue of the interface still takes.
     pub(crate) room: u32,
 }

@@ -74,6 +74,7 @@ impl HostKernel {
                 ring_packets: MANAGEMENT_RING_PACKETS,
                 queue_packets: host.kernel.transmit_queue_packets,
             };
+            let mut super_segment_packets = u32::MAX;
             let kind = match interface.kind {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
@@ -85,6 +86,7 @@ impl HostKernel {
                     let work = Offloads::of(&host.hcas[hca].part.ipoib_offloads, &host.kernel, mode);
                     let link = kernel.ipoib_link(place, work, world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
+                    super_segment_packets = link.super_segment_packets();
                     (config.has_segmentation, config.ring_packets) = (work.segmentation, SEND_RING_PACKETS);
                     Kind::Ipoib(Box::new(link))
                 }
@@ -106,7 +108,8 @@ impl HostKernel {
                     common.network.add(own.address, (number, InterfaceId(kernel.links.len() as u32)));
                 }
             }
-            kernel.stack.add_interface(config);
+            let added = kernel.stack.add_interface(config);
+            kernel.stack.limit_super_segments(added, super_segment_packets);
             kernel.links.push(Link { core: Core::default(), kind });
         }
         kernel.add_routes(&host.routes);

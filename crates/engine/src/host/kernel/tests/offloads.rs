@@ -38,6 +38,19 @@ fn an_hca_cuts_super_segments_into_datagrams_of_the_mtu() {
 }
 
 #[test]
+fn super_segments_fit_into_a_small_send_ring() {
+    let mut spec = with_kernels(MODERN, |_| {});
+    for host in &mut spec.hosts {
+        host.hcas[0].part.max_qp_wr = 16;
+    }
+    let mut lab = Lab::new(&spec);
+    let ends = lab.connect();
+    let data = bytes(1 << 20);
+    assert_eq!(lab.transfer(ends, &data).0, data.to_vec());
+    assert!(lab.now < SimTime::ZERO + SimDuration::from_micros(100_000), "{:?}", lab.now);
+}
+
+#[test]
 fn without_checksums_the_kernel_reads_the_bytes_again() {
     let time = |checksums| {
         let mut spec = with_kernels(MODERN, |kernel| kernel.ipoib_aggregation = false);
