@@ -74,6 +74,16 @@ pub fn decode_shared(bytes: &PayloadSlice) -> Result<Frame, DecodeError> {
     decode_from(bytes.bytes(), Source(Some(bytes)))
 }
 
+/// Returns the receiver of a packet of IP, and whether its protocol is TCP. Headers of IPv6 extensions
+/// hide it. Bytes of ARP have no such receiver.
+pub fn receiver(bytes: &[u8]) -> Option<(IpAddr, bool)> {
+    match bytes.first()? >> 4 {
+        4 => internet::V4Header::decode(bytes).ok().map(|header| (header.destination.into(), header.protocol == internet::TCP)),
+        6 => internet::V6Header::decode(bytes).ok().map(|header| (header.destination.into(), header.next == internet::TCP)),
+        _ => None,
+    }
+}
+
 fn decode_from(bytes: &[u8], source: Source<'_>) -> Result<Frame, DecodeError> {
     // IP begins with its version, and ARP with the high byte of a small number.
     match bytes.first().ok_or(DecodeError::Truncated)? >> 4 {

@@ -27,6 +27,15 @@ impl Core {
     }
 }
 
+/// Packets that came with another as one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Joined {
+    /// Packets that the core joined, not the card.
+    pub(super) packets: u32,
+    /// Bytes of all.
+    pub(super) bytes: u64,
+}
+
 /// Returns the price of the kernel's work. The latency of the management network contains that of
 /// its packets (`is_ideal`).
 pub(super) fn price(path: &KernelPath, pin_page: SimDuration, charge: Charge, is_ideal: impl Fn(InterfaceId) -> bool) -> SimDuration {

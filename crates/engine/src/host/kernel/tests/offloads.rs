@@ -1,7 +1,7 @@
 //! Work that HCAs and drivers of IPoIB do for the kernel.
 
 use super::{Lab, PORT, bytes, ip, spec, stream_time};
-use softband_model::parts::{IpoibOffloads, KernelPart};
+use softband_model::parts::{IpoibOffloads, KernelPart, KernelPath};
 use softband_net::calls::{Open, Receive, Send, SendTo};
 use softband_net::{Family, Payload, Protocol};
 use softband_sim::{SimDuration, SimTime};
@@ -60,6 +60,21 @@ fn without_checksums_the_kernel_reads_the_bytes_again() {
         stream_time(&spec)
     };
     assert!(time(true) < time(false));
+}
+
+#[test]
+fn a_core_reads_joined_segments_for_their_checksums() {
+    let time = |checksums| {
+        let mut spec = with_kernels(MODERN, |_| {});
+        // The core of the receiver limits the stream.
+        let join_packet = SimDuration::from_micros(2);
+        spec.hosts[1].part.kernel_path = KernelPath { copy_bytes_per_second: 1_000_000_000, join_packet, ..KernelPath::free() };
+        spec.hosts[1].hcas[0].part.ipoib_offloads.checksums = checksums;
+        stream_time(&spec)
+    };
+    let (reads, passes) = (time(false), time(true));
+    println!("with checksums {reads:?}, without {passes:?}");
+    assert!(reads.as_picos() > passes.as_picos() / 2 * 3);
 }
 
 /// Returns the packets that a slow receiver loses of a burst.
