@@ -346,6 +346,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "socket_calls",
         "socket_more",
         "socket_v6",
+        "socket_times",
         "terminal",
         "thread_left_behind",
         "verbs_edges",

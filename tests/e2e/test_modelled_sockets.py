@@ -24,7 +24,7 @@ def twice(softband: Softband, *on: tuple[str, str], fabric: Path | str = FABRIC)
 
 
 @pytest.mark.parametrize("fabric", [FABRIC, "gigabit"])
-@pytest.mark.parametrize("name", ["socket_calls", "socket_more", "socket_v6"])
+@pytest.mark.parametrize("name", ["socket_calls", "socket_more", "socket_times", "socket_v6"])
 def test_calls_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path, name: str, fabric: str) -> None:
     program = str(c_programs / name)
     native = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout

@@ -4,6 +4,7 @@ use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
+use softband_sim::SimTime;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,6 +26,8 @@ pub struct Received {
     pub hop_limit: u8,
     /// Length of the whole datagram. The payload may be a part.
     pub len_bytes: u32,
+    /// Time of arrival.
+    pub arrived_at: SimTime,
 }
 
 /// Way of one datagram, by control messages (`IP_PKTINFO`, `IPV6_PKTINFO`, `IP_TTL`). Fields without
@@ -144,6 +147,7 @@ impl DatagramSocket {
             };
             return if self.is_shut { Ok(shut) } else { Err(NetError::WouldBlock) };
         };
+                arrived_at: SimTime::ZERO,
         let mut datagram = first.clone();
         datagram.payload = datagram.payload.part(0, most);
         if !peek && let Some(gone) = self.queue.pop_front() {

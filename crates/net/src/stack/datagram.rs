@@ -148,7 +148,8 @@ impl Stack {
         let is_known = !found.is_empty();
         for (_, id) in found.into_iter().take(count) {
             let (payload, len_bytes) = (datagram.payload.clone(), datagram.payload.len());
-            let received = Received { from, to: packet.destination, payload, interface, hop_limit: packet.hop_limit, len_bytes };
+            let (to, hop_limit, arrived_at) = (packet.destination, packet.hop_limit, self.now);
+            let received = Received { from, to, payload, interface, hop_limit, len_bytes, arrived_at };
             let events = self.socket_mut(id).and_then(|socket| Ok(socket.datagram()?.push(received))).unwrap_or(Events::NONE);
             self.ready(id, events);
         }
