@@ -257,6 +257,8 @@ pod! {
 impl SocketNew {
     /// [`SocketNew::datagram`] of a stream of SDP.
     pub const SDP: u32 = 2;
+    /// [`SocketNew::datagram`] of a socket for ICMP echo.
+    pub const ECHO: u32 = 3;
 }
 
 impl Endpoint {

@@ -72,6 +72,8 @@ impl Filter {
 /// State of a UDP socket.
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
+    /// The socket sends and receives ICMP echoes, not UDP.
+    pub(crate) is_echo: bool,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) groups: BTreeSet<(InterfaceId, IpAddr)>,
     /// Sources of those groups that it does not hear from all.
@@ -97,8 +99,9 @@ pub(crate) struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    pub(crate) fn new(buffer: u32) -> Self {
+    pub(crate) fn new(buffer: u32, is_echo: bool) -> Self {
         Self {
+            is_echo,
             peer: None,
             groups: BTreeSet::new(),
             filters: BTreeMap::new(),
@@ -144,10 +147,10 @@ impl DatagramSocket {
                 interface: InterfaceId(0),
                 hop_limit: 0,
                 len_bytes: 0,
+                arrived_at: SimTime::ZERO,
             };
             return if self.is_shut { Ok(shut) } else { Err(NetError::WouldBlock) };
         };
-                arrived_at: SimTime::ZERO,
         let mut datagram = first.clone();
         datagram.payload = datagram.payload.part(0, most);
         if !peek && let Some(gone) = self.queue.pop_front() {

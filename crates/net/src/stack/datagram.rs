@@ -1,6 +1,7 @@
 //! UDP sockets of the stack.
 
 use super::Stack;
+use super::echo::request_of;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
@@ -8,7 +9,7 @@ use crate::packet::{Body, Datagram, HOP_LIMIT, IPV4_HEADER_BYTES, Packet, UDP_HE
 use crate::payload::Payload;
 use crate::scope;
 use crate::socket::Kind;
-use crate::socket_id::{Protocol, SocketId};
+use crate::socket_id::{Family, Protocol, SocketId};
 use crate::udp::{DatagramSocket, Received, Way};
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 const PACKET_BYTES_MAX: u32 = 65_535;
 
 impl Stack {
-    pub(super) fn new_datagram(&self) -> Kind {
-        Kind::Datagram(Box::new(DatagramSocket::new(self.kernel.datagram_buffer.initial_bytes)))
+    pub(super) fn new_datagram(&self, protocol: Protocol) -> Kind {
+        Kind::Datagram(Box::new(DatagramSocket::new(self.kernel.datagram_buffer.initial_bytes, protocol == Protocol::Echo)))
     }
 
     fn bind_for(&mut self, id: SocketId) -> Result<SocketAddr, NetError> {
@@ -48,7 +49,8 @@ impl Stack {
         }
         self.socket_mut(id)?.datagram()?.peer = remote;
         if remote.is_none() {
-            self.return_address(Protocol::Datagram, id)?;
+            let protocol = self.socket_mut(id)?.protocol();
+            self.return_address(protocol, id)?;
         }
         Ok(())
     }
@@ -56,6 +58,10 @@ impl Stack {
     /// Sends a datagram, in fragments if its packet exceeds the MTU. Fails with `MessageTooLong` if no
     /// packet holds it.
     pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>, way: Way) -> Result<u32, NetError> {
+        let protocol = self.socket_mut(id)?.protocol();
+        if protocol == Protocol::Echo {
+            self.check_echo(id, &payload)?;
+        }
         let bound = self.bind_for(id)?;
         let by = way.interface.or_else(|| to.and_then(group_interface));
         let way = self.checked_way(id, way, (by, to))?;
@@ -65,10 +71,14 @@ impl Stack {
         socket.datagram()?.take_error()?;
         let may_broadcast = socket.datagram()?.may_broadcast;
         let to = match to {
-            Some(to) if to.port() == 0 => return Err(NetError::Invalid),
+            Some(to) if to.port() == 0 && protocol == Protocol::Datagram => return Err(NetError::Invalid),
             Some(to) => socket.canonical(to)?,
             None => peer.ok_or(NetError::DestinationRequired)?,
         };
+        if protocol == Protocol::Echo && to.is_ipv4() != (socket.family == Family::V4) {
+            // ICMP of IPv6 has no mapped addresses.
+            return Err(NetError::Invalid);
+        }
         let (interface, next, source) = self.way_of(id, to.ip(), by)?;
         if !may_broadcast && self.interfaces[interface.0 as usize].is_broadcast(to.ip()) {
             return Err(NetError::Denied);
@@ -82,7 +92,8 @@ impl Stack {
         }
         let len = payload.len();
         // The length of an IPv4 packet counts its header, and that of IPv6 does not.
-        let headers = UDP_HEADER_BYTES + if to.is_ipv4() { IPV4_HEADER_BYTES } else { 0 };
+        let own_header = if protocol == Protocol::Echo { 0 } else { UDP_HEADER_BYTES };
+        let headers = own_header + if to.is_ipv4() { IPV4_HEADER_BYTES } else { 0 };
         if len.saturating_add(headers) > PACKET_BYTES_MAX {
             return Err(NetError::MessageTooLong);
         }
@@ -92,7 +103,10 @@ impl Stack {
         let hop_limit = if is_group { datagram.multicast_hop_limit } else { usual.unwrap_or(HOP_LIMIT) };
         let hop_limit = way.hop_limit.unwrap_or(hop_limit);
         let loops = is_group && datagram.multicast_loop;
-        let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
+        let body = match protocol {
+            Protocol::Echo => request_of(&payload, bound.port()),
+            _ => Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload }),
+        };
         let packet = Packet { source, destination: to.ip(), hop_limit, body };
         if loops && interface != InterfaceId(0) && self.interfaces[interface.0 as usize].groups.contains_key(&to.ip()) {
             self.give_to_sockets(&packet, interface, true);
@@ -100,7 +114,7 @@ impl Stack {
         if hop_limit == 0 {
             self.lose(Some(owner));
         } else {
-            self.send_in_fragments(interface, next, packet, owner);
+            self.send_in_fragments(interface, next, packet, Some(owner));
         }
         Ok(len)
     }

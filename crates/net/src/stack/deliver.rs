@@ -42,6 +42,7 @@ impl Stack {
             Body::Tcp(_) if is_group => {}
             Body::Tcp(segment) => self.segment_in(now, interface, (source, destination), &segment),
             Body::Udp(_) => self.datagram_in(interface, packet, is_group),
+            Body::Echo(_) => self.echo_in(interface, packet, is_group),
             Body::Fragment(_) => self.fragment_in(interface, packet, is_group),
             Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
         }

@@ -3,6 +3,7 @@
 mod datagram;
 mod deliver;
 mod disconnect;
+mod echo;
 mod forward;
 mod fragments;
 mod groups;

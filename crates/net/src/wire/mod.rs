@@ -1,4 +1,4 @@
-//! Frames as bytes: IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293), UDP (RFC 768), ICMP errors
+//! Frames as bytes: IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293), UDP (RFC 768), ICMP
 //! (RFC 792, RFC 4443), ARP (RFC 826) and neighbour discovery (RFC 4861).
 //!
 //! The bytes begin behind the link's framing, which names their [`ether_type`]. They have the length
@@ -13,6 +13,7 @@ mod transport;
 
 use crate::frame::Frame;
 use crate::payload::Payload;
+pub(crate) use control::{echo_content, echo_message};
 use softband_model::verbs::api::PayloadSlice;
 use std::fmt;
 use std::net::IpAddr;
