@@ -24,12 +24,33 @@ def twice(softband: Softband, *on: tuple[str, str], fabric: Path | str = FABRIC)
 
 
 @pytest.mark.parametrize("fabric", [FABRIC, "gigabit"])
-@pytest.mark.parametrize("name", ["socket_calls", "socket_more", "socket_v6"])
+@pytest.mark.parametrize("name", ["socket_calls", "socket_more", "socket_times", "socket_v6"])
 def test_calls_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path, name: str, fabric: str) -> None:
     program = str(c_programs / name)
     native = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True).stdout
     outcome = softband.run(fabric, ("a", program)).assert_ok()
     assert outcome.program("a-0").splitlines() == native.splitlines()
+
+
+@pytest.mark.parametrize("fabric", [FABRIC, "gigabit"])
+def test_echoes_have_the_answers_of_the_machines_kernel(softband: Softband, c_programs: Path, fabric: str) -> None:
+    program = str(c_programs / "socket_echo")
+    # Most machines keep echoes from programs, so that the program needs a network of its own.
+    setup = f"ip link set lo up && echo '0 2147483647' > /proc/sys/net/ipv4/ping_group_range && exec {program}"
+    native = subprocess.run(["unshare", "-n", "sh", "-c", setup], capture_output=True, text=True, timeout=60, check=False)
+    if native.returncode != 0:
+        pytest.skip(f"the machine gives no network for echoes: {native.stderr}")
+    outcome = softband.run(fabric, ("a", program)).assert_ok()
+    assert outcome.program("a-0").splitlines() == native.stdout.splitlines()
+
+
+def test_hosts_answer_echoes_of_each_other(softband: Softband) -> None:
+    ping = (
+        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP); s.settimeout(1); "
+        "s.sendto(bytes([8, 0, 0, 0, 0, 0, 0, 1]) + b'data', ('b-ib0', 0)); answer, peer = s.recvfrom(99); print(answer[:2].hex(), answer[8:], peer)"
+    )
+    outcome = twice(softband, ("a", f'python3 -c "{ping}"'), ("b", "sleep 1"))
+    assert outcome.program("a-0").strip() == "0000 b'data' ('10.1.0.2', 0)"
 
 
 @pytest.mark.parametrize("name", ["sockets", "waiting"])

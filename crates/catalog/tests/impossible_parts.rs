@@ -162,6 +162,9 @@ fn kernels_whose_timers_or_buffers_cannot_be_are_refused() {
     refused("window_share", "101", "1010000 is not possible");
     refused("congestion_control", "\"vegas\"", "unknown value `vegas`");
     assert!(load(kernel, &base, &[]).is_ok());
+    let joins = changed(&changed(&base, "ipoib_aggregation", "\"yes\""), "ipoib_backlog", "0");
+    assert!(load(kernel, &joins, &[]).is_ok());
+    assert_refused(kernel, &joins, ("ipoib_backlog", "1"), "a driver that joins received segments has no backlog");
 }
 
 #[test]

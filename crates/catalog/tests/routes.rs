@@ -45,6 +45,25 @@ fn a_route_leads_through_a_host_that_forwards() {
 }
 
 #[test]
+fn a_default_route_has_the_family_of_its_gateway() {
+    let with_v6 = |routes: &str| {
+        let text = with(routes).replace("\"10.1.0.1/16\"", "\"10.1.0.1/16\", \"fd00::1/64\"");
+        text.replace("\"10.1.0.2/16\"", "\"10.1.0.2/16\", \"fd00::2/64\"")
+    };
+    for network in ["default", "::/0"] {
+        let text = with_v6(&format!("routes = [\"{network} via fd00::2\", \"default via 10.1.0.2\"]"));
+        let loaded = parse(&text).unwrap_or_else(|error| panic!("{}", error.to_text()));
+        let networks: Vec<String> =
+            loaded.spec.hosts[0].routes.iter().map(|route| format!("{}/{}", route.network.address, route.network.prefix)).collect();
+        assert_eq!(networks, ["::/0", "0.0.0.0/0"]);
+        let second = parse_fabric("fabric.toml", &loaded.resolved_toml(), &softband_catalog::Catalog::default(), &LoadOptions::default());
+        assert_eq!(loaded.spec, second.unwrap_or_else(|error| panic!("{}", error.to_text())).spec);
+    }
+    let error = error_of(&with_v6("routes = [\"::/0 via 10.1.0.2\"]"));
+    assert!(error.contains("the network and the gateway are of two families"), "{error}");
+}
+
+#[test]
 fn mistakes_in_routes_are_refused() {
     let cases = [
         ("\"10.2.0.0/16\"", "test.toml:3:11: error: this is not a route\n  help: write a network and the host that leads there, such as"),

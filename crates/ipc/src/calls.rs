@@ -109,8 +109,8 @@ pod! {
     /// `peek`: do not remove the datagram. An `offset` asks for the rest of the last one.
     pub struct DatagramReceive { pub object: u32, pub len_max: u32, pub peek: u32, pub offset: u32, }
     /// `len` bytes of a datagram of `whole` bytes follow. `to` is its destination, `interface` the number
-    /// of the interface on which it came, or 0.
-    pub struct DatagramReceived { pub len: u32, pub whole: u32, pub from: Endpoint, pub to: [u8; 16], pub interface: u32, pub hop_limit: u32, }
+    /// of the interface on which it came, or 0. `at` is the simulated time of its arrival in picoseconds.
+    pub struct DatagramReceived { pub len: u32, pub whole: u32, pub from: Endpoint, pub to: [u8; 16], pub interface: u32, pub hop_limit: u32, pub at: u64, }
     /// `device`: N of `umadN`, or with `is_manager` of `issmN`.
     pub struct MadOpen { pub device: u32, pub is_manager: u32, }
     /// An agent as `struct ib_user_mad_reg_req` and `ib_user_mad_reg_req2` describe it. The reply has
@@ -278,6 +278,8 @@ impl SocketSetting {
 impl SocketNew {
     /// [`SocketNew::datagram`] of a stream of SDP.
     pub const SDP: u32 = 2;
+    /// [`SocketNew::datagram`] of a socket for ICMP echo.
+    pub const ECHO: u32 = 3;
 }
 
 impl Endpoint {

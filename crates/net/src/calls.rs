@@ -91,7 +91,7 @@ calls! {
         to: SocketAddr
     } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
         Protocol::Stream => stack.connect_stream(now, call.socket, call.to),
-        Protocol::Datagram => stack.connect_datagram(call.socket, Some(call.to)),
+        Protocol::Datagram | Protocol::Echo => stack.connect_datagram(call.socket, Some(call.to)),
         Protocol::Sdp => stack.connect_sdp(now, call.socket, call.to),
     };
     /// `connect` with `AF_UNSPEC`: takes the peer from the socket, and resets a TCP connection.
@@ -100,7 +100,7 @@ calls! {
         socket: SocketId
     } -> () = |call, stack, now| match stack.socket_mut(call.socket)?.protocol() {
         Protocol::Stream | Protocol::Sdp => stack.disconnect_stream(now, call.socket),
-        Protocol::Datagram => stack.connect_datagram(call.socket, None),
+        Protocol::Datagram | Protocol::Echo => stack.connect_datagram(call.socket, None),
     };
     /// `send`: returns the number of bytes taken.
     Send {
@@ -411,13 +411,13 @@ fn set_option(stack: &mut Stack, now: SimTime, id: SocketId, option: SocketOptio
         SocketOption::Join { group, interface } => stack.change_membership(id, group, interface, true)?,
         SocketOption::Leave { group, interface } => stack.change_membership(id, group, interface, false)?,
         SocketOption::Source { change, group, source, interface } => stack.change_source(id, change, (group, source), interface)?,
-        SocketOption::ReceiveBuffer(bytes) if socket.protocol() == Protocol::Datagram => socket.datagram()?.set_buffer(buffer(bytes)),
-        SocketOption::SendBuffer(bytes) if socket.protocol() == Protocol::Datagram => {
+        SocketOption::ReceiveBuffer(bytes) if socket.protocol().has_messages() => socket.datagram()?.set_buffer(buffer(bytes)),
+        SocketOption::SendBuffer(bytes) if socket.protocol().has_messages() => {
             let events = socket.datagram()?.set_send_buffer(buffer(bytes).max(SEND_BUFFER_BYTES_MIN));
             stack.ready(id, events);
         }
-        SocketOption::Linger(_) if socket.protocol() == Protocol::Datagram => {}
-        _ if socket.protocol() == Protocol::Datagram => return Err(NetError::Unsupported),
+        SocketOption::Linger(_) if socket.protocol().has_messages() => {}
+        _ if socket.protocol().has_messages() => return Err(NetError::Unsupported),
         _ => {
             check_stream(&option)?;
             let change = |options: &mut SocketOptions| change_stream(options, option, buffer);

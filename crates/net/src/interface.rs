@@ -74,6 +74,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Interface {
     pub(crate) config: InterfaceConfig,
     pub(crate) counters: InterfaceCounters,
+    /// Most packets of a super-segment (`gso_max_segs` of Linux).
+    pub(crate) super_segment_packets: u32,
     /// Groups with the number of sockets that joined them.
     pub(crate) groups: BTreeMap<IpAddr, u32>,
     queue: VecDeque<Waiting>,
@@ -85,7 +87,15 @@ pub(crate) struct Interface {
 
 impl Interface {
     pub(crate) fn new(config: InterfaceConfig) -> Self {
-        Self { config, counters: InterfaceCounters::default(), groups: BTreeMap::new(), queue: VecDeque::new(), ring: BTreeMap::new(), ringed: 0 }
+        Self {
+            config,
+            counters: InterfaceCounters::default(),
+            super_segment_packets: u32::MAX,
+            groups: BTreeMap::new(),
+            queue: VecDeque::new(),
+            ring: BTreeMap::new(),
+            ringed: 0,
+        }
     }
 
     pub(crate) fn has(&self, address: IpAddr) -> bool {

@@ -75,8 +75,8 @@ pub use events::Events;
 pub use frame::{Frame, LinkAddress, LinkDestination, NeighbourMessage};
 pub use interface::{InterfaceAddress, InterfaceConfig, InterfaceCounters, InterfaceId};
 pub use packet::{
-    Body, Datagram, Flags, Fragment, HOP_LIMIT, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Options, Packet, SACK_BLOCKS_MAX,
-    SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,
+    Body, Datagram, Echo, Flags, Fragment, HOP_LIMIT, ICMP_HEADER_BYTES, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, IPV6_MTU_MIN, Options, Packet,
+    SACK_BLOCKS_MAX, SackBlocks, Segment, TCP_HEADER_BYTES, Timestamps, UDP_HEADER_BYTES, Unreachable, UnreachableReason, ip_header_bytes,
 };
 pub use payload::Payload;
 pub use route::Route;

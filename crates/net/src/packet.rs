@@ -20,11 +20,15 @@ pub(crate) const TIMESTAMPS_BYTES: u32 = 12;
 const ICMP_QUOTE_BYTES: u32 = 8;
 /// Bytes of the fragment header of IPv6 (RFC 8200, 4.5).
 const IPV6_FRAGMENT_BYTES: u32 = 8;
+/// Least MTU of a link with IPv6 in bytes (RFC 8200, 5).
+pub const IPV6_MTU_MIN: u32 = 1_280;
 /// Hop limit of packets to one host, as Linux's `ip_default_ttl`.
 pub const HOP_LIMIT: u8 = 64;
 
-/// Protocol number of UDP (IANA).
+/// Protocol numbers of UDP, and of ICMP for both families (IANA).
 pub(crate) const UDP_PROTOCOL: u8 = 17;
+pub(crate) const ICMP_PROTOCOL: u8 = 1;
+pub(crate) const ICMPV6_PROTOCOL: u8 = 58;
 
 /// Returns the bytes of an IP header of the family of `address`.
 pub const fn ip_header_bytes(address: IpAddr) -> u32 {
@@ -56,6 +60,8 @@ pub enum Body {
     Udp(Datagram),
     /// ICMP error.
     Unreachable(Unreachable),
+    /// ICMP echo.
+    Echo(Echo),
     /// Part of a packet that was too large for a link.
     Fragment(Fragment),
 }
@@ -82,6 +88,19 @@ pub struct Datagram {
     pub source_port: u16,
     /// Destination port.
     pub destination_port: u16,
+    /// Payload.
+    pub payload: Payload,
+}
+
+/// Request for an echo, or the answer to one (RFC 792; RFC 4443, 4).
+#[derive(Clone, Debug)]
+pub struct Echo {
+    /// Whether the receiver should send the message back.
+    pub is_request: bool,
+    /// Number of the socket that asks.
+    pub identifier: u16,
+    /// Number of the request.
+    pub sequence: u16,
     /// Payload.
     pub payload: Payload,
 }
@@ -288,6 +307,7 @@ impl Packet {
             }
             Body::Udp(datagram) => u64::from(ip + UDP_HEADER_BYTES + datagram.payload.len()),
             Body::Unreachable(_) => u64::from(2 * ip + ICMP_HEADER_BYTES + ICMP_QUOTE_BYTES),
+            Body::Echo(echo) => u64::from(ip + ICMP_HEADER_BYTES + echo.payload.len()),
             Body::Fragment(fragment) => {
                 let header = if self.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
                 u64::from(ip + header + fragment.payload.len())
@@ -306,12 +326,12 @@ impl Packet {
         }
     }
 
-    /// Returns whether the packet is a TCP segment, and its ports. ICMP errors and fragments have none.
+    /// Returns whether the packet is a TCP segment, and its ports. ICMP and fragments have none.
     pub(crate) fn ports(&self) -> Option<(bool, u16, u16)> {
         match &self.body {
             Body::Tcp(segment) => Some((true, segment.source_port, segment.destination_port)),
             Body::Udp(datagram) => Some((false, datagram.source_port, datagram.destination_port)),
-            Body::Unreachable(_) | Body::Fragment(_) => None,
+            Body::Unreachable(_) | Body::Echo(_) | Body::Fragment(_) => None,
         }
     }
 
@@ -321,6 +341,7 @@ impl Packet {
             Body::Tcp(segment) => segment.payload.len(),
             Body::Udp(datagram) => datagram.payload.len(),
             Body::Fragment(fragment) => fragment.payload.len(),
+            Body::Echo(echo) => echo.payload.len(),
             Body::Unreachable(_) => 0,
         }
     }

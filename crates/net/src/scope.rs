@@ -25,6 +25,19 @@ fn number_of(interface: InterfaceId) -> u16 {
     (interface.0 + 1) as u16
 }
 
+/// Returns whether the address belongs to one link.
+pub(crate) fn is_scoped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if is_link_local(address))
+}
+
+/// Returns the interface that a link-local address names.
+pub(crate) fn interface_of(address: IpAddr) -> Option<InterfaceId> {
+    match address {
+        IpAddr::V6(address) if is_link_local(address) => address.segments()[SEGMENT].checked_sub(1).map(|index| InterfaceId(index.into())),
+        _ => None,
+    }
+}
+
 /// Returns whether the address is link-local and names no interface.
 pub(crate) fn lacks_scope(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if is_link_local(address) && address.segments()[SEGMENT] == 0)
@@ -41,7 +54,11 @@ pub(crate) fn on_link(address: IpAddr, interface: InterfaceId) -> IpAddr {
 /// Returns the address of a program as the stack keeps it.
 pub(crate) fn of_program(address: SocketAddr) -> SocketAddr {
     match address {
-        SocketAddr::V6(v6) if is_link_local(*v6.ip()) => SocketAddr::new(with_number(*v6.ip(), v6.scope_id() as u16).into(), v6.port()),
+        SocketAddr::V6(v6) if is_link_local(*v6.ip()) => {
+            // No host has so many interfaces, so that a larger number names none.
+            let number = u16::try_from(v6.scope_id()).unwrap_or(u16::MAX);
+            SocketAddr::new(with_number(*v6.ip(), number).into(), v6.port())
+        }
         other => SocketAddr::new(other.ip(), other.port()),
     }
 }
@@ -97,6 +114,9 @@ mod tests {
         assert_eq!((on_link(global, InterfaceId(2)), on_link(kept, InterfaceId(0))), (global, kept));
         let named = SocketAddr::from(SocketAddrV6::new("fe80::7".parse().unwrap(), 80, 0, 3));
         assert_eq!((of_program(named).ip(), shown(of_program(named))), (kept, named));
+        let beyond = SocketAddr::from(SocketAddrV6::new("fe80::7".parse().unwrap(), 80, 0, 0x1_0003));
+        assert_eq!(interface_of(of_program(beyond).ip()), Some(InterfaceId(0xfffe)), "no interface has this number");
+        assert_eq!([kept, plain_one, global].map(interface_of), [Some(InterfaceId(2)), None, None]);
         assert!(lacks_scope(plain_one) && !lacks_scope(kept) && !lacks_scope(global));
     }
 }

@@ -87,7 +87,13 @@ impl Socket {
     }
     pub(crate) fn protocol(&self) -> Protocol {
         match self.kind {
-            Kind::Datagram(_) => Protocol::Datagram,
+            Kind::Datagram(ref datagram) => {
+                if datagram.is_echo {
+                    Protocol::Echo
+                } else {
+                    Protocol::Datagram
+                }
+            }
             Kind::Sdp(_) => Protocol::Sdp,
             Kind::Idle | Kind::Listener(_) | Kind::Connection(_) => Protocol::Stream,
         }

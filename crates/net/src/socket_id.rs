@@ -32,6 +32,16 @@ pub enum Protocol {
     Stream,
     /// UDP.
     Datagram,
+    /// ICMP echo (`SOCK_DGRAM` with `IPPROTO_ICMP` or `IPPROTO_ICMPV6`). The identifier of the messages
+    /// takes the place of the port.
+    Echo,
     /// Sockets Direct Protocol.
     Sdp,
+}
+
+impl Protocol {
+    /// Returns whether a socket of the protocol sends and receives whole messages.
+    pub const fn has_messages(self) -> bool {
+        matches!(self, Self::Datagram | Self::Echo)
+    }
 }

@@ -4,6 +4,7 @@ use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::InterfaceId;
 use crate::payload::Payload;
+use softband_sim::SimTime;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,6 +26,8 @@ pub struct Received {
     pub hop_limit: u8,
     /// Length of the whole datagram. The payload may be a part.
     pub len_bytes: u32,
+    /// Time of arrival.
+    pub arrived_at: SimTime,
 }
 
 /// Way of one datagram, by control messages (`IP_PKTINFO`, `IPV6_PKTINFO`, `IP_TTL`). Fields without
@@ -69,6 +72,8 @@ impl Filter {
 /// State of a UDP socket.
 #[derive(Debug)]
 pub(crate) struct DatagramSocket {
+    /// The socket sends and receives ICMP echoes, not UDP.
+    pub(crate) is_echo: bool,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) groups: BTreeSet<(InterfaceId, IpAddr)>,
     /// Sources of those groups that it does not hear from all.
@@ -94,8 +99,9 @@ pub(crate) struct DatagramSocket {
 }
 
 impl DatagramSocket {
-    pub(crate) fn new(buffer: u32) -> Self {
+    pub(crate) fn new(buffer: u32, is_echo: bool) -> Self {
         Self {
+            is_echo,
             peer: None,
             groups: BTreeSet::new(),
             filters: BTreeMap::new(),
@@ -141,6 +147,7 @@ impl DatagramSocket {
                 interface: InterfaceId(0),
                 hop_limit: 0,
                 len_bytes: 0,
+                arrived_at: SimTime::ZERO,
             };
             return if self.is_shut { Ok(shut) } else { Err(NetError::WouldBlock) };
         };

@@ -3,10 +3,10 @@
 mod common;
 
 use common::kernel;
-use softband_net::calls::{Accept, Bind, Connect, Listen, Open, Receive, ReceiveFrom, Send, SendTo};
+use softband_net::calls::{Accept, Bind, Connect, Info, Listen, LocalAddress, Open, Receive, ReceiveFrom, Send, SendTo, TakeError};
 use softband_net::{
-    Body, Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkDestination, NetError, Packet, Payload, Protocol, Route,
-    SocketId, Stack, UnreachableReason,
+    Body, Datagram, Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkDestination, NetError, Packet, Payload, Protocol,
+    Route, SocketId, Stack, Unreachable, UnreachableReason,
 };
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeMap;
@@ -209,6 +209,104 @@ fn a_path_with_a_small_link_gets_small_packets() {
 }
 
 #[test]
+fn a_report_concerns_the_connection_of_the_lost_packet() {
+    let mut row = Row::new(&[9_000, 576, 9_000]);
+    let listener = row.bound(3, Protocol::Stream);
+    row.call(3, Listen { socket: listener, backlog: 4 }).unwrap();
+    let [large, small] = [(); 2].map(|()| {
+        let socket = row.open(0, Protocol::Stream);
+        assert_eq!(row.call(0, Connect { socket, to: SocketAddr::new(ip(2, 3), 80) }), Err(NetError::InProgress));
+        row.run_for(1_000);
+        socket
+    });
+    for (socket, bytes) in [(large, 8_000), (small, 100)] {
+        row.call(0, Send { socket, payload: Payload::counted(bytes), urgent: false, more: false }).unwrap();
+    }
+    row.run_for(1_000);
+    let info = |row: &mut Row, socket| row.call(0, Info { socket }).map(|info| (info.retransmissions > 0, info.mss)).unwrap();
+    assert_eq!((info(&mut row, large), info(&mut row, small)), ((true, 524), (false, 8_948)));
+    // New data goes in packets that pass.
+    row.call(0, Send { socket: small, payload: Payload::counted(8_000), urgent: false, more: false }).unwrap();
+    row.run_for(10_000);
+    assert_eq!(info(&mut row, small), (false, 524));
+}
+
+#[test]
+fn no_report_lowers_a_path_of_ipv6_below_its_least_mtu() {
+    for (mtu_bytes, pieces) in [(1_279, 1), (1_280, 2)] {
+        let mut stack = Stack::new(kernel("linux-6.1"), 1);
+        let [own, peer] = ["2001:db8::1", "2001:db8::2"].map(|address| address.parse::<IpAddr>().unwrap());
+        let addresses = vec![InterfaceAddress { address: own, prefix: 64 }];
+        let config = InterfaceConfig {
+            name: "net0".into(),
+            mtu_bytes: 1_500,
+            addresses,
+            link_address: None,
+            has_segmentation: false,
+            ring_packets: 64,
+            queue_packets: 64,
+        };
+        let interface = stack.add_interface(config);
+        let reason = UnreachableReason::TooLong { mtu_bytes };
+        let report = Unreachable { reason, tcp: false, source_port: 1, destination: peer, destination_port: 2 };
+        let packet = Packet { source: peer, destination: own, hop_limit: 64, body: Body::Unreachable(report) };
+        stack.packet_in(SimTime::ZERO, interface, Frame::Packet(packet));
+        let socket = stack.call(SimTime::ZERO, Open { family: Family::V6, protocol: Protocol::Datagram }).unwrap();
+        let (payload, to) = (Payload::counted(1_400), Some(SocketAddr::new(peer, 2)));
+        stack.call(SimTime::ZERO, SendTo { socket, payload, to }).unwrap();
+        let sent = std::iter::from_fn(|| stack.next_effect()).filter(|effect| matches!(effect, Effect::Transmit { .. })).count();
+        assert_eq!(sent, pieces, "{mtu_bytes} B");
+    }
+}
+
+/// Returns the packets that host 1 sent to the network behind it, and those that it dropped from the
+/// other one.
+fn passed(row: &Row) -> (u64, u64) {
+    let counters: Vec<_> = row.hosts[1].interfaces().map(|(.., counters)| counters).collect();
+    (counters[2].sent_packets, counters[1].received_dropped)
+}
+
+#[test]
+fn a_router_hears_broadcasts_of_its_other_network_and_forwards_none() {
+    let mut row = Row::new(&[1_500, 1_500]);
+    let (sender, receiver) = (row.open(0, Protocol::Datagram), row.bound(1, Protocol::Datagram));
+    row.call(0, SendTo { socket: sender, payload: Payload::counted(9), to: Some("10.1.0.255:80".parse().unwrap()) }).unwrap();
+    row.run_for(1_000);
+    assert_eq!(passed(&row), (0, 0));
+    assert!(row.call(1, ReceiveFrom { socket: receiver, most: 99, peek: false }).is_ok());
+}
+
+#[test]
+fn a_router_forwards_no_packet_of_one_link() {
+    let mut row = Row::new(&[1_500, 1_500]);
+    let [far, other, link] = ["2001:db8::1", "2001:db9::1", "fe80::9"].map(|address| address.parse::<IpAddr>().unwrap());
+    let route = Route { network: far, prefix: 32, gateway: None, interface: InterfaceId(2), source: Some(far), metric: 0 };
+    row.hosts[1].add_route(route);
+    for (source, destination, counts) in [(link, far, (0, 1)), (other, link, (0, 2)), (other, "::1".parse().unwrap(), (0, 3)), (other, far, (1, 3))] {
+        let body = Body::Udp(Datagram { source_port: 1, destination_port: 2, payload: Payload::counted(9) });
+        let packet = Packet { source, destination, hop_limit: 64, body };
+        row.hosts[1].packet_in(row.now, InterfaceId(1), Frame::Packet(packet));
+        assert_eq!(passed(&row), counts, "{source} to {destination}");
+    }
+}
+
+#[test]
+fn a_router_reports_the_mtu_of_its_link_to_one_neighbour() {
+    let mut row = Row::new(&[9_000, 9_000]);
+    let receiver = row.bound(2, Protocol::Datagram);
+    let sender = row.open(0, Protocol::Datagram);
+    // As a link of IPoIB notes for a neighbour without connected mode.
+    row.hosts[1].too_long(SimTime::ZERO, InterfaceId(2), ip(1, 2), 2_044);
+    let mut arrived = Vec::new();
+    for _ in 0..2 {
+        row.call(0, SendTo { socket: sender, payload: Payload::counted(5_000), to: Some(SocketAddr::new(ip(1, 2), 80)) }).unwrap();
+        row.run_for(1_000);
+        arrived.push(row.call(2, ReceiveFrom { socket: receiver, most: 65_535, peek: false }).map(|datagram| datagram.len_bytes).ok());
+    }
+    assert_eq!(arrived, [None, Some(5_000)]);
+}
+
+#[test]
 fn the_source_cuts_datagrams_for_a_small_link_after_the_first() {
     let mut row = Row::new(&[9_000, 600, 9_000]);
     let receiver = row.bound(3, Protocol::Datagram);
@@ -243,6 +341,32 @@ fn hosts_that_do_not_forward_lose_packets() {
     // 1 s doubles six times: 127 s (tcp(7), tcp_syn_retries).
     assert_eq!(row.failure(ip(1, 2)), (NetError::TimedOut, 127));
     assert!(row.hosts[1].interfaces().nth(1).unwrap().2.received_dropped >= 7);
+}
+
+#[test]
+fn a_connection_that_ends_in_vain_names_the_last_report() {
+    for (is_answered, error) in [(false, NetError::HostUnreachable), (true, NetError::TimedOut)] {
+        let mut row = Row::new(&[1_500, 1_500]);
+        let listener = row.bound(2, Protocol::Stream);
+        row.call(2, Listen { socket: listener, backlog: 4 }).unwrap();
+        let (socket, to) = (row.open(0, Protocol::Stream), SocketAddr::new(ip(1, 2), 80));
+        assert_eq!(row.call(0, Connect { socket, to }), Err(NetError::InProgress));
+        row.run_for(1_000);
+        let source_port = row.call(0, LocalAddress { socket }).unwrap().port();
+        let report = Unreachable { reason: UnreachableReason::Host, tcp: true, source_port, destination: to.ip(), destination_port: to.port() };
+        let packet = Packet { source: ip(0, 1), destination: ip(0, 0), hop_limit: 64, body: Body::Unreachable(report) };
+        row.hosts[0].packet_in(row.now, InterfaceId(1), Frame::Packet(packet));
+        row.settle(0);
+        let send = Send { socket, payload: Payload::counted(9), urgent: false, more: false };
+        if is_answered {
+            row.call(0, send.clone()).unwrap();
+            row.run_for(1_000_000);
+        }
+        row.hosts[1].set_forwarding(false);
+        row.call(0, send).unwrap();
+        row.run_for(2_000_000_000);
+        assert_eq!(row.call(0, TakeError { socket }), Err(error));
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Addresses of one link, interfaces of a socket, and groups by source.
 
 use softband_model::parts::KernelPart;
-use softband_net::calls::{Bind, Connect, LocalAddress, Open, ReceiveFrom, SendMessage, SendTo, SetOption, SocketOption, SourceChange, Way};
+use softband_net::calls::{
+    Accept, Bind, Close, Connect, Listen, LocalAddress, Open, ReceiveFrom, SendMessage, SendTo, SetOption, SocketOption, SourceChange, Way,
+};
 use softband_net::{
     Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkAddress, NetError, Payload, Protocol, Received, SocketId, Stack,
 };
@@ -116,6 +118,15 @@ fn a_link_local_address_needs_its_interface() {
 }
 
 #[test]
+fn a_large_datagram_between_addresses_of_a_link_arrives_whole() {
+    let mut pair = Pair::new();
+    let (client, server) = (pair.socket(0, Family::V6, 1), pair.socket(1, Family::V6, 2));
+    let payload = Payload::from(&[7; 4_000][..]);
+    pair.0[0].call(NOW, SendTo { socket: client, payload, to: Some(scoped(link_local(1), 2, 2)) }).unwrap();
+    assert_eq!(pair.read(1, server).map(|read| (read.len_bytes, read.from)), Ok((4_000, scoped(link_local(0), 1, 3))));
+}
+
+#[test]
 fn a_group_of_a_link_needs_no_route() {
     let mut pair = Pair::new();
     let (client, server) = (pair.socket(1, Family::V6, 1), pair.socket(0, Family::V6, 2));
@@ -145,6 +156,53 @@ fn a_socket_of_an_interface_hears_no_other() {
     assert_eq!(pair.0[1].call(NOW, Bind { socket: other, address }), Err(NetError::AddressInUse));
     pair.set(1, other, SocketOption::Device(Some(InterfaceId(1)))).unwrap();
     assert_eq!(pair.0[1].call(NOW, Bind { socket: other, address }), Ok(()));
+}
+
+#[test]
+fn a_socket_of_an_interface_reaches_its_own_address() {
+    let mut pair = Pair::new();
+    let own = |subnet: u8| IpAddr::from([10, subnet, 0, 2]);
+    // Each host address belongs to its interface, although its packets cross `lo`.
+    for (device, address, arrives) in [(LINK[1], own(1), true), (InterfaceId(1), own(1), false), (InterfaceId(1), own(9), true)] {
+        let server = pair.socket(1, Family::V4, 5);
+        pair.set(1, server, SocketOption::Device(Some(device))).unwrap();
+        let client = pair.socket(1, Family::V4, 6);
+        pair.set(1, client, SocketOption::Device(Some(device))).unwrap();
+        pair.0[1].call(NOW, SendTo { socket: client, payload: data(), to: Some(SocketAddr::new(address, 5)) }).unwrap();
+        let read = pair.read(1, server).map(|read| read.interface);
+        assert_eq!(read, if arrives { Ok(device) } else { Err(NetError::WouldBlock) }, "{address} by {device:?}");
+        for socket in [server, client] {
+            pair.0[1].call(NOW, Close { socket }).unwrap();
+        }
+    }
+    let [listener, client] = [(); 2].map(|()| {
+        let socket = pair.0[1].call(NOW, Open { family: Family::V4, protocol: Protocol::Stream }).unwrap();
+        pair.set(1, socket, SocketOption::Device(Some(LINK[1]))).unwrap();
+        socket
+    });
+    let to = SocketAddr::new(own(1), 80);
+    pair.0[1].call(NOW, Bind { socket: listener, address: to }).unwrap();
+    pair.0[1].call(NOW, Listen { socket: listener, backlog: 1 }).unwrap();
+    assert_eq!(pair.0[1].call(NOW, Connect { socket: client, to }), Err(NetError::InProgress));
+    assert!(pair.0[1].call(NOW, Accept { socket: listener }).is_ok());
+}
+
+#[test]
+fn a_datagram_names_a_source_of_its_link() {
+    let mut pair = Pair::new();
+    let (client, server) = (pair.socket(1, Family::V6, 1), pair.socket(0, Family::V6, 2));
+    let global: SocketAddr = "[2001:db8::1]:2".parse().unwrap();
+    let mut send = |to, interface| {
+        let way = Way { interface, source: Some(link_local(1)), hop_limit: None };
+        pair.0[1].call(NOW, SendMessage { socket: client, payload: data(), to: Some(to), way })
+    };
+    assert_eq!(send(global, None), Err(NetError::Invalid), "nothing says which link");
+    // Host 1 has the address on both links.
+    send(scoped(link_local(0), 2, 3), None).unwrap();
+    send(scoped(link_local(0), 2, 3), Some(LINK[1])).unwrap();
+    for _ in 0..2 {
+        assert_eq!(pair.read(0, server).map(|read| read.from), Ok(scoped(link_local(1), 1, 2)));
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn text(frame: &Frame) -> String {
         && let Some(payload) = match &mut packet.body {
             Body::Tcp(segment) => Some(&mut segment.payload),
             Body::Udp(datagram) => Some(&mut datagram.payload),
+            Body::Echo(echo) => Some(&mut echo.payload),
             Body::Fragment(fragment) => Some(&mut fragment.payload),
             Body::Unreachable(_) => None,
         }

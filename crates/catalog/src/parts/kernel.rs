@@ -88,6 +88,11 @@ fn check(read: &mut PartReader<'_>, part: &KernelPart) {
         let help = format!("write at most {} B", part.fragment_memory_bytes);
         read.refuse("fragment_memory_low", "the low mark is above fragment_memory".into(), Some(help));
     }
+    if part.ipoib_aggregation && part.ipoib_backlog_packets.is_some() {
+        // Linux joins segments in NAPI alone, which replaced the backlog.
+        let help = "write 0, or `ipoib_aggregation = \"no\"`";
+        read.refuse("ipoib_backlog", "a driver that joins received segments has no backlog".into(), Some(help.into()));
+    }
     if part.ephemeral_first > part.ephemeral_last {
         let help = format!("write {} or more", part.ephemeral_first);
         read.refuse("ephemeral_last", "the range of ephemeral ports is empty".into(), Some(help));

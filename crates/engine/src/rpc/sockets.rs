@@ -73,6 +73,9 @@ impl HostCalls<'_> {
     }
 
     fn plain_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Result<calls::Object, i32> {
+        if wanted.datagram == calls::SocketNew::ECHO {
+            return Err(libc::EPROTONOSUPPORT);
+        }
         let host = self.processes[caller.process].host();
         let object = if wanted.datagram == 0 {
             let object = self.host.add(Object::Socket);

@@ -10,7 +10,7 @@ use softband_sim::SimTime;
 
 pub(super) fn send(call: Send, rest: Option<u32>, stack: &mut Stack, now: SimTime) -> Result<u32, NetError> {
     match stack.socket_mut(call.socket)?.protocol() {
-        Protocol::Datagram => return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now),
+        Protocol::Datagram | Protocol::Echo => return SendTo { socket: call.socket, payload: call.payload, to: None }.run(stack, now),
         Protocol::Sdp => {
             let part = Part { urgent: call.urgent, more: call.more, rest };
             return stack.send_sdp(now, call.socket, &call.payload, part);
@@ -26,7 +26,7 @@ pub(super) fn send(call: Send, rest: Option<u32>, stack: &mut Stack, now: SimTim
 
 pub(super) fn receive(call: Receive, rest: u32, stack: &mut Stack, now: SimTime) -> Result<Payload, NetError> {
     match stack.socket_mut(call.socket)?.protocol() {
-        Protocol::Datagram => {
+        Protocol::Datagram | Protocol::Echo => {
             let whole = ReceiveFrom { socket: call.socket, most: call.most, peek: call.peek };
             return whole.run(stack, now).map(|received| received.payload);
         }

@@ -1,13 +1,15 @@
 //! UDP sockets of the stack.
 
 use super::Stack;
+use super::echo::request_of;
 use crate::error::NetError;
 use crate::events::Events;
 use crate::interface::{InterfaceId, Owner};
 use crate::packet::{Body, Datagram, HOP_LIMIT, IPV4_HEADER_BYTES, Packet, UDP_HEADER_BYTES};
 use crate::payload::Payload;
+use crate::scope;
 use crate::socket::Kind;
-use crate::socket_id::{Protocol, SocketId};
+use crate::socket_id::{Family, Protocol, SocketId};
 use crate::udp::{DatagramSocket, Received, Way};
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,8 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 const PACKET_BYTES_MAX: u32 = 65_535;
 
 impl Stack {
-    pub(super) fn new_datagram(&self) -> Kind {
-        Kind::Datagram(Box::new(DatagramSocket::new(self.kernel.datagram_buffer.initial_bytes)))
+    pub(super) fn new_datagram(&self, protocol: Protocol) -> Kind {
+        Kind::Datagram(Box::new(DatagramSocket::new(self.kernel.datagram_buffer.initial_bytes, protocol == Protocol::Echo)))
     }
 
     fn bind_for(&mut self, id: SocketId) -> Result<SocketAddr, NetError> {
@@ -47,7 +49,8 @@ impl Stack {
         }
         self.socket_mut(id)?.datagram()?.peer = remote;
         if remote.is_none() {
-            self.return_address(Protocol::Datagram, id)?;
+            let protocol = self.socket_mut(id)?.protocol();
+            self.return_address(protocol, id)?;
         }
         Ok(())
     }
@@ -55,19 +58,27 @@ impl Stack {
     /// Sends a datagram, in fragments if its packet exceeds the MTU. Fails with `MessageTooLong` if no
     /// packet holds it.
     pub(crate) fn send_datagram(&mut self, id: SocketId, payload: Payload, to: Option<SocketAddr>, way: Way) -> Result<u32, NetError> {
+        let protocol = self.socket_mut(id)?.protocol();
+        if protocol == Protocol::Echo {
+            self.check_echo(id, &payload)?;
+        }
         let bound = self.bind_for(id)?;
-        self.check_way(way)?;
         let by = way.interface.or_else(|| to.and_then(group_interface));
+        let way = self.checked_way(id, way, (by, to))?;
         let socket = self.socket_mut(id)?;
         let usual = socket.hop_limit;
         let peer = socket.datagram()?.peer;
         socket.datagram()?.take_error()?;
         let may_broadcast = socket.datagram()?.may_broadcast;
         let to = match to {
-            Some(to) if to.port() == 0 => return Err(NetError::Invalid),
+            Some(to) if to.port() == 0 && protocol == Protocol::Datagram => return Err(NetError::Invalid),
             Some(to) => socket.canonical(to)?,
             None => peer.ok_or(NetError::DestinationRequired)?,
         };
+        if protocol == Protocol::Echo && to.is_ipv4() != (socket.family == Family::V4) {
+            // ICMP of IPv6 has no mapped addresses.
+            return Err(NetError::Invalid);
+        }
         let (interface, next, source) = self.way_of(id, to.ip(), by)?;
         if !may_broadcast && self.interfaces[interface.0 as usize].is_broadcast(to.ip()) {
             return Err(NetError::Denied);
@@ -81,7 +92,8 @@ impl Stack {
         }
         let len = payload.len();
         // The length of an IPv4 packet counts its header, and that of IPv6 does not.
-        let headers = UDP_HEADER_BYTES + if to.is_ipv4() { IPV4_HEADER_BYTES } else { 0 };
+        let own_header = if protocol == Protocol::Echo { 0 } else { UDP_HEADER_BYTES };
+        let headers = own_header + if to.is_ipv4() { IPV4_HEADER_BYTES } else { 0 };
         if len.saturating_add(headers) > PACKET_BYTES_MAX {
             return Err(NetError::MessageTooLong);
         }
@@ -91,7 +103,10 @@ impl Stack {
         let hop_limit = if is_group { datagram.multicast_hop_limit } else { usual.unwrap_or(HOP_LIMIT) };
         let hop_limit = way.hop_limit.unwrap_or(hop_limit);
         let loops = is_group && datagram.multicast_loop;
-        let body = Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload });
+        let body = match protocol {
+            Protocol::Echo => request_of(&payload, bound.port()),
+            _ => Body::Udp(Datagram { source_port: bound.port(), destination_port: to.port(), payload }),
+        };
         let packet = Packet { source, destination: to.ip(), hop_limit, body };
         if loops && interface != InterfaceId(0) && self.interfaces[interface.0 as usize].groups.contains_key(&to.ip()) {
             self.give_to_sockets(&packet, interface, true);
@@ -99,21 +114,26 @@ impl Stack {
         if hop_limit == 0 {
             self.lose(Some(owner));
         } else {
-            self.send_in_fragments(interface, next, packet, owner);
+            self.send_in_fragments(interface, next, packet, Some(owner));
         }
         Ok(len)
     }
 
-    /// Fails if the host cannot send this way.
-    fn check_way(&self, way: Way) -> Result<(), NetError> {
+    /// Returns the way with its source as the stack keeps it. `by` is the interface that the program
+    /// named. Fails if the host cannot send this way.
+    fn checked_way(&mut self, id: SocketId, way: Way, (by, to): (Option<InterfaceId>, Option<SocketAddr>)) -> Result<Way, NetError> {
         if way.interface.is_some_and(|interface| interface.0 as usize >= self.interfaces.len()) {
             return Err(NetError::NoDevice);
         }
+        let device = self.device_of(id);
+        // Linux, `ip6_datagram_send_ctl`: any of these says which link a link-local source is on.
+        let link = by.or(device).or_else(|| to.and_then(|to| scope::interface_of(scope::of_program(to).ip())));
+        let source = way.source.map(|source| link.map_or(source, |link| scope::on_link(source, link)));
         // Linux: a host sends under its own addresses alone.
-        if way.source.is_some_and(|source| !self.is_local(source)) {
+        if source.is_some_and(|source| !self.is_local(source)) {
             return Err(NetError::Invalid);
         }
-        Ok(())
+        Ok(Way { source, ..way })
     }
 
     pub(super) fn datagram_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
@@ -121,7 +141,8 @@ impl Stack {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             return;
         }
-        if !self.give_to_sockets(&packet, interface, is_group) && !is_group {
+        let heard_on = self.heard_on(interface, packet.destination);
+        if !self.give_to_sockets(&packet, heard_on, is_group) && !is_group {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             self.refuse_datagram(&packet);
         }
@@ -141,7 +162,8 @@ impl Stack {
         let is_known = !found.is_empty();
         for (_, id) in found.into_iter().take(count) {
             let (payload, len_bytes) = (datagram.payload.clone(), datagram.payload.len());
-            let received = Received { from, to: packet.destination, payload, interface, hop_limit: packet.hop_limit, len_bytes };
+            let (to, hop_limit, arrived_at) = (packet.destination, packet.hop_limit, self.now);
+            let received = Received { from, to, payload, interface, hop_limit, len_bytes, arrived_at };
             let events = self.socket_mut(id).and_then(|socket| Ok(socket.datagram()?.push(received))).unwrap_or(Events::NONE);
             self.ready(id, events);
         }

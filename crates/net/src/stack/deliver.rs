@@ -26,8 +26,14 @@ impl Stack {
                 return;
             }
         };
-        let is_group = packet.destination.is_multicast() || self.interfaces[interface.0 as usize].is_broadcast(packet.destination);
+        // Linux without `bc_forwarding` keeps broadcasts of its other subnets, too.
+        let is_group = packet.destination.is_multicast() || self.interfaces.iter().any(|at| at.is_broadcast(packet.destination));
         self.charge(Charge::Received { interface, packets: packet.packets() });
+        // RFC 1122, 3.2.1.3, and RFC 4291, 2.5.3: no link brings addresses of `lo`.
+        if interface != InterfaceId(0) && (packet.source.is_loopback() || packet.destination.is_loopback()) {
+            self.interfaces[interface.0 as usize].counters.received_dropped += 1;
+            return;
+        }
         if !is_group && !self.is_local(packet.destination) {
             return self.forward(interface, packet);
         }
@@ -36,14 +42,23 @@ impl Stack {
             Body::Tcp(_) if is_group => {}
             Body::Tcp(segment) => self.segment_in(now, interface, (source, destination), &segment),
             Body::Udp(_) => self.datagram_in(interface, packet, is_group),
+            Body::Echo(_) => self.echo_in(interface, packet, is_group),
             Body::Fragment(_) => self.fragment_in(interface, packet, is_group),
             Body::Unreachable(unreachable) => self.unreachable_in(now, destination, &unreachable),
         }
     }
 
+    /// Returns the interface on which sockets hear a packet: that of an own address, although packets to
+    /// it cross `lo` (`inet_iif` of Linux).
+    pub(super) fn heard_on(&self, interface: InterfaceId, destination: IpAddr) -> InterfaceId {
+        let owner = || self.interface_with(destination).filter(|_| interface == InterfaceId(0));
+        owner().unwrap_or(interface)
+    }
+
     fn segment_in(&mut self, now: SimTime, interface: InterfaceId, (source, destination): (IpAddr, IpAddr), segment: &Segment) {
         let local = SocketAddr::new(destination, segment.destination_port);
         let remote = SocketAddr::new(source, segment.source_port);
+        let interface = self.heard_on(interface, destination);
         if let Some(socket) = self.connections.get(&(local, remote)).copied().filter(|id| self.hears(*id, interface)) {
             self.with_connection(now, socket, |connection, cx| connection.segment_in(segment, cx));
             return;
@@ -143,7 +158,7 @@ impl Stack {
             UnreachableReason::Port => NetError::Refused,
             UnreachableReason::Host | UnreachableReason::HopLimit => NetError::HostUnreachable,
             UnreachableReason::Network => NetError::NetworkUnreachable,
-            UnreachableReason::TooLong { mtu_bytes } => return self.path_shrank(now, (local, remote), mtu_bytes),
+            UnreachableReason::TooLong { mtu_bytes } => return self.path_shrank(now, (local, remote), unreachable.tcp, mtu_bytes),
         };
         // Linux tells such fates to a UDP socket only with `IP_RECVERR`.
         let is_soft = matches!(unreachable.reason, UnreachableReason::HopLimit | UnreachableReason::Network);

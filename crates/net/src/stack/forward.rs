@@ -4,6 +4,7 @@
 use super::Stack;
 use crate::interface::InterfaceId;
 use crate::packet::{Body, Fragment, HOP_LIMIT, IPV4_HEADER_BYTES, Packet, Unreachable, UnreachableReason};
+use crate::scope;
 
 impl Stack {
     /// Makes the host forward packets for other hosts (`ip_forward` of Linux).
@@ -18,10 +19,12 @@ impl Stack {
 
     /// Sends a packet that another host addressed on to its next host.
     pub(super) fn forward(&mut self, from: InterfaceId, mut packet: Packet) {
-        // Linux calls packets with its own source, or with one that no host has, martians.
+        // Linux calls packets with its own source, or with an address that no host has, martians.
         let is_martian =
-            self.is_local(packet.source) || packet.source.is_loopback() || packet.source.is_unspecified() || packet.source.is_multicast();
-        if !self.forwards || is_martian {
+            self.is_local(packet.source) || packet.source.is_unspecified() || packet.source.is_multicast() || packet.destination.is_unspecified();
+        // RFC 4291, 2.5.6: a router forwards no packet with an address of a link.
+        let is_of_link = scope::is_scoped(packet.source) || scope::is_scoped(packet.destination);
+        if !self.forwards || is_martian || is_of_link {
             self.interfaces[from.0 as usize].counters.received_dropped += 1;
             return;
         }
@@ -30,8 +33,10 @@ impl Stack {
         }
         packet.hop_limit -= 1;
         let Ok((interface, next, _)) = self.way(packet.destination) else { return self.report(&packet, UnreachableReason::Network) };
-        let config = &self.interfaces[interface.0 as usize].config;
-        let (mtu_bytes, segments) = (config.mtu_bytes, config.has_segmentation);
+        let at = &self.interfaces[interface.0 as usize];
+        let (config, segments) = (&at.config, at.config.has_segmentation && packet.packets() <= at.super_segment_packets);
+        // A link may take less to some neighbours than its interface says.
+        let mtu_bytes = self.path_mtus.of_link(packet.destination, config.mtu_bytes, self.now);
         let pieces = if packet.largest_bytes() <= u64::from(mtu_bytes) {
             if segments { vec![packet] } else { packet.cut().collect() }
         } else {

@@ -1,9 +1,10 @@
-//! Fragments of UDP datagrams (RFC 791, 3.2; RFC 8200, 4.5): cut before the queue, joined on arrival.
+//! Fragments of UDP datagrams and echoes (RFC 791, 3.2; RFC 8200, 4.5): cut before the queue, joined on arrival.
 
 use super::{Stack, TimerOf};
 use crate::interface::{InterfaceId, Owner};
-use crate::packet::{Body, Fragment, Packet, UDP_PROTOCOL, ip_header_bytes};
+use crate::packet::{Body, Fragment, ICMP_PROTOCOL, ICMPV6_PROTOCOL, Packet, UDP_PROTOCOL, ip_header_bytes};
 use crate::payload::Payload;
+use crate::scope;
 use crate::wire;
 use softband_sim::{SimDuration, SimTime};
 use std::collections::BTreeMap;
@@ -94,6 +95,19 @@ impl Fragments {
     }
 }
 
+/// Returns the addresses that checksums cover: links know no scopes.
+fn on_wire(packet: &Packet) -> (IpAddr, IpAddr) {
+    (scope::plain(packet.source), scope::plain(packet.destination))
+}
+
+/// Returns the number of ICMP for the family of an address.
+const fn icmp_protocol(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => ICMP_PROTOCOL,
+        IpAddr::V6(_) => ICMPV6_PROTOCOL,
+    }
+}
+
 fn memory(payload: &Payload) -> u32 {
     payload.len() + OVERHEAD_BYTES
 }
@@ -145,19 +159,22 @@ impl Assembly {
 }
 
 impl Stack {
-    /// Sends a UDP datagram, in fragments if its packet exceeds the MTU. A full queue loses it without
-    /// a word: Linux reports that only to a program with `IP_RECVERR`.
-    pub(super) fn send_in_fragments(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Owner) {
+    /// Sends a UDP datagram or an echo, in fragments if its packet exceeds the MTU. A full queue loses it
+    /// without a word: Linux reports that only to a program with `IP_RECVERR`.
+    pub(super) fn send_in_fragments(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Option<Owner>) {
         let mtu = self.path_mtus.of(packet.destination, self.interfaces[interface.0 as usize].config.mtu_bytes, self.now);
-        let Body::Udp(datagram) = &packet.body else { return self.lose(Some(owner)) };
         if packet.wire_bytes() <= u64::from(mtu) {
             return self.send_or_lose(interface, next, packet, owner);
         }
-        let content = wire::udp_content(datagram, (packet.source, packet.destination));
+        let (content, protocol) = match &packet.body {
+            Body::Udp(datagram) => (wire::udp_content(datagram, on_wire(&packet)), UDP_PROTOCOL),
+            Body::Echo(echo) => (wire::echo_content(echo, on_wire(&packet)), icmp_protocol(packet.destination)),
+            _ => return self.lose(owner),
+        };
         let headers = ip_header_bytes(packet.destination) + if packet.destination.is_ipv4() { 0 } else { IPV6_FRAGMENT_BYTES };
         let most = (mtu.saturating_sub(headers) & !7).max(8);
         let identification = self.fragments.identify(packet.destination);
-        let (mut offset, mut owned) = (0, owner.bytes);
+        let (mut offset, mut owned) = (0, owner.map_or(0, |owner| owner.bytes));
         while offset < content.len() {
             let payload = content.part(offset, most);
             let end = offset + payload.len();
@@ -165,43 +182,50 @@ impl Stack {
             // The last fragment holds the rest of the socket's bytes.
             let bytes = if has_more { owned.min(payload.len()) } else { owned };
             owned -= bytes;
-            let fragment = Fragment { identification, offset, has_more, protocol: UDP_PROTOCOL, payload };
+            let fragment = Fragment { identification, offset, has_more, protocol, payload };
             let packet = Packet { body: Body::Fragment(fragment), ..packet.clone() };
-            self.send_or_lose(interface, next, packet, Owner { bytes, ..owner });
+            self.send_or_lose(interface, next, packet, owner.map(|owner| Owner { bytes, ..owner }));
             offset = end;
         }
     }
 
-    fn send_or_lose(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Owner) {
+    fn send_or_lose(&mut self, interface: InterfaceId, next: IpAddr, packet: Packet, owner: Option<Owner>) {
         if interface == InterfaceId(0) {
-            self.loop_back(packet, Some(owner));
-        } else if self.send_by(interface, next, packet, Some(owner)).is_err() {
-            self.lose(Some(owner));
+            self.loop_back(packet, owner);
+        } else if self.send_by(interface, next, packet, owner).is_err() {
+            self.lose(owner);
         }
     }
 
     /// Keeps a fragment, or delivers the datagram that it completes.
     pub(super) fn fragment_in(&mut self, interface: InterfaceId, packet: Packet, is_group: bool) {
+        let addresses = on_wire(&packet);
         let Body::Fragment(fragment) = packet.body else { return };
-        let key = (packet.source, packet.destination, fragment.identification);
-        if fragment.protocol != UDP_PROTOCOL || fragment.payload.is_empty() || !self.finds_fragment_room(memory(&fragment.payload)) {
+        let (key, protocol) = ((packet.source, packet.destination, fragment.identification), fragment.protocol);
+        let is_known = protocol == UDP_PROTOCOL || protocol == icmp_protocol(packet.destination);
+        if !is_known || fragment.payload.is_empty() || !self.finds_fragment_room(memory(&fragment.payload)) {
             self.interfaces[interface.0 as usize].counters.received_dropped += 1;
             return;
         }
         if !self.fragments.assemblies.contains_key(&key) {
             self.timers.insert((self.now + WAIT, TimerOf::Fragments(key)));
         }
-        let datagram = match self.fragments.take(key, fragment, self.now + WAIT) {
+        let body = match self.fragments.take(key, fragment, self.now + WAIT) {
             Step::Wait => return,
             Step::Broken => None,
             Step::Done(content) => {
                 let gone = self.fragments.forget(&key);
                 self.forget_fragment_timer(key, gone);
-                wire::udp_datagram(&content, (packet.source, packet.destination))
+                match protocol {
+                    UDP_PROTOCOL => wire::udp_datagram(&content, addresses).map(Body::Udp),
+                    _ => wire::echo_message(&content, addresses).map(Body::Echo),
+                }
             }
         };
-        match datagram {
-            Some(datagram) => self.datagram_in(interface, Packet { body: Body::Udp(datagram), ..packet }, is_group),
+        let (source, destination, hop_limit) = (packet.source, packet.destination, packet.hop_limit);
+        match body {
+            Some(body @ Body::Echo(_)) => self.echo_in(interface, Packet { source, destination, hop_limit, body }, is_group),
+            Some(body) => self.datagram_in(interface, Packet { source, destination, hop_limit, body }, is_group),
             None => self.interfaces[interface.0 as usize].counters.received_dropped += 1,
         }
     }

@@ -93,8 +93,9 @@ impl Stack {
 fn describe(id: SocketId, socket: &Socket) -> Option<SocketDescription> {
     let local = socket.shown(socket.bound?);
     let (state, peer, unread, unsent, drops, info) = match &socket.kind {
-        // The lists of TCP hold no sockets of SDP.
+        // The lists of TCP and UDP hold no other sockets.
         Kind::Idle | Kind::Sdp(_) => return None,
+        Kind::Datagram(datagram) if datagram.is_echo => return None,
         Kind::Listener(listener) => {
             (Listed::Listening, None, listener.ready_sockets().len() as u64, listener.backlog().into(), listener.overflows(), None)
         }

@@ -3,6 +3,7 @@
 mod datagram;
 mod deliver;
 mod disconnect;
+mod echo;
 mod forward;
 mod fragments;
 mod groups;
@@ -27,7 +28,7 @@ use crate::scope;
 use crate::sdp::{Order, Role};
 use crate::socket::{Kind, Socket};
 use crate::socket_id::SocketId;
-use crate::tcp::Remains;
+use crate::tcp::{Remains, Secret};
 use fragments::{FragmentKey, Fragments};
 pub use listing::{ListPlace, Listed, SocketDescription};
 use path_mtu::PathMtus;
@@ -156,6 +157,8 @@ pub struct Stack {
     /// Time of the current entry.
     now: SimTime,
     random: RandomStream,
+    /// Secret of SYN cookies.
+    cookie_secret: Secret,
     neighbours: Neighbours,
     interfaces: Vec<Interface>,
     routes: Routes,
@@ -187,10 +190,12 @@ pub struct Stack {
 impl Stack {
     /// Returns the stack of a host with `lo` alone. `seed` chooses ports and first numbers.
     pub fn new(kernel: KernelPart, seed: u64) -> Self {
+        let mut secrets = RandomStream::new(seed, 1);
         let mut stack = Self {
             kernel,
             now: SimTime::ZERO,
             random: RandomStream::new(seed, 0),
+            cookie_secret: [secrets.next_u64(), secrets.next_u64()],
             neighbours: Neighbours::default(),
             interfaces: Vec::new(),
             routes: Routes::default(),
@@ -242,6 +247,13 @@ impl Stack {
         self.interfaces.push(Interface::new(config));
         self.join_groups_of_all(interface);
         interface
+    }
+
+    /// Limits the packets of a super-segment to those for which the card of an interface has room.
+    pub fn limit_super_segments(&mut self, interface: InterfaceId, packets: u32) {
+        if let Some(at) = self.interfaces.get_mut(interface.0 as usize) {
+            at.super_segment_packets = packets.max(1);
+        }
     }
 
     /// Adds a route.

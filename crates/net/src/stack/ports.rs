@@ -2,6 +2,7 @@
 
 use super::{Addresses, Stack};
 use crate::error::NetError;
+use crate::interface::InterfaceId;
 use crate::sdp::Role;
 use crate::socket::{Kind, Socket};
 use crate::socket_id::{Protocol, SocketId};
@@ -54,6 +55,11 @@ impl Stack {
     pub(super) fn is_local(&self, address: IpAddr) -> bool {
         let is_loopback = matches!(address, IpAddr::V4(address) if address.is_loopback());
         is_loopback || self.interfaces.iter().any(|interface| interface.has(address))
+    }
+
+    /// Returns the interface that has the address.
+    pub(super) fn interface_with(&self, address: IpAddr) -> Option<InterfaceId> {
+        self.interfaces.iter().position(|interface| interface.has(address)).map(|index| InterfaceId(index as u32))
     }
 
     /// Gives a socket its local address. Port 0 means an ephemeral one.

@@ -140,6 +140,11 @@ impl Stack {
         self.interfaces.iter().any(|interface| interface.config.addresses.iter().any(is_it))
     }
 
+    /// Returns whether packets to the address may end at the host: it is its own, or one of several hosts.
+    pub fn takes(&self, address: IpAddr) -> bool {
+        address.is_multicast() || self.has_address(address) || self.interfaces.iter().any(|interface| interface.is_broadcast(address))
+    }
+
     pub(crate) fn option_values(&mut self, id: SocketId) -> Result<OptionValues, NetError> {
         let (send_default, receive_default) = (self.kernel.send_buffer.initial_bytes, self.kernel.receive_buffer.initial_bytes);
         let socket = self.socket_mut(id)?;

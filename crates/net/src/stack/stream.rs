@@ -14,7 +14,7 @@ impl Stack {
     pub(crate) fn open(&mut self, family: Family, protocol: Protocol) -> SocketId {
         let (kind, options) = match protocol {
             Protocol::Stream => (Kind::Idle, Some(Box::new(SocketOptions::new(&self.kernel)))),
-            Protocol::Datagram => (self.new_datagram(), None),
+            Protocol::Datagram | Protocol::Echo => (self.new_datagram(protocol), None),
             Protocol::Sdp => (Kind::Sdp(Role::Idle), Some(Box::new(SocketOptions::new(&self.kernel)))),
         };
         self.insert(Socket {
@@ -23,7 +23,8 @@ impl Stack {
             kind,
             bound: None,
             asked: None,
-            reuse_address: false,
+            // Linux creates such sockets with SO_REUSEADDR (`INET_PROTOSW_REUSE`).
+            reuse_address: protocol == Protocol::Echo,
             reuse_port: false,
             is_ephemeral: false,
             device: None,
@@ -212,8 +213,9 @@ impl Stack {
                 }
             }
         }
+        let secret = self.cookie_secret;
         let socket = self.socket_mut(id)?;
-        socket.kind = Kind::Listener(Box::new(Listener::new(backlog)));
+        socket.kind = Kind::Listener(Box::new(Listener::new(backlog, secret)));
         if let Some(bound) = socket.bound {
             self.ports.listen(bound.port(), id);
         }

@@ -28,7 +28,8 @@ impl Stack {
     /// counts as one on the link, as in Linux's `ip_route_output_key`.
     pub(super) fn way_by(&self, device: Option<InterfaceId>, destination: IpAddr) -> Result<(InterfaceId, IpAddr, IpAddr), NetError> {
         let Some(device) = device else { return self.way(destination) };
-        if self.is_local(destination) {
+        // Linux keeps each own address at its interface: by another one, it is like any host's.
+        if self.is_local(destination) && (device == InterfaceId(0) || self.interface_with(destination) == Some(device)) {
             return Ok((InterfaceId(0), destination, destination));
         }
         let route = self.routes.all().iter().find(|route| route.interface == device && route.contains(destination));
@@ -51,7 +52,7 @@ impl Stack {
         let mss = mtu_bytes.saturating_sub(ip_header_bytes(destination) + TCP_HEADER_BYTES).max(1);
         let super_segment = if config.has_segmentation { self.kernel.super_segment_bytes.max(mss) } else { mss };
         let room = if interface == InterfaceId(0) { u32::MAX } else { self.interfaces[interface.0 as usize].room() };
-        Path { mss, super_segment, room }
+        Path { mss, super_segment, super_segment_packets: self.interfaces[interface.0 as usize].super_segment_packets, room }
     }
 
     pub(super) fn send_segment(&mut self, addresses: (IpAddr, IpAddr), segment: Segment, socket: Option<SocketId>) {

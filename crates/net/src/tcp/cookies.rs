@@ -25,16 +25,19 @@ const SACK: u32 = 0x10;
 
 type Addresses = (SocketAddr, SocketAddr);
 
-/// Secret of a listening socket, and its last overflow.
+/// Key of the hashes that hide a cookie's content (`syncookie_secret` of Linux).
+pub(crate) type Secret = [u64; 2];
+
+/// Secret of the host, and the last overflow of a listening socket.
 #[derive(Debug)]
 pub(super) struct Cookies {
-    secret: u64,
+    secret: Secret,
     overflowed_at: SimTime,
 }
 
 impl Cookies {
-    pub(super) fn new(secret: u32, now: SimTime) -> Self {
-        Self { secret: mixed(u64::from(secret)), overflowed_at: now }
+    pub(super) fn new(secret: Secret, now: SimTime) -> Self {
+        Self { secret, overflowed_at: now }
     }
 
     /// Returns the first number of the answer to a SYN that found no room.
@@ -69,9 +72,8 @@ impl Cookies {
             IpAddr::V6(address) => u128::from(address),
         };
         let ports = u64::from(local.port()) << 16 | u64::from(remote.port());
-        let words = [local, remote].map(bits).into_iter().flat_map(|bits| [(bits >> 64) as u64, bits as u64]);
-        let hash = words.chain([ports, u64::from(minute & 0xff), salt]).fold(self.secret, |hash, word| mixed(hash ^ word));
-        hash as u32
+        let [local, remote] = [local, remote].map(bits).map(|bits| [(bits >> 64) as u64, bits as u64]);
+        siphash(self.secret, &[local[0], local[1], remote[0], remote[1], ports, u64::from(minute & 0xff), salt]) as u32
     }
 }
 
@@ -83,12 +85,28 @@ fn minute(now: SimTime) -> u32 {
     (now.as_picos() / PERIOD.as_picos()) as u32
 }
 
-/// Returns the output of the SplitMix64 generator for a state.
-fn mixed(state: u64) -> u64 {
-    let mut bits = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
+/// Returns SipHash-2-4 of whole words (Aumasson and Bernstein, 2012), as Linux hashes cookies.
+fn siphash(key: Secret, words: &[u64]) -> u64 {
+    let mut state = [key[0] ^ 0x736f_6d65_7073_6575, key[1] ^ 0x646f_7261_6e64_6f6d, key[0] ^ 0x6c79_6765_6e65_7261, key[1] ^ 0x7465_6462_7974_6573];
+    let end = (words.len() as u64 * 8) << 56;
+    for word in words.iter().copied().chain([end]) {
+        state[3] ^= word;
+        (0..2).for_each(|_| sip_round(&mut state));
+        state[0] ^= word;
+    }
+    state[2] ^= 0xff;
+    (0..4).for_each(|_| sip_round(&mut state));
+    state[0] ^ state[1] ^ state[2] ^ state[3]
+}
+
+fn sip_round(state: &mut [u64; 4]) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    (a, c) = (a.wrapping_add(b), c.wrapping_add(d));
+    (b, d) = (b.rotate_left(13) ^ a, d.rotate_left(16) ^ c);
+    a = a.rotate_left(32);
+    (c, a) = (c.wrapping_add(b), a.wrapping_add(d));
+    (b, d) = (b.rotate_left(17) ^ c, d.rotate_left(21) ^ a);
+    *state = [a, b, c.rotate_left(32), d];
 }
 
 /// Returns the options of a SYN that a cookie keeps.
@@ -132,9 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn the_hash_is_that_of_its_authors() {
+        // Key 00 01 .. 0f, and the first 0, 8 and 16 bytes of 00 01 .. (reference implementation, vectors_sip64).
+        let word = |first: u8| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|at| first + at));
+        let (key, words) = ([word(0), word(8)], [word(0), word(8)]);
+        let hashes = [0, 1, 2].map(|count| siphash(key, &words[..count]));
+        assert_eq!(hashes, [0x726f_db47_dd0e_0e31, 0x93f5_f579_9a93_2462, 0x3f2a_cc7f_57c2_9bdb]);
+    }
+
+    #[test]
+    fn both_halves_of_the_secret_hide_a_cookie() {
+        let number = |secret| Cookies::new(secret, SimTime::ZERO).number(addresses(9), 42, &Options::default(), SimTime::ZERO);
+        assert!(number([7, 9]) != number([7, 8]) && number([7, 9]) != number([6, 9]));
+    }
+
+    #[test]
     fn a_cookie_names_the_segments_of_its_peer_for_two_minutes() {
         let at = |seconds: u64| SimTime::ZERO + SimDuration::from_micros(seconds * 1_000_000);
-        let mut cookies = Cookies::new(7, at(59));
+        let mut cookies = Cookies::new([7, 9], at(59));
         for (offered, kept) in [(100, 536), (536, 536), (1_447, 1_440), (9_000, 1_460)] {
             let options = Options { mss: Some(offered), ..Options::default() };
             let number = cookies.number(addresses(9), 42, &options, at(59));

@@ -154,6 +154,7 @@ impl Connection {
             self.send_ack(cx);
             return false;
         }
+        self.soft_error = None;
         let scale = if segment.flags.syn { 0 } else { self.tx.scale };
         let window = u32::from(segment.window) << scale;
         if self.state == State::SynReceived {

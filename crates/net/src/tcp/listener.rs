@@ -1,6 +1,6 @@
 //! Listening sockets: half-open connections, and those that wait for `accept`.
 
-use super::cookies::{Cookies, kept, restored, stamped};
+use super::cookies::{Cookies, Secret, kept, restored, stamped};
 use super::input::reset_for;
 use super::{Context, Handshake, ReceiveWindow, SocketOptions, clock, doubled};
 use crate::packet::{Flags, Options, Segment, TIMESTAMPS_BYTES, Timestamps};
@@ -37,13 +37,15 @@ pub(crate) struct Listener {
     deadlines: BTreeSet<(SimTime, Addresses)>,
     ready: VecDeque<SocketId>,
     overflows: u64,
+    /// Secret of the host's cookies.
+    secret: Secret,
     /// Cookies, since SYNs first found no room.
     cookies: Option<Box<Cookies>>,
 }
 
 impl Listener {
-    pub(crate) fn new(backlog: u32) -> Self {
-        Self { backlog, half_open: BTreeMap::new(), deadlines: BTreeSet::new(), ready: VecDeque::new(), overflows: 0, cookies: None }
+    pub(crate) fn new(backlog: u32, secret: Secret) -> Self {
+        Self { backlog, half_open: BTreeMap::new(), deadlines: BTreeSet::new(), ready: VecDeque::new(), overflows: 0, secret, cookies: None }
     }
     pub(crate) fn backlog(&self) -> u32 {
         self.backlog
@@ -140,7 +142,7 @@ impl Listener {
 
     /// Answers a SYN that finds no room, and remembers nothing of it.
     fn answer_by_cookie(&mut self, addresses: Addresses, fresh: HalfOpen, socket: &SocketOptions, cx: &mut Context<'_>) {
-        let cookies = self.cookies.get_or_insert_with(|| Box::new(Cookies::new(fresh.first, cx.now)));
+        let cookies = self.cookies.get_or_insert_with(|| Box::new(Cookies::new(self.secret, cx.now)));
         let first = cookies.number(addresses, fresh.remote_first, &fresh.options, cx.now);
         let half = HalfOpen { first, options: kept(&fresh.options, cx.kernel.syn_cookies), ..fresh };
         cx.out.push(half.answer(addresses, stamped(&half.options, clock(cx.now)), socket, cx));

@@ -17,6 +17,7 @@ mod urgent;
 mod user;
 mod window;
 
+pub(crate) use cookies::Secret;
 pub(crate) use input::reset_for;
 pub(crate) use listener::Listener;
 pub(crate) use rtt::doubled;
@@ -76,6 +77,8 @@ pub(crate) struct Path {
     pub(crate) mss: u32,
     /// Largest super-segment in bytes, at least `mss`.
     pub(crate) super_segment: u32,
+    /// Most packets of a super-segment.
+    pub(crate) super_segment_packets: u32,
     /// Frames that the queue of the interface still takes.
     pub(crate) room: u32,
 }
@@ -216,6 +219,8 @@ pub(crate) struct Connection {
     linger_until: Option<SimTime>,
     keepalive_at: Option<SimTime>,
     error: Option<NetError>,
+    /// Error that the network reported since the peer last answered (`sk_err_soft` of Linux).
+    soft_error: Option<NetError>,
     /// The result of `connect` is unknown to the program.
     is_connecting: bool,
     /// The program closed the socket.
@@ -299,6 +304,7 @@ impl Connection {
             linger_until: None,
             keepalive_at: None,
             error: None,
+            soft_error: None,
             is_connecting: false,
             is_orphan: false,
             retransmissions: 0,
@@ -385,10 +391,18 @@ impl Connection {
         self.close_now(cx);
     }
 
+    /// Ends the connection after too many tries. The program hears the last report of the network, if
+    /// there is one (`tcp_write_err` of Linux).
+    pub(super) fn time_out(&mut self, cx: &mut Context<'_>) {
+        let error = self.soft_error.unwrap_or(NetError::TimedOut);
+        self.fail(error, cx);
+    }
+
     /// Notes an ICMP error. Only a connection under way fails by it (RFC 1122, 4.2.3.9).
     pub(crate) fn unreachable(&mut self, error: NetError, cx: &mut Context<'_>) {
-        if self.state == State::SynSent {
-            self.fail(error, cx);
+        match self.state {
+            State::SynSent | State::SynReceived => self.fail(error, cx),
+            _ => self.soft_error = Some(error),
         }
     }
 

@@ -66,8 +66,14 @@ impl Connection {
 
     /// Returns the payload of the largest super-segment: whole packets.
     fn super_segment(&self, cx: &Context<'_>) -> u64 {
-        let mss = u64::from(self.tx.mss);
-        (u64::from(cx.path.super_segment) / mss).max(1) * mss
+        self.super_segment_of(u64::from(self.tx.mss), cx)
+    }
+
+    /// Returns the payload of the largest super-segment of packets with so many bytes.
+    fn super_segment_of(&self, bytes: u64, cx: &Context<'_>) -> u64 {
+        // Blocks or a small window can make packets smaller than these.
+        let most = u64::from(cx.path.super_segment_packets) * u64::from(self.packet_bytes()) / bytes;
+        (u64::from(cx.path.super_segment) / bytes).min(most).max(1) * bytes
     }
 
     fn has_room_below(&self, cx: &Context<'_>) -> bool {
@@ -90,6 +96,7 @@ impl Connection {
         if next >= end || !self.may_send() {
             return false;
         }
+        self.fit_to_path(cx);
         let in_flight = self.board.in_flight();
         let is_only_fin = next == data_end;
         let quota = match self.congestion.window().saturating_sub(in_flight) {
@@ -148,7 +155,7 @@ impl Connection {
             return Err(Stop::Window);
         }
         let limit = (quota * mss).min(window);
-        let mut bytes = available.min(limit).min((u64::from(cx.path.super_segment) / mss).max(1) * mss);
+        let mut bytes = available.min(limit).min(self.super_segment_of(mss, cx));
         if bytes > mss {
             bytes -= bytes % mss;
         }

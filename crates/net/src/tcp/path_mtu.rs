@@ -7,13 +7,9 @@ impl Connection {
     /// Notes that a router on the path takes smaller packets only. Segments that it may have lost leave
     /// again.
     pub(crate) fn path_shrank(&mut self, cx: &mut Context<'_>) {
-        let taken = if self.has_timestamps { TIMESTAMPS_BYTES } else { 0 };
-        let mss = cx.path.mss.saturating_sub(taken).max(1);
-        if mss >= self.tx.mss || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
+        if matches!(self.state, State::SynSent | State::SynReceived | State::Closed) || !self.fit_to_path(cx) {
             return;
         }
-        self.tx.mss = mss;
-        self.board.set_packet_bytes(mss);
         if !self.board.is_empty() {
             let (recovery, mut flow) = self.flow(cx);
             recovery.timed_out(&mut flow);
@@ -22,5 +18,18 @@ impl Connection {
             self.set_retransmission_timer(cx);
             self.output(cx);
         }
+    }
+
+    /// Takes the size of segments from the path, if it has become smaller, as Linux does before it sends
+    /// new data (`tcp_current_mss`). Returns whether it has.
+    pub(super) fn fit_to_path(&mut self, cx: &Context<'_>) -> bool {
+        let taken = if self.has_timestamps { TIMESTAMPS_BYTES } else { 0 };
+        let mss = cx.path.mss.saturating_sub(taken).max(1);
+        let is_smaller = mss < self.tx.mss;
+        if is_smaller {
+            self.tx.mss = mss;
+            self.board.set_packet_bytes(mss);
+        }
+        is_smaller
     }
 }

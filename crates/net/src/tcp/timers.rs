@@ -3,7 +3,6 @@
 use super::recovery::{Flow, Phase};
 use super::rtt::doubled;
 use super::{Connection, Context, State};
-use crate::error::NetError;
 use softband_sim::{SimDuration, SimTime};
 
 /// Least time of a probe for the loss of the last packets beyond two round trips.
@@ -85,7 +84,7 @@ impl Connection {
 
     fn syn_expired(&mut self, cx: &mut Context<'_>) {
         if self.attempts >= cx.kernel.syn_retries + cx.kernel.syn_linear_timeouts || self.has_timed_out(cx) {
-            self.fail(NetError::TimedOut, cx);
+            self.time_out(cx);
             return;
         }
         self.attempts += 1;
@@ -120,7 +119,7 @@ impl Connection {
             return;
         }
         if self.is_given_up(cx) {
-            self.fail(NetError::TimedOut, cx);
+            self.time_out(cx);
             return;
         }
         let (recovery, mut flow) = self.flow(cx);
@@ -217,7 +216,7 @@ impl Connection {
     /// Probes a closed window, or sends a small segment that waited long enough.
     fn probe_window(&mut self, cx: &mut Context<'_>) {
         if self.is_given_up(cx) && (self.is_orphan || self.has_timed_out(cx)) {
-            self.fail(NetError::TimedOut, cx);
+            self.time_out(cx);
             return;
         }
         // RFC 9293, 3.8.6.1: a peer that answers keeps the connection for ever.
@@ -250,7 +249,7 @@ impl Connection {
         }
         if self.attempts >= self.options.keepalive_probes || self.has_timed_out(cx) && self.attempts > 0 {
             self.send_reset(cx);
-            self.fail(NetError::TimedOut, cx);
+            self.time_out(cx);
             return;
         }
         self.attempts += 1;

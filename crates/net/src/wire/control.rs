@@ -1,15 +1,20 @@
-//! ICMP: errors (RFC 792, RFC 4443), and neighbour discovery (RFC 4861).
+//! ICMP: errors and echoes (RFC 792, RFC 4443), and neighbour discovery (RFC 4861).
 
 use super::checksum::{self, Checksum};
 use super::internet::{ICMP, ICMPV6, TCP, UDP, V4Header, V6Header, finish_v6, put_v6_header};
 use super::reader::{Reader, put_half, put_word, set_half};
-use super::{DecodeError, EncodeError};
+use super::{DecodeError, EncodeError, Source};
 use crate::frame::{LinkAddress, NeighbourMessage};
 use crate::neighbour::solicited_group;
-use crate::packet::{HOP_LIMIT, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, Unreachable, UnreachableReason};
+use crate::packet::{Body, Echo, HOP_LIMIT, ICMP_HEADER_BYTES, IPV6_HEADER_BYTES, UDP_HEADER_BYTES, Unreachable, UnreachableReason};
+use crate::payload::Payload;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Types of messages.
+const ECHO_ANSWER: u8 = 0;
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REQUEST_V6: u8 = 128;
+const ECHO_ANSWER_V6: u8 = 129;
 const UNREACHABLE: u8 = 3;
 const TIME_EXCEEDED: u8 = 11;
 const UNREACHABLE_V6: u8 = 1;
@@ -100,10 +105,72 @@ fn finish_icmp_v6(into: &mut [u8], start: usize, addresses: (IpAddr, IpAddr)) {
     set_half(into, start + 2, sum.finish());
 }
 
-pub(super) fn decode_v4(content: &[u8]) -> Result<Unreachable, DecodeError> {
-    if checksum::of(content) != 0 {
+/// Returns an echo as bytes, with its header.
+pub(crate) fn echo_content(echo: &Echo, addresses: (IpAddr, IpAddr)) -> Payload {
+    let (protocol, request, answer) = echo_kinds(addresses.0);
+    let mut header = vec![if echo.is_request { request } else { answer }, 0, 0, 0];
+    put_half(&mut header, echo.identifier);
+    put_half(&mut header, echo.sequence);
+    let mut sum = checksum_for(protocol, addresses, header.len() + echo.payload.len() as usize);
+    sum.add(&header);
+    sum.add_payload(&echo.payload);
+    set_half(&mut header, 2, sum.finish());
+    let mut content = Payload::from(&header[..]);
+    content.append(echo.payload.clone());
+    content
+}
+
+/// Returns the echo of a whole content, or `None` if it is none, or if its checksum is wrong.
+pub(crate) fn echo_message(content: &Payload, addresses: (IpAddr, IpAddr)) -> Option<Echo> {
+    let header = content.part(0, ICMP_HEADER_BYTES).to_vec();
+    let payload = content.part(ICMP_HEADER_BYTES, content.len().checked_sub(ICMP_HEADER_BYTES)?);
+    let mut sum = checksum_for(echo_kinds(addresses.0).0, addresses, content.len() as usize);
+    sum.add(&header);
+    sum.add_payload(&payload);
+    let (is_request, identifier, sequence) = read_echo(&header, addresses.0)?;
+    (sum.finish() == 0).then_some(Echo { is_request, identifier, sequence, payload })
+}
+
+/// Returns the protocol of ICMP for a family, and the types of a request and an answer.
+const fn echo_kinds(address: IpAddr) -> (u8, u8, u8) {
+    match address {
+        IpAddr::V4(_) => (ICMP, ECHO_REQUEST, ECHO_ANSWER),
+        IpAddr::V6(_) => (ICMPV6, ECHO_REQUEST_V6, ECHO_ANSWER_V6),
+    }
+}
+
+/// Returns the sum of a message before its bytes. ICMP of IPv4 has no pseudo-header.
+fn checksum_for(protocol: u8, addresses: (IpAddr, IpAddr), len: usize) -> Checksum {
+    if protocol == ICMP { Checksum::default() } else { Checksum::pseudo(addresses, ICMPV6, len) }
+}
+
+/// Returns the fields of an echo's header, unless it is that of another message.
+fn read_echo(header: &[u8], of: IpAddr) -> Option<(bool, u16, u16)> {
+    let (_, request, answer) = echo_kinds(of);
+    let &[kind, 0, _, _, a, b, c, d] = header.first_chunk::<8>()? else { return None };
+    (kind == request || kind == answer).then_some((kind == request, u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+}
+
+/// Returns a message of ICMP, after a check of its checksum.
+pub(super) fn decode(content: &[u8], addresses: (IpAddr, IpAddr), source: Source<'_>) -> Result<Body, DecodeError> {
+    if addresses.0.is_ipv6() {
+        check_v6(content, addresses)?;
+    } else if checksum::of(content) != 0 {
         return Err(DecodeError::Checksum(ICMP));
     }
+    decode_checked(content, addresses.0, source)
+}
+
+/// Returns a message of ICMP whose checksum is right.
+pub(super) fn decode_checked(content: &[u8], of: IpAddr, source: Source<'_>) -> Result<Body, DecodeError> {
+    if let Some((is_request, identifier, sequence)) = read_echo(content, of) {
+        let payload = source.payload(&content[ICMP_HEADER_BYTES as usize..]);
+        return Ok(Body::Echo(Echo { is_request, identifier, sequence, payload }));
+    }
+    if of.is_ipv4() { decode_v4(content) } else { decode_v6(content) }.map(Body::Unreachable)
+}
+
+fn decode_v4(content: &[u8]) -> Result<Unreachable, DecodeError> {
     let mut read = Reader::new(content);
     let (kind, code) = (read.byte()?, read.byte()?);
     read.half()?;
@@ -132,7 +199,7 @@ pub(super) fn check_v6(content: &[u8], addresses: (IpAddr, IpAddr)) -> Result<()
     if sum.finish() == 0 { Ok(()) } else { Err(DecodeError::Checksum(ICMPV6)) }
 }
 
-pub(super) fn decode_v6(content: &[u8]) -> Result<Unreachable, DecodeError> {
+fn decode_v6(content: &[u8]) -> Result<Unreachable, DecodeError> {
     let mut read = Reader::new(content);
     let (kind, code) = (read.byte()?, read.byte()?);
     read.half()?;

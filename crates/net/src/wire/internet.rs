@@ -3,18 +3,16 @@
 use super::reader::{Reader, put_half, put_word, set_half};
 use super::{DecodeError, EncodeError, Source, checksum, control, transport};
 use crate::frame::Frame;
-pub(super) use crate::packet::UDP_PROTOCOL as UDP;
 use crate::packet::{Body, Fragment, IPV4_HEADER_BYTES, IPV6_HEADER_BYTES, Packet};
+pub(super) use crate::packet::{ICMP_PROTOCOL as ICMP, ICMPV6_PROTOCOL as ICMPV6, UDP_PROTOCOL as UDP};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Protocol numbers (IANA).
-pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const IPV6_FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
-pub(super) const ICMPV6: u8 = 58;
 
 /// Most extension headers in a row that a host reads.
 const EXTENSIONS_MAX: usize = 8;
@@ -105,8 +103,8 @@ fn protocol(packet: &Packet) -> u8 {
         (Body::Tcp(_), _) => TCP,
         (Body::Udp(_), _) => UDP,
         (Body::Fragment(fragment), _) => fragment.protocol,
-        (Body::Unreachable(_), IpAddr::V4(_)) => ICMP,
-        (Body::Unreachable(_), IpAddr::V6(_)) => ICMPV6,
+        (Body::Unreachable(_) | Body::Echo(_), IpAddr::V4(_)) => ICMP,
+        (Body::Unreachable(_) | Body::Echo(_), IpAddr::V6(_)) => ICMPV6,
     }
 }
 
@@ -116,6 +114,10 @@ fn encode_body(packet: &Packet, into: &mut Vec<u8>) -> Result<(), EncodeError> {
         Body::Tcp(segment) => transport::encode_tcp(segment, addresses, into),
         Body::Udp(datagram) => transport::encode_udp(datagram, addresses, into),
         Body::Unreachable(unreachable) => control::encode(unreachable, addresses, into),
+        Body::Echo(echo) => {
+            transport::put_payload(into, &control::echo_content(echo, addresses));
+            Ok(())
+        }
         Body::Fragment(fragment) => {
             transport::put_payload(into, &fragment.payload);
             Ok(())
@@ -191,7 +193,7 @@ pub(super) fn decode_v6(bytes: &[u8], source: Source<'_>) -> Result<Frame, Decod
             if let Some(message) = control::decode_neighbour(content, &header)? {
                 return Ok(Frame::Neighbour(message));
             }
-            Body::Unreachable(control::decode_v6(content)?)
+            control::decode_checked(content, addresses.0, source)?
         }
         next => decode_body(next, content, addresses, source)?,
     };
@@ -283,11 +285,8 @@ fn decode_body(protocol: u8, content: &[u8], addresses: (IpAddr, IpAddr), source
     match protocol {
         TCP => transport::decode_tcp(content, addresses, source).map(Body::Tcp),
         UDP => transport::decode_udp(content, addresses, source).map(Body::Udp),
-        ICMP if addresses.0.is_ipv4() => control::decode_v4(content).map(Body::Unreachable),
-        ICMPV6 if addresses.0.is_ipv6() => {
-            control::check_v6(content, addresses)?;
-            control::decode_v6(content).map(Body::Unreachable)
-        }
+        ICMP if addresses.0.is_ipv4() => control::decode(content, addresses, source),
+        ICMPV6 if addresses.0.is_ipv6() => control::decode(content, addresses, source),
         _ => Err(DecodeError::Unsupported),
     }
 }

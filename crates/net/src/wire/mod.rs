@@ -1,4 +1,4 @@
-//! Frames as bytes: IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293), UDP (RFC 768), ICMP errors
+//! Frames as bytes: IPv4 (RFC 791), IPv6 (RFC 8200), TCP (RFC 9293), UDP (RFC 768), ICMP
 //! (RFC 792, RFC 4443), ARP (RFC 826) and neighbour discovery (RFC 4861).
 //!
 //! The bytes begin behind the link's framing, which names their [`ether_type`]. They have the length
@@ -13,6 +13,7 @@ mod transport;
 
 use crate::frame::Frame;
 use crate::payload::Payload;
+pub(crate) use control::{echo_content, echo_message};
 use softband_model::verbs::api::PayloadSlice;
 use std::fmt;
 use std::net::IpAddr;
@@ -72,6 +73,16 @@ pub fn decode(bytes: &[u8]) -> Result<Frame, DecodeError> {
 /// [`DecodeError`] has the reasons.
 pub fn decode_shared(bytes: &PayloadSlice) -> Result<Frame, DecodeError> {
     decode_from(bytes.bytes(), Source(Some(bytes)))
+}
+
+/// Returns the receiver of a packet of IP, and whether its protocol is TCP. Headers of IPv6 extensions
+/// hide it. Bytes of ARP have no such receiver.
+pub fn receiver(bytes: &[u8]) -> Option<(IpAddr, bool)> {
+    match bytes.first()? >> 4 {
+        4 => internet::V4Header::decode(bytes).ok().map(|header| (header.destination.into(), header.protocol == internet::TCP)),
+        6 => internet::V6Header::decode(bytes).ok().map(|header| (header.destination.into(), header.next == internet::TCP)),
+        _ => None,
+    }
 }
 
 fn decode_from(bytes: &[u8], source: Source<'_>) -> Result<Frame, DecodeError> {

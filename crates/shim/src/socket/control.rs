@@ -4,7 +4,8 @@
 use super::address::LOOPBACK;
 use super::interfaces;
 use crate::clib::args::slice;
-use libc::{c_int, c_void, in_pktinfo, in6_pktinfo, msghdr, socklen_t};
+use crate::time::clock::shows;
+use libc::{c_int, c_void, in_pktinfo, in6_pktinfo, msghdr, socklen_t, timespec};
 use softband_client::Errno;
 use softband_ipc::calls::{DatagramReceived, DatagramWish};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -94,7 +95,8 @@ pub unsafe fn put(fd: c_int, family: c_int, of: &DatagramReceived, room: *mut c_
     if room.is_null() || len == 0 || of.interface == 0 {
         return (0, 0);
     }
-    let all = facts(family, of, |level, name| asks_for(fd, level, name));
+    let arrived = shows(libc::CLOCK_REALTIME, of.at);
+    let all = facts(family, of, arrived, |level, name| asks_for(fd, level, name));
     let (mut at, mut is_cut) = (0, false);
     for (level, kind, value) in all {
         let size = HEAD + value.len();
@@ -116,11 +118,19 @@ pub unsafe fn put(fd: c_int, family: c_int, of: &DatagramReceived, room: *mut c_
 /// A control message: level, type, value.
 type Fact = (c_int, c_int, Vec<u8>);
 
-/// Returns the facts about a datagram for which `asks` returns true.
-fn facts(family: c_int, of: &DatagramReceived, asks: impl Fn(c_int, c_int) -> bool) -> Vec<Fact> {
+/// Returns the facts about a datagram for which `asks` returns true. It came when the clock of the host
+/// showed `arrived`.
+fn facts(family: c_int, of: &DatagramReceived, arrived: timespec, asks: impl Fn(c_int, c_int) -> bool) -> Vec<Fact> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6};
     let to = Ipv6Addr::from(of.to);
     let mut all = Vec::new();
+    // `SCM_TIMESTAMP` and `SCM_TIMESTAMPNS` have the numbers of the options. Linux keeps one of both.
+    for (name, nanos) in [(libc::SO_TIMESTAMP, 1_000), (libc::SO_TIMESTAMPNS, 1)] {
+        if asks(libc::SOL_SOCKET, name) {
+            let time = [arrived.tv_sec, arrived.tv_nsec / nanos].map(i64::to_ne_bytes).concat();
+            all.push((libc::SOL_SOCKET, name, time));
+        }
+    }
     if let IpAddr::V4(v4) = to.to_canonical() {
         if asks(IPPROTO_IP, libc::IP_PKTINFO) {
             let octets = [own_address(v4, of.interface).octets(), v4.octets()].concat();
@@ -196,11 +206,17 @@ mod tests {
     #[test]
     fn a_program_gets_the_facts_for_which_it_asks() {
         let to = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().octets();
-        let of = DatagramReceived { len: 0, whole: 0, from: Endpoint::v4((0, 0)), to, interface: 2, hop_limit: 64 };
-        let asked = facts(libc::AF_INET, &of, |_, name| name == libc::IP_PKTINFO);
+        let of = DatagramReceived { len: 0, whole: 0, from: Endpoint::v4((0, 0)), to, interface: 2, hop_limit: 64, at: 0 };
+        let arrived = timespec { tv_sec: 7, tv_nsec: 2_003 };
+        let asked = facts(libc::AF_INET, &of, arrived, |_, name| name == libc::IP_PKTINFO);
         assert_eq!(asked, [(libc::IPPROTO_IP, libc::IP_PKTINFO, vec![2, 0, 0, 0, 10, 0, 0, 1, 10, 0, 0, 1])]);
+        for (name, rest) in [(libc::SO_TIMESTAMP, 2), (libc::SO_TIMESTAMPNS, 2_003)] {
+            let asked = facts(libc::AF_INET, &of, arrived, |_, asked| asked == name);
+            assert_eq!(asked, [(libc::SOL_SOCKET, name, [7_i64, rest].map(i64::to_ne_bytes).concat())]);
+        }
         let v6 = DatagramReceived { to: [9; 16], ..of };
-        let kinds: Vec<c_int> = facts(libc::AF_INET6, &v6, |_, _| true).into_iter().map(|(_, kind, _)| kind).collect();
+        let kinds: Vec<c_int> =
+            facts(libc::AF_INET6, &v6, arrived, |level, _| level == libc::IPPROTO_IPV6).into_iter().map(|(_, kind, _)| kind).collect();
         assert_eq!(kinds, [libc::IPV6_PKTINFO, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS]);
     }
 }

@@ -35,7 +35,13 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == sdp::AF_INET_SDP && kind & TYPE_MASK == libc::SOCK_STREAM && named() {
         return sdp::open(kind, protocol);
     }
-    let fd = real::socket(domain, kind, protocol);
+    let is_echo = (kind & TYPE_MASK, active() && is_modelled()) == (libc::SOCK_DGRAM, true)
+        && matches!((domain, protocol), (libc::AF_INET, libc::IPPROTO_ICMP) | (libc::AF_INET6, libc::IPPROTO_ICMPV6));
+    let mut fd = real::socket(domain, kind, protocol);
+    if is_echo && fd < 0 {
+        // The machine may keep echoes from programs (`ping_group_range`). Any placeholder will do.
+        fd = real::socket(domain, kind, 0);
+    }
     if walled() && kind & TYPE_MASK == libc::SOCK_STREAM && matches!(domain, libc::AF_INET | libc::AF_INET6) {
         sdp::note_wall_stream();
     }
@@ -48,9 +54,11 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
             Kind::StreamSocket
         }
         (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Kind::DatagramSocket,
+        _ if is_echo => Kind::DatagramSocket,
         _ => return fd,
     };
-    match client::call::<op::SocketNew>(&SocketNew { datagram: u32::from(kind == Kind::DatagramSocket), family: domain as u32 }) {
+    let datagram = if is_echo { SocketNew::ECHO } else { u32::from(kind == Kind::DatagramSocket) };
+    match client::call::<op::SocketNew>(&SocketNew { datagram, family: domain as u32 }) {
         Ok(Object { object, .. }) => {
             fds::register(fd, Entry { kind, object });
             fd

@@ -103,7 +103,7 @@ pub fn from_clock(id: clockid_t, time: &timespec) -> u64 {
 }
 
 /// Returns the value of clock `id` at simulated time `now`.
-fn shows(id: clockid_t, now: u64) -> timespec {
+pub fn shows(id: clockid_t, now: u64) -> timespec {
     let mut time = to_timespec(now);
     time.tv_sec += start_seconds(id) as i64;
     time

@@ -1,6 +1,6 @@
 //! Routes of hosts through other hosts: `routes` of `[hosts.*]`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use softband_spec::{FabricSpec, InterfaceAddress, RouteSpec};
@@ -99,9 +99,13 @@ fn interface_to(gateway: IpAddr, network: InterfaceAddress, host: usize, spec: &
 fn parse(text: &str) -> Option<(InterfaceAddress, IpAddr)> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let [network, "via", gateway] = words[..] else { return None };
+    let gateway: IpAddr = gateway.parse().ok()?;
+    let all = |address: IpAddr| InterfaceAddress { address, prefix: 0 };
     let network = match network {
-        "default" | "0.0.0.0/0" => InterfaceAddress { address: Ipv4Addr::UNSPECIFIED.into(), prefix: 0 },
+        "default" if gateway.is_ipv6() => all(Ipv6Addr::UNSPECIFIED.into()),
+        "default" | "0.0.0.0/0" => all(Ipv4Addr::UNSPECIFIED.into()),
+        "::/0" => all(Ipv6Addr::UNSPECIFIED.into()),
         _ => addresses::parse(network)?,
     };
-    Some((network, gateway.parse().ok()?))
+    Some((network, gateway))
 }

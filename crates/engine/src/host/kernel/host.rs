@@ -15,7 +15,7 @@ use softband_fabric::World;
 use softband_ipc::interfaces;
 use softband_model::parts::KernelPath;
 use softband_model::verbs::api::{Completion, VerbsError};
-use softband_net::{Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Route, Stack};
+use softband_net::{Body, Call, Charge, Effect, Frame, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NetError, Route, Stack, wire};
 use softband_sim::{RandomStream, SimDuration, SimTime};
 use softband_spec::{FabricSpec, InterfaceKind, RouteSpec};
 use softband_types::{HcaId, HostId, PortNumber, ProcessId};
@@ -77,6 +77,7 @@ impl HostKernel {
                 ring_packets: MANAGEMENT_RING_PACKETS,
                 queue_packets: host.kernel.transmit_queue_packets,
             };
+            let mut super_segment_packets = u32::MAX;
             let kind = match interface.kind {
                 InterfaceKind::Management => {
                     Kind::Management(ManagementLink::new(host.part.ethernet_latency, host.part.ethernet_bytes_per_second, silence))
@@ -88,6 +89,7 @@ impl HostKernel {
                     let work = Offloads::of(&host.hcas[hca].part.ipoib_offloads, &host.kernel, mode);
                     let link = kernel.ipoib_link(place, work, world, common).map_err(|error| refused(&error))?;
                     config.link_address = link.address(world);
+                    super_segment_packets = link.super_segment_packets();
                     (config.has_segmentation, config.ring_packets) = (work.segmentation, SEND_RING_PACKETS);
                     Kind::Ipoib(Box::new(link))
                 }
@@ -109,7 +111,8 @@ impl HostKernel {
                     common.network.add(own.address, (number, InterfaceId(kernel.links.len() as u32)));
                 }
             }
-            kernel.stack.add_interface(config);
+            let added = kernel.stack.add_interface(config);
+            kernel.stack.limit_super_segments(added, super_segment_packets);
             kernel.links.push(Link { core: Core::default(), kind });
         }
         kernel.add_routes(&host.routes);
@@ -211,7 +214,7 @@ impl HostKernel {
             match effect {
                 Effect::Charge(charge) => self.pay(charge, now, &mut thread),
                 Effect::Transmit { interface, to, frame } => {
-                    self.pay_checksums(interface, frame.wire_bytes(), now, &mut thread);
+                    self.pay_checksums(interface, &frame, now, &mut thread);
                     let core = self.links.get(interface.0 as usize).map_or(now, |link| link.core.begin(now));
                     self.transmit(world, common, thread.unwrap_or(core), interface, (to, frame));
                 }
@@ -257,12 +260,16 @@ impl HostKernel {
 
     /// Pays for the checksums of a frame that the card does not compute. Some kernels sum while they
     /// copy, and the price of the copy contains it.
-    fn pay_checksums(&mut self, interface: InterfaceId, bytes: u64, now: SimTime, thread: &mut Option<SimTime>) {
-        if self.stack.kernel().checksum_with_copy {
+    fn pay_checksums(&mut self, interface: InterfaceId, frame: &Frame, now: SimTime, thread: &mut Option<SimTime>) {
+        let is_summed = match frame {
+            Frame::Packet(packet) => self.sums(packet.source, matches!(packet.body, Body::Tcp(_))),
+            Frame::Neighbour(_) => true,
+        };
+        if self.stack.kernel().checksum_with_copy || !is_summed {
             return;
         }
         let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
-        let cost = kind.checksum_cost(&self.path, bytes);
+        let cost = kind.checksum_cost(&self.path, frame.wire_bytes());
         match thread {
             Some(clock) => *clock += cost,
             None if cost > SimDuration::ZERO => {
@@ -270,6 +277,21 @@ impl HostKernel {
             }
             None => {}
         }
+    }
+
+    /// Returns whether the kernel reads the payload of a packet for its checksum. Those that it forwards
+    /// pass unread, except segments that it joins (`skb_gro_checksum_validate`), and cuts again.
+    fn sums(&self, end: IpAddr, is_tcp: bool) -> bool {
+        self.stack.takes(end) || is_tcp && self.links.iter().any(|link| link.kind.joins())
+    }
+
+    /// Returns the time that a core needs for the next packet.
+    fn receive_cost(&self, common: &Common, interface: InterfaceId) -> SimDuration {
+        let Some(Link { kind, .. }) = self.links.get(interface.0 as usize) else { return SimDuration::ZERO };
+        let checksum = kind.checksum_cost(&self.path, kind.next_bytes());
+        let receiver = || kind.next_packet(common).and_then(|packet| wire::receiver(packet.bytes()));
+        let passes = checksum > SimDuration::ZERO && self.stack.forwards() && receiver().is_some_and(|(to, is_tcp)| !self.sums(to, is_tcp));
+        self.path.receive_packet + if passes { SimDuration::ZERO } else { checksum }
     }
 
     fn ethernet(&mut self, interface: InterfaceId) -> Option<(&mut Core, &mut EthernetLink)> {
@@ -329,10 +351,9 @@ impl HostKernel {
     }
 
     fn start_core(&mut self, common: &mut Common, now: SimTime, interface: InterfaceId) {
-        let (host, path) = (self.number, self.path);
+        let (host, cost) = (self.number, self.path.interrupt + self.receive_cost(common, interface));
         let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
         kind.begin_polling();
-        let cost = path.interrupt + kind.receive_cost(&path);
         common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
     }
 
@@ -341,12 +362,13 @@ impl HostKernel {
         let Some(link) = self.links.get_mut(interface.0 as usize) else { return };
         let (host, path) = (self.number, self.path);
         if let Some((frame, joined)) = link.kind.take_frame(world, common, now) {
-            link.core.work(now, path.join_packet * u64::from(joined));
+            link.core.work(now, path.join_packet * u64::from(joined.packets) + link.kind.checksum_cost(&path, joined.bytes));
             self.arrived(world, common, now, interface, frame);
         }
+        let cost = self.receive_cost(common, interface);
         let Some(Link { core, kind }) = self.links.get_mut(interface.0 as usize) else { return };
         if kind.go_on_polling() {
-            common.agenda.push(core.work(now, kind.receive_cost(&path)), Due::Taken { host, interface });
+            common.agenda.push(core.work(now, cost), Due::Taken { host, interface });
         }
     }
 

@@ -1,12 +1,13 @@
 //! The kinds of links that interfaces have.
 
 use super::Common;
+use super::core::Joined;
 use super::ethernet::EthernetLink;
 use super::ipoib::IpoibLink;
 use super::management::ManagementLink;
 use softband_fabric::World;
 use softband_model::parts::KernelPath;
-use softband_net::Frame;
+use softband_net::{Frame, PayloadSlice};
 use softband_sim::{SimDuration, SimTime};
 
 /// Link of an interface. A core takes the packets of IPoIB and Ethernet.
@@ -36,14 +37,31 @@ impl Kind {
         }
     }
 
-    /// Returns the time that a core needs for the next packet.
-    pub(super) fn receive_cost(&self, path: &KernelPath) -> SimDuration {
-        let bytes = match self {
+    /// Returns the bytes of the next packet with the headers of its link.
+    pub(super) fn next_bytes(&self) -> u64 {
+        match self {
             Self::Ethernet(link) => link.next_bytes(),
             Self::Ipoib(link) => link.next_bytes(),
             Self::Loopback | Self::Management(_) => 0,
-        };
-        path.receive_packet + self.checksum_cost(path, bytes)
+        }
+    }
+
+    /// Returns the next packet behind the headers of its link.
+    pub(super) fn next_packet(&self, common: &Common) -> Option<PayloadSlice> {
+        match self {
+            Self::Ethernet(link) => link.next_packet(),
+            Self::Ipoib(link) => link.next_packet(common),
+            Self::Loopback | Self::Management(_) => None,
+        }
+    }
+
+    /// Returns whether received segments become larger ones.
+    pub(super) fn joins(&self) -> bool {
+        match self {
+            Self::Ethernet(link) => link.joins(),
+            Self::Ipoib(link) => link.joins(),
+            Self::Loopback | Self::Management(_) => false,
+        }
     }
 
     /// Returns the time that a core needs for checksums that the card does not compute. A core reads
@@ -57,13 +75,11 @@ impl Kind {
         if is_summed { SimDuration::ZERO } else { path.copy(bytes) }
     }
 
-    /// Takes the oldest packet, and with it those that the kernel joins to it. Returns their number,
-    /// too. A packet that is no frame is `None`.
-    pub(super) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, u32)> {
+    /// Takes the oldest packet, and with it those that join it. A packet that is no frame is `None`.
+    pub(super) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, Joined)> {
         match self {
             Self::Ipoib(link) => link.take_frame(world, common, now),
-            // The card has joined its segments.
-            Self::Ethernet(link) => link.take_frame(world).map(|frame| (frame, 0)),
+            Self::Ethernet(link) => link.take_frame(world),
             Self::Loopback | Self::Management(_) => None,
         }
     }

@@ -138,7 +138,7 @@ fn refusal(frame: &Frame) -> Option<Frame> {
     let (tcp, source_port, destination_port) = match &packet.body {
         Body::Tcp(segment) => (true, segment.source_port, segment.destination_port),
         Body::Udp(datagram) => (false, datagram.source_port, datagram.destination_port),
-        Body::Unreachable(_) | Body::Fragment(_) => return None,
+        Body::Unreachable(_) | Body::Echo(_) | Body::Fragment(_) => return None,
     };
     let (source, destination) = (packet.source, packet.destination);
     let unreachable = Unreachable { reason: UnreachableReason::Host, tcp, source_port, destination, destination_port };

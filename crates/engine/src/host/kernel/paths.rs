@@ -73,7 +73,13 @@ impl Paths {
         let query = self.queries.remove(&transaction)?;
         let is_good = header.status() == Status::SUCCESS && header.attribute_id() == AttributeId::PATH_RECORD;
         let record = PathRecord::parse(&SaMad::view(&packet.mad[..]).data()).ok();
-        Some((query, record.filter(|_| is_good)))
+        let record = record.filter(|record| is_good && record.dgid == query.to);
+        Some((query, record))
+    }
+
+    /// Forgets the queries of an interface. Their answers would end later queries for the same ports.
+    pub(super) fn forget(&mut self, of: (usize, InterfaceId)) {
+        self.queries.retain(|_, query| query.of != of);
     }
 
     /// Notes the end of a wait. Returns nothing if the answer has come.
@@ -84,5 +90,61 @@ impl Paths {
             return Some(Expired::Again(query.port, query.packet.clone()));
         }
         self.queries.remove(&transaction).map(Expired::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softband_types::{Guid, HcaId, Lid, PortNumber};
+
+    const MANAGER: Lid = Lid(1);
+
+    fn gid(number: u64) -> Gid {
+        Gid::new(Gid::DEFAULT_PREFIX, Guid(number))
+    }
+
+    fn port(lid: Lid) -> LocalPort {
+        LocalPort {
+            host: 0,
+            hca: HcaId(0),
+            port: PortNumber(1),
+            lid,
+            gid: gid(lid.0.into()),
+            gid_index: 0,
+            interface: None,
+            node_guid: Guid(1),
+            pkey: PKey::DEFAULT_FULL,
+            pkey_index: 0,
+            sm_lid: MANAGER,
+        }
+    }
+
+    /// Returns the manager's answer to a query.
+    fn answer(transaction: u64, dgid: Gid) -> Box<ManagementPacket> {
+        let record = PathRecord { dgid, dlid: Lid(7), ..PathRecord::default() };
+        request_packet(&port(MANAGER), (AttributeId::PATH_RECORD, Method::GET_RESP), transaction, (COMPONENTS, &record))
+    }
+
+    #[test]
+    fn an_answer_ends_its_own_query_alone() {
+        let (mut paths, own, of) = (Paths::default(), port(Lid(2)), [(0, InterfaceId(1)), (0, InterfaceId(2))]);
+        let place = (own.hca, own.port);
+        let [lost, other] = of.map(|of| paths.ask(of, &own, own.pkey, gid(3)).0);
+        paths.forget(of[0]);
+        let (again, _) = paths.ask(of[0], &own, own.pkey, gid(3));
+        assert!(paths.take_answer(place, &answer(lost, gid(3))).is_none() && paths.expire(lost).is_none());
+        for transaction in [again, other] {
+            let (query, record) = paths.take_answer(place, &answer(transaction, gid(3))).expect("a query under way");
+            assert_eq!((query.to, record.map(|record| record.dlid)), (gid(3), Some(Lid(7))));
+        }
+    }
+
+    #[test]
+    fn a_path_to_another_port_is_none() {
+        let (mut paths, own) = (Paths::default(), port(Lid(2)));
+        let (transaction, _) = paths.ask((0, InterfaceId(1)), &own, own.pkey, gid(3));
+        let (_, record) = paths.take_answer((own.hca, own.port), &answer(transaction, gid(4))).expect("a query under way");
+        assert!(record.is_none());
     }
 }

@@ -43,6 +43,7 @@ impl HostCalls<'_> {
                 to: octets(received.to),
                 interface: received.interface.0 + 1,
                 hop_limit: received.hop_limit.into(),
+                at: received.arrived_at.as_picos(),
             };
             self.host.keep_incoming(place, Incoming { head, bytes: received.payload.to_vec() });
             self.next_part(place, request)

@@ -66,14 +66,18 @@ impl HostCalls<'_> {
 
     /// Opens a socket of the host's stack. Returns `None` if the host has none.
     pub(super) fn stack_new(&mut self, caller: Caller, wanted: &calls::SocketNew) -> Option<Outcome<calls::Object>> {
-        let protocol = if wanted.datagram != 0 { Protocol::Datagram } else { Protocol::Stream };
+        let protocol = match wanted.datagram {
+            0 => Protocol::Stream,
+            calls::SocketNew::ECHO => Protocol::Echo,
+            _ => Protocol::Datagram,
+        };
         let family = if wanted.family == libc::AF_INET6 as u32 { Family::V6 } else { Family::V4 };
         self.stack_open(caller, family, protocol)
     }
 
     fn stack_open(&mut self, caller: Caller, family: Family, protocol: Protocol) -> Option<Outcome<calls::Object>> {
         let kernels = self.kernels.as_mut()?;
-        let (host, is_datagram) = (self.processes[caller.process].host(), protocol == Protocol::Datagram);
+        let (host, is_datagram) = (self.processes[caller.process].host(), protocol.has_messages());
         let (socket, cost) = kernels.call(self.world, self.scheduler.now(), host, Open { family, protocol });
         self.settle_kernels();
         let opened = socket.map_err(NetError::errno).map(|socket| self.adopt(caller, Place { host, socket, is_datagram }));

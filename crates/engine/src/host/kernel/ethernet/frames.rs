@@ -22,12 +22,16 @@ pub(super) fn destination(bytes: &[u8]) -> Option<Mac> {
     bytes.first_chunk().copied()
 }
 
+/// Returns the bytes behind the header.
+pub(super) fn content(bytes: &Arc<[u8]>) -> Option<PayloadSlice> {
+    let len = bytes.len().checked_sub(HEADER_BYTES)? as u32;
+    Some(PayloadSlice { buffer: Some(bytes.clone()), offset: HEADER_BYTES as u32, len })
+}
+
 /// Returns the packet of a frame, or `None` if the bytes are none.
 pub(super) fn decode(bytes: &Arc<[u8]>) -> Option<Frame> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let len = (bytes.len() - HEADER_BYTES) as u32;
-    let rest = PayloadSlice { buffer: Some(bytes.clone()), offset: HEADER_BYTES as u32, len };
-    let frame = wire::decode_shared(&rest).ok()?;
+    let frame = wire::decode_shared(&content(bytes)?).ok()?;
     let kind = u16::from_be_bytes([header[12], header[13]]);
     (kind == wire::ether_type(&frame)).then_some(frame)
 }

@@ -85,6 +85,11 @@ impl EthernetLink {
         LinkAddress::new(&self.mac)
     }
 
+    /// Returns whether the card joins received segments.
+    pub(super) fn joins(&self) -> bool {
+        self.offloads.aggregation
+    }
+
     /// Returns whether the card computes checksums.
     pub(super) fn sums(&self) -> bool {
         self.offloads.checksums

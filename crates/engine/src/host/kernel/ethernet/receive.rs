@@ -4,10 +4,10 @@ use super::address::{BROADCAST, Mac, of_group};
 use super::{EthernetLink, frames};
 use crate::host::kernel::Common;
 use crate::host::kernel::agenda::Due;
-use crate::host::kernel::core::JOINED_BYTES_MAX;
+use crate::host::kernel::core::{JOINED_BYTES_MAX, Joined};
 use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use softband_fabric::World;
-use softband_net::{Frame, Packet};
+use softband_net::{Frame, Packet, PayloadSlice};
 use softband_sim::{SimDuration, SimTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -76,12 +76,14 @@ impl EthernetLink {
 
     /// Takes the oldest frame, and gives its buffer back to the ring. With aggregation, the following
     /// segments of its connection come with it. A frame that holds no packet is `None`.
-    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World) -> Option<Frame> {
-        let frame = self.take_one(world)?;
-        match frame {
-            Frame::Packet(packet) if self.offloads.aggregation => Some(Frame::Packet(self.aggregate(world, packet))),
-            single => Some(single),
-        }
+    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World) -> Option<(Frame, Joined)> {
+        let mut frame = self.take_one(world)?;
+        let bytes = match &mut frame {
+            Frame::Packet(packet) if self.offloads.aggregation => self.aggregate(world, packet),
+            _ => 0,
+        };
+        // The card has joined them.
+        Some((frame, Joined { packets: 0, bytes }))
     }
 
     fn take_one(&mut self, world: &mut World) -> Option<Frame> {
@@ -90,15 +92,23 @@ impl EthernetLink {
         frames::decode(&bytes)
     }
 
-    fn aggregate(&mut self, world: &mut World, mut packet: Packet) -> Packet {
+    /// Joins the following segments to a packet. Returns the bytes of their frames.
+    fn aggregate(&mut self, world: &mut World, packet: &mut Packet) -> u64 {
+        let mut bytes = 0;
         while let Some(Frame::Packet(next)) = self.receiver.arrived.front().and_then(frames::decode) {
             if packet.join(next, JOINED_BYTES_MAX).is_some() {
                 break;
             }
+            bytes += self.next_bytes();
             self.receiver.arrived.pop_front();
             world.return_frames(self.place.hca, self.place.port, 1);
         }
-        packet
+        bytes
+    }
+
+    /// Returns the packet of the oldest frame.
+    pub(in crate::host::kernel) fn next_packet(&self) -> Option<PayloadSlice> {
+        frames::content(self.receiver.arrived.front()?)
     }
 
     /// Returns the bytes of the oldest frame, which the core takes next.

@@ -81,10 +81,20 @@ impl IpoibLink {
 
     /// Takes the bytes of a packet of a connection, and posts its buffer again.
     pub(super) fn take_shared(&mut self, world: &mut World, common: &mut Common, now: SimTime, number: u32) -> StoredPacket {
-        let receives = self.connections.as_ref().map_or(0, |connections| connections.receives);
-        let packet = common.store.take(Slot::to_receive(self.area, receives + number));
+        let packet = common.store.take(self.shared_slot(number));
         self.post_shared_receive(world, now, number);
         packet
+    }
+
+    /// Returns a packet of the shared queue, which stays there.
+    pub(super) fn shared<'a>(&self, common: &'a Common, number: u32) -> Option<&'a StoredPacket> {
+        common.store.get(self.shared_slot(number))
+    }
+
+    /// Returns the slot of a packet of the shared queue. Those of datagrams lie before.
+    fn shared_slot(&self, number: u32) -> Slot {
+        let receives = self.connections.as_ref().map_or(0, |connections| connections.receives);
+        Slot::to_receive(self.area, receives + number)
     }
 
     /// Asks for a connection to a neighbour.

@@ -20,12 +20,16 @@ pub(super) fn encode(frame: Frame, scratch: &mut Vec<u8>) -> Vec<Arc<[u8]>> {
     }
 }
 
+/// Returns the bytes behind the header.
+pub(super) fn content(bytes: &PayloadSlice) -> Option<PayloadSlice> {
+    let taken = HEADER_BYTES as u32;
+    Some(PayloadSlice { buffer: bytes.buffer.clone(), offset: bytes.offset + taken, len: bytes.len.checked_sub(taken)? })
+}
+
 /// Returns the frame of a packet, or `None` if the bytes are none.
 pub(super) fn decode(bytes: &PayloadSlice) -> Option<Frame> {
     let header = bytes.bytes().first_chunk::<HEADER_BYTES>()?;
-    let taken = HEADER_BYTES as u32;
-    let rest = PayloadSlice { buffer: bytes.buffer.clone(), offset: bytes.offset + taken, len: bytes.len - taken };
-    let frame = wire::decode_shared(&rest).ok()?;
+    let frame = wire::decode_shared(&content(bytes)?).ok()?;
     let kind = u16::from_be_bytes([header[0], header[1]]);
     (kind == wire::ether_type(&frame)).then_some(frame)
 }

@@ -85,6 +85,7 @@ impl IpoibLink {
             common.memberships.lose((self.place.hca, self.place.port), now);
             let handles = std::mem::take(&mut self.handles);
             let by_path: Vec<_> = self.paths.iter_mut().flat_map(PortPaths::forget).collect();
+            common.paths.forget((self.place.host, self.place.interface));
             for handle in handles.into_values().map(|neighbour| neighbour.handle).chain(by_path).chain(self.group.take()) {
                 self.retire(handle);
             }

@@ -47,6 +47,16 @@ impl Offloads {
 }
 
 impl IpoibLink {
+    /// Returns the most packets of a super-segment: all must find room in the send ring.
+    pub(in crate::host::kernel) fn super_segment_packets(&self) -> u32 {
+        self.sender.slots()
+    }
+
+    /// Returns whether the driver joins received segments.
+    pub(in crate::host::kernel) fn joins(&self) -> bool {
+        self.offloads.aggregation
+    }
+
     /// Returns whether the HCA computes checksums.
     pub(in crate::host::kernel) fn sums(&self) -> bool {
         self.offloads.checksums

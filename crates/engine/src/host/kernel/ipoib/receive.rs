@@ -3,7 +3,7 @@
 use super::connected::SHARED;
 use super::{Common, GRH_BYTES, IpoibLink, RECEIVE, frames};
 use crate::host::kernel::agenda::Due;
-use crate::host::kernel::core::JOINED_BYTES_MAX;
+use crate::host::kernel::core::{JOINED_BYTES_MAX, Joined};
 use crate::host::kernel::interrupts::{Interrupts, Moderation, Signal};
 use crate::host::kernel::store::Slot;
 use softband_fabric::World;
@@ -109,10 +109,9 @@ impl IpoibLink {
     }
 
     /// Takes the oldest packet, and gives its buffer back to the ring. With aggregation, the following
-    /// segments of its connection come with it. Returns their number, too. A packet that is no frame is
-    /// `None`.
-    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, u32)> {
-        let (mut frame, mut joined) = (self.take_one(world, common, now)?, 0);
+    /// segments of its connection come with it. A packet that is no frame is `None`.
+    pub(in crate::host::kernel) fn take_frame(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<(Frame, Joined)> {
+        let (mut frame, mut joined) = (self.take_one(world, common, now)?, Joined::default());
         while self.offloads.aggregation
             && let Frame::Packet(packet) = &mut frame
             && let Some(next) = self.decode_next(common)
@@ -125,8 +124,9 @@ impl IpoibLink {
                 self.receiver.decoded = refused;
                 break;
             }
+            joined.packets += 1;
+            joined.bytes += self.next_bytes();
             self.release_oldest(world, common, now);
-            joined += 1;
         }
         Some((frame, joined))
     }
@@ -136,6 +136,16 @@ impl IpoibLink {
         let Some(Arrived::InRing(request, len)) = self.receiver.arrived.front() else { return None };
         let packet = common.store.get(Slot::to_receive(self.area, *request as u32)).filter(|_| request & SHARED == 0)?;
         frames::decode(&packet.part(GRH_BYTES, *len)?)
+    }
+
+    /// Returns the oldest packet.
+    pub(in crate::host::kernel) fn next_packet(&self, common: &Common) -> Option<PayloadSlice> {
+        let bytes = match self.receiver.arrived.front()? {
+            Arrived::InRing(request, len) if request & SHARED != 0 => self.shared(common, *request as u32)?.part(0, *len)?,
+            Arrived::InRing(request, len) => common.store.get(Slot::to_receive(self.area, *request as u32))?.part(GRH_BYTES, *len)?,
+            Arrived::InBacklog(bytes) => bytes.clone(),
+        };
+        frames::content(&bytes)
     }
 
     fn take_one(&mut self, world: &mut World, common: &mut Common, now: SimTime) -> Option<Frame> {

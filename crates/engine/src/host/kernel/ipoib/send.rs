@@ -89,6 +89,11 @@ impl Sender {
         (gone, Some(frame).filter(|_| is_empty))
     }
 
+    /// Returns the packets that the ring holds.
+    pub(super) fn slots(&self) -> u32 {
+        self.frame_of.len() as u32
+    }
+
     /// Returns the number that all later frames reach or exceed.
     pub(super) fn next(&self) -> u64 {
         self.next
@@ -232,7 +237,7 @@ impl IpoibLink {
     fn post(&mut self, world: &mut World, common: &mut Common, at: SimTime, to: Destination, (frame, packets): (u64, Vec<Arc<[u8]>>)) {
         let super::Place { owner, hca, .. } = self.place;
         self.sender.posted_at = self.sender.posted_at.max(at);
-        // A super-segment of more packets than the ring has is lost.
+        // The stack makes no super-segment of more packets than the ring has.
         let Some(slots) = self.sender.take_slots(frame, packets.len()) else { return self.note_sent(common, at, frame) };
         let last = slots.last().copied();
         for (number, packet) in slots.into_iter().zip(packets) {

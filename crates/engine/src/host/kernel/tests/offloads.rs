@@ -1,7 +1,7 @@
 //! Work that HCAs and drivers of IPoIB do for the kernel.
 
 use super::{Lab, PORT, bytes, ip, spec, stream_time};
-use softband_model::parts::{IpoibOffloads, KernelPart};
+use softband_model::parts::{IpoibOffloads, KernelPart, KernelPath};
 use softband_net::calls::{Open, Receive, Send, SendTo};
 use softband_net::{Family, Payload, Protocol};
 use softband_sim::{SimDuration, SimTime};
@@ -38,6 +38,19 @@ fn an_hca_cuts_super_segments_into_datagrams_of_the_mtu() {
 }
 
 #[test]
+fn super_segments_fit_into_a_small_send_ring() {
+    let mut spec = with_kernels(MODERN, |_| {});
+    for host in &mut spec.hosts {
+        host.hcas[0].part.max_qp_wr = 16;
+    }
+    let mut lab = Lab::new(&spec);
+    let ends = lab.connect();
+    let data = bytes(1 << 20);
+    assert_eq!(lab.transfer(ends, &data).0, data.to_vec());
+    assert!(lab.now < SimTime::ZERO + SimDuration::from_micros(100_000), "{:?}", lab.now);
+}
+
+#[test]
 fn without_checksums_the_kernel_reads_the_bytes_again() {
     let time = |checksums| {
         let mut spec = with_kernels(MODERN, |kernel| kernel.ipoib_aggregation = false);
@@ -47,6 +60,21 @@ fn without_checksums_the_kernel_reads_the_bytes_again() {
         stream_time(&spec)
     };
     assert!(time(true) < time(false));
+}
+
+#[test]
+fn a_core_reads_joined_segments_for_their_checksums() {
+    let time = |checksums| {
+        let mut spec = with_kernels(MODERN, |_| {});
+        // The core of the receiver limits the stream.
+        let join_packet = SimDuration::from_micros(2);
+        spec.hosts[1].part.kernel_path = KernelPath { copy_bytes_per_second: 1_000_000_000, join_packet, ..KernelPath::free() };
+        spec.hosts[1].hcas[0].part.ipoib_offloads.checksums = checksums;
+        stream_time(&spec)
+    };
+    let (reads, passes) = (time(false), time(true));
+    println!("with checksums {reads:?}, without {passes:?}");
+    assert!(reads.as_picos() > passes.as_picos() / 2 * 3);
 }
 
 /// Returns the packets that a slow receiver loses of a burst.

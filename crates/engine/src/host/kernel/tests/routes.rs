@@ -1,6 +1,7 @@
 //! Hosts that forward packets from one network to another.
 
 use super::*;
+use softband_model::parts::{IpoibOffloads, KernelPart};
 use softband_spec::RouteSpec;
 
 /// Host 0 is on IPoIB alone, host 2 on the management network alone, and host 1 between them.
@@ -74,4 +75,24 @@ fn a_gateway_reports_a_far_host_that_is_down() {
     lab.kernels.host_died(1);
     let (error, _) = failed_connect(&mut lab, FAR.into());
     assert_eq!(error, NetError::HostUnreachable);
+}
+
+#[test]
+fn a_gateway_reads_no_segments_but_those_that_it_joins() {
+    let time = |joins| {
+        let mut spec = chain(IpoibMode::Datagram, 2_044);
+        let host = &mut spec.hosts[1];
+        host.kernel = KernelPart { checksum_with_copy: false, ipoib_aggregation: joins, ..host.kernel.clone() };
+        host.hcas[0].part.ipoib_offloads = IpoibOffloads { checksums: false, segmentation: false };
+        host.part.kernel_path.copy_bytes_per_second = 1_000_000;
+        let mut lab = Lab::new(&spec);
+        let (client, server) = ends(&mut lab);
+        let begin = lab.now;
+        lab.call(0, Send { socket: client, payload: Payload::counted(1_000), urgent: false, more: false }).expect("room");
+        lab.run_until(|lab| lab.call(2, Receive { socket: server, most: CALL_BYTES, peek: false }).is_ok());
+        (lab.now - begin).as_nanos() / 1_000
+    };
+    let (reads, passes) = (time(true), time(false));
+    println!("{reads} us by joins, {passes} us without");
+    assert!(reads > 1_000 && passes < 500);
 }
