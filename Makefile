@@ -89,7 +89,9 @@ models: target/setup.stamp
 	@$(CARGO) run --quiet -p xtask -- models --mutants
 	@$(CARGO) run --quiet -p xtask -- models --miri
 
+# SOFTBAND_FULL adds the cases that take longest to tests of the end-to-end suite.
 test-full: test models
+	@SOFTBAND_FULL=1 $(VENV)/bin/pytest -q tests/e2e/test_parallel_computation.py tests/e2e/test_npb.py
 	@$(VENV)/bin/pytest -q -rP tests/full
 	@$(CARGO) xtask simulate --minutes 10
 

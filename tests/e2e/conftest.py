@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# Whether the run includes the longest cases (`make test-full`).
+FULL = bool(os.environ.get("SOFTBAND_FULL"))
 DIST = ROOT / "target" / "dist"
 FABRICS = ROOT / "fabrics"
 PROGRAMS = ROOT / "conformance" / "c"

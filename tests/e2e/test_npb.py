@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Softband
+from conftest import FULL, ROOT, Softband
 
 sys.path.insert(0, str(ROOT / "tests"))
 import mpi_jobs
@@ -36,13 +36,13 @@ def npb(mpi: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("mpi", mpi_jobs.MPIS)
+@pytest.mark.parametrize("mpi", mpi_jobs.MPIS if FULL else ["mpich"])
 def test_each_kernel_is_verified_in_simulated_time(mpi: str, kernel: str, folder: Path) -> None:
     job = mpi_jobs.mpirun(mpi, 4, [npb(mpi, folder), kernel], folder)
     assert job.status == 0, job.text
     assert "Verification    =               SUCCESSFUL" in job.text
-    again = mpi_jobs.mpirun(mpi, 4, [npb(mpi, folder), kernel], folder)
-    assert job.text == again.text
+    if kernel == "cg" or FULL:
+        assert mpi_jobs.mpirun(mpi, 4, [npb(mpi, folder), kernel], folder).text == job.text
 
 
 @pytest.mark.parametrize(("kernel", "ranks"), [("is", 2), ("is", 8), ("ft", 1), ("ft", 8), ("cg", 1), ("cg", 2), ("cg", 8), ("ep", 3)])
