@@ -25,6 +25,7 @@ impl HostCalls<'_> {
         if let Some(kernels) = self.kernels {
             kernels.host_died(host);
         }
+        self.relay_host_died(host);
     }
 
     /// Passes a notice about an object of a kernel on. The kernel needs completions and frames only.
@@ -61,6 +62,11 @@ impl HostCalls<'_> {
     pub(crate) fn settle_kernels(&mut self) {
         let Some(kernels) = self.kernels else { return };
         let now = self.scheduler.now();
+        // In wall pace the main loop runs the kernels, and all their sockets are relayed.
+        if let Some((relay, _)) = self.host.relay_mut() {
+            kernels.take_news().into_iter().for_each(|(_, host, socket, _)| relay.hear(host, socket));
+            return;
+        }
         for (at, host, socket, events) in kernels.take_news() {
             if let Some(object) = kernels.object_of(host, socket) {
                 // A sleeping thread wakes up later than the kernel has news for it.

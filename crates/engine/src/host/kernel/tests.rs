@@ -67,7 +67,7 @@ fn ip(number: u8) -> IpAddr {
 impl Lab {
     fn new(spec: &FabricSpec) -> Self {
         let mut world = World::new(spec, 1);
-        let kernels = Kernels::new(&mut world, 1).expect("interfaces that exist").expect("a modelled network");
+        let kernels = Kernels::new(&mut world, 1, false).expect("interfaces that exist").expect("a modelled network");
         Self { world, kernels, now: SimTime::ZERO }
     }
 
