@@ -317,6 +317,9 @@ impl Engine {
     fn sleep_until_rung(&mut self) {
         self.programs.drain_outputs();
         self.scheduler.set_wall_clock(self.world.now());
+        // Before the relay: each ring from now on ends the sleep.
+        let bell = self.scheduler.word(BELL);
+        let rung = bell.load(Ordering::SeqCst);
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
         let now = self.scheduler.now();
         let deadlines = self.host.mads().next_deadline().into_iter().chain(self.host.cm().next_deadline());
@@ -325,8 +328,6 @@ impl Engine {
         let due = due.into_iter().chain(timers).min();
         let longest = self.longest_sleep();
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
-        let bell = self.scheduler.word(BELL);
-        let rung = bell.load(Ordering::SeqCst);
         self.scheduler.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
         self.control.wait_on(bell);
         let is_quiet = !self.control.is_filled() && !self.processes.any(|process| process.shared().has_posts() || process.shared().has_call());

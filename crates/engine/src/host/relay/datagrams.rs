@@ -9,7 +9,7 @@ use softband_ipc::layout::relay::{HIDDEN, PUBLIC};
 use softband_net::calls::{ReceiveFrom, SendTo};
 use softband_net::{NetError, Payload, SocketId};
 use softband_sim::SimTime;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 /// Most bytes of a sender that wait for its host. Further datagrams are lost.
@@ -21,6 +21,15 @@ pub(super) const DATAGRAM_BYTES_MAX: usize = 65_535;
 /// Most datagrams of a port that leave or arrive before others have their turn.
 const DATAGRAMS_PER_TURN: u32 = 64;
 
+/// The engine's socket at a public address of a port.
+#[derive(Debug)]
+pub(super) struct Twin {
+    pub(super) place: usize,
+    /// Number of the socket's news.
+    pub(super) news: u64,
+    pub(super) socket: OwnedFd,
+}
+
 /// A port for datagrams on a host.
 #[derive(Debug)]
 pub(super) struct Port {
@@ -28,8 +37,7 @@ pub(super) struct Port {
     pub(super) place: usize,
     pub(super) port: u16,
     pub(super) socket: SocketId,
-    /// Twins by their places.
-    pub(super) twins: Vec<(usize, OwnedFd)>,
+    twins: Vec<Twin>,
     waiting: VecDeque<(SocketAddrV4, Vec<u8>)>,
     waiting_bytes: usize,
     writer: Thread,
@@ -39,7 +47,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    pub(super) fn new((place, port): (usize, u16), (host, socket): (usize, SocketId), twins: Vec<(usize, OwnedFd)>) -> Self {
+    pub(super) fn new((place, port): (usize, u16), (host, socket): (usize, SocketId), twins: Vec<Twin>) -> Self {
         let (waiting, waiting_bytes) = (VecDeque::new(), 0);
         let (writer, reader) = (Thread::default(), Thread::default());
         Self { host, place, port, socket, twins, waiting, waiting_bytes, writer, reader, gone_at: None }
@@ -58,25 +66,28 @@ impl Port {
     /// it does so after news.
     pub(super) fn depart(&mut self, model: &mut Model<'_>) -> Option<SimTime> {
         while let Some((to, bytes)) = self.waiting.front() {
-            if let Some(until) = self.writer.busy_until(model.now) {
-                return Some(until);
+            if self.writer.is_busy(model.now) {
+                return self.writer.busy_until(model.now);
             }
             let call = SendTo { socket: self.socket, payload: Payload::from(bytes.as_slice()), to: Some((*to).into()) };
             let (sent, cost) = model.ask(self.host, call);
             if sent == Err(NetError::WouldBlock) {
-                return None;
+                break;
             }
             self.writer.pay(model.now, cost);
             // Other errors lose the datagram: its program has gone on.
             self.waiting_bytes -= bytes.len() + WAITING_OVERHEAD_BYTES;
             self.waiting.pop_front();
         }
+        self.writer.rests();
         None
     }
 
     /// Takes a datagram that has arrived, with its sender's address and the one that it had.
     pub(super) fn arrive(&mut self, model: &mut Model<'_>) -> Arrival {
-        if let Some(until) = self.reader.busy_until(model.now) {
+        if self.reader.is_busy(model.now)
+            && let Some(until) = self.reader.busy_until(model.now)
+        {
             return Arrival::Later(until);
         }
         let (received, cost) = model.ask(self.host, ReceiveFrom { socket: self.socket, most: DATAGRAM_BYTES_MAX as u32, peek: false });
@@ -85,7 +96,10 @@ impl Port {
                 self.reader.pay(model.now, cost);
                 Arrival::Datagram { from: received.from, bytes: received.payload.to_vec() }
             }
-            Err(NetError::WouldBlock) => Arrival::Nothing,
+            Err(NetError::WouldBlock) => {
+                self.reader.rests();
+                Arrival::Nothing
+            }
             // An error of an earlier datagram, which a call sees once.
             Err(_) => Arrival::Error,
         }
@@ -93,7 +107,18 @@ impl Port {
 
     /// Returns the twin at a place.
     pub(super) fn twin(&self, place: usize) -> Option<&OwnedFd> {
-        self.twins.iter().find(|(at, _)| *at == place).map(|(_, twin)| twin)
+        self.twins.iter().find(|twin| twin.place == place).map(|twin| &twin.socket)
+    }
+
+    /// Returns the bytes that wait for the host.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Returns the numbers of the twins' news.
+    pub(super) fn news(&self) -> impl Iterator<Item = u64> {
+        self.twins.iter().map(|twin| twin.news)
     }
 
     /// Returns the kernel's address of the program's socket.
@@ -114,29 +139,63 @@ pub(super) enum Arrival {
 ///
 /// # Errors
 /// If another socket has an address, or the engine has no more files.
-pub(super) fn open_twins(places: &Places, place: usize, port: u16) -> rustix::io::Result<Vec<(usize, OwnedFd)>> {
+pub(super) fn open_twins(places: &Places, place: usize, port: u16) -> rustix::io::Result<Vec<Twin>> {
     let at = |covered: usize| SocketAddrV4::new(places.in_kernel(PUBLIC, covered), port);
-    places.covered_by(place).into_iter().map(|covered| native::datagrams(at(covered)).map(|twin| (covered, twin))).collect()
+    let twin = |place: usize| native::datagrams(at(place)).map(|socket| Twin { place, news: 0, socket });
+    places.covered_by(place).into_iter().map(twin).collect()
 }
 
 /// Ports for datagrams of all hosts.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     all: Vec<Option<Port>>,
+    /// Ports by place and number.
+    by_name: BTreeMap<(usize, u16), usize>,
+    /// Unused indices.
+    free: Vec<usize>,
+    /// Number of twins.
+    sockets: usize,
 }
 
 impl Ports {
-    pub(super) fn add(&mut self, port: Port) -> usize {
-        let free = self.all.iter().position(Option::is_none).unwrap_or_else(|| {
+    pub(super) fn add(&mut self, port: Port) {
+        let free = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
             self.all.len() - 1
         });
+        self.by_name.insert((port.place, port.port), free);
+        self.sockets += port.twins.len();
         self.all[free] = Some(port);
-        free
     }
 
     pub(super) fn remove(&mut self, index: usize) -> Option<Port> {
-        self.all.get_mut(index)?.take()
+        let port = self.all.get_mut(index)?.take()?;
+        self.by_name.remove(&(port.place, port.port));
+        self.free.push(index);
+        self.sockets -= port.twins.len();
+        Some(port)
+    }
+
+    /// Returns the port of a program's socket that is bound at this very place.
+    pub(super) fn named(&self, place: usize, port: u16) -> Option<usize> {
+        self.by_name.get(&(place, port)).copied()
+    }
+
+    /// Returns up to `most` indices behind `after`, from the first one behind the last.
+    pub(super) fn behind(&self, after: usize, most: usize) -> Vec<usize> {
+        let used = |index: &usize| self.all[*index].is_some();
+        let (from, len) = ((after + 1).min(self.all.len()), self.all.len());
+        (from..len).chain(0..from).filter(used).take(most).collect()
+    }
+
+    /// Returns the number of twins.
+    pub(super) fn sockets(&self) -> usize {
+        self.sockets
+    }
+
+    /// Returns the index of the next port that somebody adds.
+    pub(super) fn next_index(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.all.len())
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Port> {
@@ -149,8 +208,7 @@ impl Ports {
 
     /// Returns the port of a program's socket at a place.
     pub(super) fn at(&self, places: &Places, place: usize, port: u16) -> Option<usize> {
-        let covers = |one: &Port| one.port == port && (one.place == place || places.is_main(one.place) && one.host == places.get(place).host);
-        self.iter().find(|(_, one)| covers(one)).map(|(index, _)| index)
+        self.named(place, port).or_else(|| self.named(places.get(place).host, port))
     }
 
     /// Hands the datagrams of a twin to the ports of their senders. Returns those ports.

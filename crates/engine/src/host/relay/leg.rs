@@ -24,13 +24,20 @@ pub(super) enum After {
     Over,
 }
 
+/// End of a leg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Program,
+    Model,
+}
+
 #[derive(Debug)]
 pub(super) struct Leg {
     pub(super) host: usize,
     pub(super) socket: SocketId,
     program: OwnedFd,
-    /// The connection to the program is not complete.
-    is_connecting: bool,
+    /// The end at which the connection is not complete.
+    connecting: Option<Side>,
     outward: Direction,
     inward: Direction,
     writer: Thread,
@@ -38,9 +45,11 @@ pub(super) struct Leg {
 }
 
 impl Leg {
-    pub(super) fn new((host, socket): (usize, SocketId), program: OwnedFd, is_connecting: bool) -> Self {
+    /// Makes a leg. The connection at one of its ends has begun.
+    pub(super) fn new((host, socket): (usize, SocketId), program: OwnedFd, connecting: Side) -> Self {
         let (outward, inward) = (Direction::default(), Direction::default());
-        Self { host, socket, program, is_connecting, outward, inward, writer: Thread::default(), reader: Thread::default() }
+        let (writer, reader) = (Thread::default(), Thread::default());
+        Self { host, socket, program, connecting: Some(connecting), outward, inward, writer, reader }
     }
 
     pub(super) fn program(&self) -> BorrowedFd<'_> {
@@ -61,18 +70,19 @@ impl Leg {
 
     /// Moves bytes both ways.
     pub(super) fn turn(&mut self, model: &mut Model<'_>, room: &mut [u8; PIECE_BYTES]) -> After {
-        if self.is_connecting {
-            match native::outcome(&self.program) {
-                None => return After::Rests(None),
-                Some(Ok(())) => self.is_connecting = false,
-                Some(Err(_)) => return After::Over,
-            }
+        match self.connecting.and_then(|side| self.still_connects(side, model)) {
+            Some(after) => return after,
+            None => self.connecting = None,
         }
         let mut moves = false;
         for _ in 0..PIECES_PER_TURN {
             let outward = self.move_outward(model, room);
+            // A broken socket of the model tells its error once, and then an end in order.
+            if outward == Step::Broken {
+                return After::Over;
+            }
             let inward = self.move_inward(model);
-            if [outward, inward].contains(&Step::Broken) {
+            if inward == Step::Broken {
                 return After::Over;
             }
             moves = [outward, inward].contains(&Step::Moved);
@@ -83,8 +93,32 @@ impl Leg {
         if self.is_over() {
             return After::Over;
         }
+        if self.outward.awaits_news() {
+            self.writer.rests();
+        }
+        if self.inward.awaits_news() {
+            self.reader.rests();
+        }
         let times = [self.writer, self.reader].into_iter().filter_map(|thread| thread.busy_until(model.now));
         if moves { After::Goes } else { After::Rests(times.min()) }
+    }
+
+    /// Returns the state of a leg whose connection is not complete at an end.
+    fn still_connects(&mut self, side: Side, model: &mut Model<'_>) -> Option<After> {
+        match side {
+            Side::Program => match native::outcome(&self.program) {
+                None => Some(After::Rests(None)),
+                Some(Ok(())) => None,
+                Some(Err(_)) => Some(After::Over),
+            },
+            // The host could not end a direction before the handshake.
+            Side::Model if model.is_connected(self.host, self.socket) => None,
+            Side::Model => Some(match self.move_inward(model) {
+                Step::Broken => After::Over,
+                Step::Moved => After::Goes,
+                Step::Rests => After::Rests(None),
+            }),
+        }
     }
 
     fn move_outward(&mut self, model: &mut Model<'_>, room: &mut [u8; PIECE_BYTES]) -> Step {

@@ -22,7 +22,7 @@ mod watch;
 use crate::control::socket::Mailbox;
 use alive::Listing;
 use datagrams::{Port, Ports};
-use leg::{After, Leg};
+use leg::{After, Leg, Side};
 pub(crate) use model::Model;
 use places::Places;
 use pump::PIECE_BYTES;
@@ -42,6 +42,8 @@ use watch::Watch;
 const EVENTS_PER_TURN: usize = 256;
 /// Interval of looks for programs that listen no more.
 const CHECK_INTERVAL: SimDuration = SimDuration::from_micros(100_000);
+/// Most servers, and most ports for datagrams, of a look.
+const SOCKETS_PER_CHECK: usize = 256;
 /// Time between the end of a process and the next look: the kernel closes its sockets.
 const CHECK_SOON: SimDuration = SimDuration::from_micros(5_000);
 /// Time for which a port for datagrams outlives its program.
@@ -76,6 +78,8 @@ pub(crate) struct Relay {
     ready: BTreeSet<Item>,
     due: BTreeSet<(SimTime, Item)>,
     check_at: SimTime,
+    /// The last server and the last port that the relay has looked for.
+    checked: (u64, usize),
     /// Most legs, by the limit of open files.
     legs_max: usize,
     warning: Option<String>,
@@ -102,6 +106,7 @@ impl Relay {
             ready: BTreeSet::new(),
             due: BTreeSet::new(),
             check_at: SimTime::ZERO,
+            checked: (0, 0),
             legs_max: files.saturating_sub(FILES_KEPT).max(8) as usize,
             warning: None,
             room: Box::new([0; PIECE_BYTES]),
@@ -151,6 +156,11 @@ impl Relay {
     /// By an error number: if the host does not have the address, or if the address is taken.
     pub(crate) fn open(&mut self, places: &Places, model: &mut Model<'_>, host: usize, at: SocketAddrV4, kind: Kind) -> Result<(), i32> {
         let place = places.of_kernel(HIDDEN, *at.ip()).filter(|place| places.get(*place).host == host && at.port() != 0).ok_or(libc::EINVAL)?;
+        // Connections need the other files.
+        if self.servers.sockets() + self.ports.sockets() >= self.legs_max / 4 {
+            self.warn_of_files();
+            return Err(libc::EMFILE);
+        }
         let outcome = match kind {
             Kind::Listens { backlog } if self.listing.has_listener(at) => self.serve(places, model, (place, at.port()), backlog),
             Kind::Datagrams if !native::has_no_datagrams(at) => self.offer_port(places, model, (place, at.port())),
@@ -164,23 +174,19 @@ impl Relay {
 
     fn offer_port(&mut self, places: &Places, model: &mut Model<'_>, (place, number): (usize, u16)) -> Result<(), i32> {
         let host = places.get(place).host;
-        let known = self.ports.iter().find(|(_, port)| (port.place, port.port) == (place, number)).map(|(index, _)| index);
+        let known = self.ports.named(place, number);
         if let Some(port) = known.and_then(|index| self.ports.get_mut(index)) {
             port.gone_at = None;
             return Ok(());
         }
-        let twins = datagrams::open_twins(places, place, number).map_err(|error| error.raw_os_error())?;
+        let mut twins = datagrams::open_twins(places, place, number).map_err(|error| error.raw_os_error())?;
         let socket = open_at(places, model, (place, number), Protocol::Datagram)?;
-        let index = self.ports.add(Port::new((place, number), (host, socket), twins));
-        let twins = self.ports.get_mut(index).map_or(Vec::new(), |port| port.twins.iter().map(|(place, _)| *place).collect());
-        self.of_model.insert((host, socket), Item::Twin(index, place));
-        for at in twins {
-            let item = Item::Twin(index, at);
-            let twin = self.ports.iter().find(|(one, _)| *one == index).and_then(|(_, port)| port.twin(at));
-            if let Some(twin) = twin {
-                add(&self.poller, &mut self.last, &mut self.items, twin, item);
-            }
+        let index = self.ports.next_index();
+        for twin in &mut twins {
+            twin.news = add(&self.poller, &mut self.last, &mut self.items, &twin.socket, Item::Twin(index, twin.place));
         }
+        self.of_model.insert((host, socket), Item::Twin(index, place));
+        self.ports.add(Port::new((place, number), (host, socket), twins));
         Ok(())
     }
 
@@ -224,8 +230,8 @@ impl Relay {
     }
 
     /// Adds a leg between a program's connection and a socket of the model.
-    fn add_leg(&mut self, of: (usize, SocketId), program: OwnedFd, is_connecting: bool) {
-        let leg = Leg::new(of, program, is_connecting);
+    fn add_leg(&mut self, of: (usize, SocketId), program: OwnedFd, connecting: Side) {
+        let leg = Leg::new(of, program, connecting);
         let item = Item::Leg(self.last + 1);
         let number = add(&self.poller, &mut self.last, &mut self.items, leg.program(), item);
         self.of_model.insert(of, item);
@@ -273,14 +279,15 @@ impl Relay {
 
     /// Ends the relay to programs whose sockets have gone.
     fn check(&mut self, places: &Places, model: &mut Model<'_>) {
-        for number in self.servers.numbers() {
+        for number in self.servers.behind(self.checked.0, SOCKETS_PER_CHECK) {
+            self.checked.0 = number;
             let is_gone = self.servers.get(number).is_some_and(|server| !self.listing.has_listener(server.program(places)));
             if is_gone {
                 self.end_server(number, model);
             }
         }
-        let ports: Vec<usize> = self.ports.iter().map(|(index, _)| index).collect();
-        for index in ports {
+        for index in self.ports.behind(self.checked.1, SOCKETS_PER_CHECK) {
+            self.checked.1 = index;
             let Some(port) = self.ports.get_mut(index) else { continue };
             if !native::has_no_datagrams(port.program(places)) {
                 port.gone_at = None;
@@ -292,8 +299,9 @@ impl Relay {
 
     fn end_port(&mut self, index: usize, model: &mut Model<'_>) {
         let Some(port) = self.ports.remove(index) else { return };
-        self.items.retain(|_, item| !matches!(item, Item::Twin(of, _) if *of == index));
-        self.due.retain(|(_, item)| !matches!(item, Item::Twin(of, _) if *of == index));
+        for news in port.news() {
+            self.items.remove(&news);
+        }
         self.of_model.remove(&(port.host, port.socket));
         model.close(port.host, port.socket);
     }
@@ -349,3 +357,6 @@ fn open_at(places: &Places, model: &mut Model<'_>, (place, port): (usize, u16), 
     }
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,11 +29,17 @@ pub(super) fn listen(at: SocketAddrV4) -> Result<OwnedFd> {
     Ok(socket)
 }
 
+fn prepare(connection: &OwnedFd) -> Result<()> {
+    sockopt::set_tcp_nodelay(connection, true)?;
+    // An urgent byte stays in its place. Otherwise reads would skip it.
+    sockopt::set_socket_oobinline(connection, true)
+}
+
 /// Accepts a connection. Returns it with its client's address.
 pub(super) fn accept(listener: impl AsFd) -> Result<(OwnedFd, SocketAddrV4)> {
     let (socket, from) = rustix::net::acceptfrom_with(listener, FLAGS)?;
     let Some(from) = from.and_then(v4) else { return Err(Errno::AGAIN) };
-    sockopt::set_tcp_nodelay(&socket, true)?;
+    prepare(&socket)?;
     Ok((socket, from))
 }
 
@@ -49,7 +55,7 @@ fn connect_from(from: SocketAddrV4, to: SocketAddrV4) -> Result<OwnedFd> {
     let socket = open(SocketType::STREAM)?;
     // A client may have connections to several servers from one port.
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_tcp_nodelay(&socket, true)?;
+    prepare(&socket)?;
     rustix::net::bind(&socket, &from)?;
     match rustix::net::connect(&socket, &to) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),

@@ -1,5 +1,6 @@
 //! Programs that listen, and connections to them.
 
+use super::leg::Side;
 use super::model::Model;
 use super::native;
 use super::places::Places;
@@ -39,6 +40,8 @@ impl Server {
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     all: BTreeMap<u64, Server>,
+    /// Number of the engine's listening sockets.
+    sockets: usize,
 }
 
 impl Servers {
@@ -48,6 +51,16 @@ impl Servers {
 
     pub(super) fn numbers(&self) -> Vec<u64> {
         self.all.keys().copied().collect()
+    }
+
+    /// Returns up to `most` numbers behind `after`, from the first one behind the last.
+    pub(super) fn behind(&self, after: u64, most: usize) -> Vec<u64> {
+        self.all.range(after + 1..).chain(self.all.range(..=after)).take(most).map(|(number, _)| *number).collect()
+    }
+
+    /// Returns the number of the engine's listening sockets.
+    pub(super) fn sockets(&self) -> usize {
+        self.sockets
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Server> {
@@ -80,12 +93,14 @@ impl Relay {
             listeners.push((covered, news, listener));
         }
         self.of_model.insert((host, socket), Item::Server(number, place));
+        self.servers.sockets += listeners.len();
         self.servers.all.insert(number, Server { host, place, port, socket, listeners });
         Ok(())
     }
 
     pub(super) fn end_server(&mut self, number: u64, model: &mut Model<'_>) {
         let Some(server) = self.servers.all.remove(&number) else { return };
+        self.servers.sockets -= server.listeners.len();
         for (_, news, _) in &server.listeners {
             self.items.remove(news);
         }
@@ -109,7 +124,7 @@ impl Relay {
             match accepted {
                 Ok((program, from)) => match places.of_kernel(HIDDEN, *from.ip()) {
                     Some(client) => match begin(places, model, (client, from.port()), to) {
-                        Some(of) => self.add_leg(of, program, false),
+                        Some(of) => self.add_leg(of, program, Side::Model),
                         None => native::reset(program),
                     },
                     None => native::reset(program), // no program of the fabric
@@ -136,7 +151,7 @@ impl Relay {
             let client = if peer.ip().is_loopback() { Some(host) } else { places.of_address(peer.ip()) };
             let from = SocketAddrV4::new(places.in_kernel(PEER, client.unwrap_or(host)), peer.port());
             match native::connect(from, program) {
-                Ok(connection) => self.add_leg((host, socket), connection, true),
+                Ok(connection) => self.add_leg((host, socket), connection, Side::Program),
                 Err(error) => {
                     if [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].contains(&error) {
                         self.warn_of_files();
