@@ -9,11 +9,12 @@ use softband_sim::SimTime;
 use std::net::SocketAddrV4;
 
 impl HostCalls<'_> {
-    /// Passes the relay to `act`, with the model at the present time. Returns `None` without a relay.
-    fn with_relay<R>(&mut self, act: impl FnOnce(&mut Relay, &Places, &mut Model<'_>) -> R) -> Option<R> {
+    /// Passes the relay to `act`, with the model at `at` or at its own later time. Returns `None`
+    /// without a relay.
+    fn with_relay<R>(&mut self, at: SimTime, act: impl FnOnce(&mut Relay, &Places, &mut Model<'_>) -> R) -> Option<R> {
         let kernels = self.kernels.as_mut()?;
         let (relay, places) = self.host.relay_mut()?;
-        let mut model = Model { kernels, world: self.world, now: self.scheduler.now() };
+        let mut model = Model { kernels, world: self.world, now: relay.advance_to(at) };
         let result = act(relay, places, &mut model);
         let warning = relay.take_warning();
         self.settle_kernels();
@@ -29,18 +30,18 @@ impl HostCalls<'_> {
         let port = u16::try_from(socket.port).map_err(|_| libc::EINVAL)?;
         let at = SocketAddrV4::new(socket.address.into(), port);
         let kind = if socket.datagram != 0 { Kind::Datagrams } else { Kind::Listens { backlog: socket.backlog } };
-        self.with_relay(|relay, places, model| relay.open(places, model, host, at, kind)).unwrap_or(Err(libc::ENOSYS))
+        self.with_relay(SimTime::ZERO, |relay, places, model| relay.open(places, model, host, at, kind)).unwrap_or(Err(libc::ENOSYS))
     }
 
-    /// Moves what relayed sockets have, and what has arrived in the model. Returns whether anything
-    /// was to do.
+    /// Moves what relayed sockets have, and what has arrived in the model, which has reached the
+    /// present. Returns whether anything was to do.
     pub(crate) fn relay_moves(&mut self) -> bool {
-        self.with_relay(Relay::turn).unwrap_or(false)
+        self.with_relay(self.scheduler.now(), Relay::turn).unwrap_or(false)
     }
 
     /// Ends the relayed sockets of a host that has died.
     pub(crate) fn relay_host_died(&mut self, host: usize) {
-        self.with_relay(|relay, _, model| relay.host_died(host, model));
+        self.with_relay(SimTime::ZERO, |relay, _, model| relay.host_died(host, model));
     }
 
     /// Returns when the kernels or the relay have something to do.

@@ -101,15 +101,16 @@ pub fn bind(fd: c_int, at: Given) -> c_int {
     let wanted = if walled() { at.read() } else { None };
     let Some((v4, port)) = wanted.filter(|_| is_plain(fd)) else { return bind_natively(fd, at) };
     let v4 = shown(v4);
-    let is_own = is_any_or_loopback(v4) || v4 == own_address();
-    if !is_own && !(is_relayed() && relayed::is_own(v4)) {
+    let is_main = is_any_or_loopback(v4) || v4 == own_address();
+    let is_own = is_main || is_relayed() && relayed::is_own(v4);
+    if !is_own {
         if client::host_name(v4).is_some() {
             set_errno(libc::EADDRNOTAVAIL); // belongs to another host
             return -1;
         }
         return bind_natively(fd, at);
     }
-    let own = Target::new(at.family(), own_in_kernel(if is_own { own_address() } else { v4 }), port);
+    let own = Target::new(at.family(), own_in_kernel(if is_main { own_address() } else { v4 }), port);
     let status = bind_natively(fd, own.given());
     // A socket for IPv6 only cannot have an address of the fabric.
     if status != 0 && errno() == libc::EINVAL && at.family() == libc::AF_INET6 {

@@ -78,6 +78,8 @@ pub(crate) struct Relay {
     ready: BTreeSet<Item>,
     due: BTreeSet<(SimTime, Item)>,
     check_at: SimTime,
+    /// Time of the model's last event or call.
+    clock: SimTime,
     /// The last server and the last port that the relay has looked for.
     checked: (u64, usize),
     /// Most legs, by the limit of open files.
@@ -106,11 +108,18 @@ impl Relay {
             ready: BTreeSet::new(),
             due: BTreeSet::new(),
             check_at: SimTime::ZERO,
+            clock: SimTime::ZERO,
             checked: (0, 0),
             legs_max: files.saturating_sub(FILES_KEPT).max(8) as usize,
             warning: None,
             room: Box::new([0; PIECE_BYTES]),
         })
+    }
+
+    /// Moves the model's time to `at`, unless it is later already. Returns it.
+    pub(crate) fn advance_to(&mut self, at: SimTime) -> SimTime {
+        self.clock = self.clock.max(at);
+        self.clock
     }
 
     /// Notes news of a socket of the model.

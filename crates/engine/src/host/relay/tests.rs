@@ -177,7 +177,7 @@ fn a_reset_crosses_the_model() {
     let mut lab = Lab::new();
     let (listener, port) = lab.listen();
     let mut client = lab.connect(port);
-    let mut server = lab.accept(&listener);
+    let server = lab.accept(&listener);
     client.write_all(b"unread").unwrap();
     lab.until(|| server.peek(&mut [0; 9]).ok());
     drop(server);
