@@ -50,6 +50,8 @@ pub(crate) struct MpirunArguments {
     /// Clock of the ranks
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
+    #[command(flatten)]
+    network: crate::run::NetworkArguments,
     /// Processors that a run in simulated time uses (default: all for recorded computation, otherwise 2). Results do not depend on it
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
@@ -99,6 +101,7 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
         crate::run::check_pace_of_seed(arguments.pace)?;
     }
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
+    arguments.network.network(arguments.pace.into())?;
     let plan = plan(arguments)?;
     let mut compute = arguments.compute.clone();
     compute.mpicc = plan.mpi.stack.compiler(&compute.mpicc, plan.mpi.compiler.as_deref());
@@ -178,7 +181,8 @@ impl Plan<'_> {
         // The first program is the server.
         programs.iter_mut().skip(1).for_each(|rank| rank.environment.extend_from_slice(environment));
         let epoch_seconds = self.loaded.start_date.unix_seconds();
-        let options = Options { by_preload: true, processors: arguments.processors, pace: pace.into(), epoch_seconds, limits };
+        let network = arguments.network.network(pace.into())?;
+        let options = Options { by_preload: true, processors: arguments.processors, pace: pace.into(), network, epoch_seconds, limits };
         let mut engine = Engine::new(&self.loaded.spec, self.loaded.seed, &libraries, options, interrupt.clone())?;
         let at_end = watch.clone();
         engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));

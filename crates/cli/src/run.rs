@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 use softband_catalog::{LoadedFabric, StartDate};
-use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport};
+use softband_engine::{Engine, Failure, Options, Pace, Program, RunReport, SocketNetwork};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -45,6 +45,8 @@ pub(crate) struct RunArguments {
     /// Clock of the programs
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,
+    #[command(flatten)]
+    network: NetworkArguments,
     /// Processors that a run in simulated time uses (default: all for recorded computation, otherwise 2). Results do not depend on it
     #[arg(long, value_name = "N", env = "SOFTBAND_PROCESSORS", value_parser = clap::value_parser!(u32).range(1..=2))]
     processors: Option<u32>,
@@ -60,6 +62,43 @@ pub(crate) struct RunArguments {
     /// Print all counters of ports, HCAs, queue pairs and threads on standard error at the end, in simulated time
     #[arg(long)]
     counters: bool,
+}
+
+/// Carrier of sockets at wall pace.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct NetworkArguments {
+    /// Carrier of sockets at wall pace: the machine (fast), or the interfaces of the fabric file at their modelled rate
+    #[arg(long, value_enum, default_value_t = NetworkName::Machine)]
+    network: NetworkName,
+}
+
+/// As the user writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum NetworkName {
+    Machine,
+    Modelled,
+}
+
+impl NetworkArguments {
+    /// Returns the carrier of sockets.
+    ///
+    /// # Errors
+    /// In simulated time, where the model carries all sockets without the option.
+    pub(crate) fn network(self, pace: Pace) -> anyhow::Result<SocketNetwork> {
+        match self.network {
+            NetworkName::Machine => Ok(SocketNetwork::Machine),
+            NetworkName::Modelled if pace == Pace::Wall => Ok(SocketNetwork::Modelled),
+            NetworkName::Modelled => bail!(
+                "--network modelled has no effect in simulated time, where sockets use the modelled interfaces anyway\n  help: leave it out, or \
+                 say --pace wall"
+            ),
+        }
+    }
+
+    /// Returns the options for another start of this command.
+    pub(crate) fn words(self) -> Option<[&'static str; 2]> {
+        (self.network == NetworkName::Modelled).then_some(["--network", "modelled"])
+    }
 }
 
 /// As the user writes it.
@@ -134,6 +173,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     programs::check(arguments)?;
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
+    let network = arguments.network.network(arguments.pace.into())?;
     let (path, mut loaded) = load(arguments)?;
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     loaded.seed = arguments.seed.unwrap_or(loaded.seed);
@@ -145,7 +185,8 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     programs.iter_mut().for_each(|program| program.environment.extend_from_slice(compute.environment()));
     let libraries = home::libraries()?;
     let (by_preload, pace) = (!arguments.no_preload, arguments.pace.into());
-    let options = Options { by_preload, processors: arguments.processors, pace, epoch_seconds: loaded.start_date.unix_seconds(), limits };
+    let epoch_seconds = loaded.start_date.unix_seconds();
+    let options = Options { by_preload, processors: arguments.processors, pace, network, epoch_seconds, limits };
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &libraries, options, interrupt)?;
     if let Some(capture) = capture {
         capture.start(&mut engine, pace, options.epoch_seconds);

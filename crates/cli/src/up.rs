@@ -3,6 +3,7 @@
 use crate::capture::CaptureArguments;
 use crate::metrics::MetricsArguments;
 use crate::record::{self, Claim, Record};
+use crate::run::NetworkArguments;
 use crate::{home, output, own_parts, signals};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -27,6 +28,8 @@ pub(crate) struct UpArguments {
     /// Load the library by LD_LIBRARY_PATH only, for programs that LD_PRELOAD breaks
     #[arg(long)]
     no_preload: bool,
+    #[command(flatten)]
+    network: NetworkArguments,
     #[command(flatten)]
     capture: CaptureArguments,
     #[command(flatten)]
@@ -53,6 +56,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
     own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
+    command.args(arguments.network.words().into_iter().flatten());
     command.args(arguments.capture.words()?).args(arguments.metrics.words());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
     let mut line = String::new();
@@ -87,7 +91,8 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let metrics = arguments.metrics.prepare()?;
     let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     allow_many_programs();
-    let options = Options { by_preload: !arguments.no_preload, processors: None, pace: Pace::Wall, epoch_seconds: 0, limits: Limits::default() };
+    let (by_preload, network) = (!arguments.no_preload, arguments.network.network(Pace::Wall)?);
+    let options = Options { by_preload, processors: None, pace: Pace::Wall, network, epoch_seconds: 0, limits: Limits::default() };
     let capture = arguments.capture.prepare(&loaded.spec, options.pace)?;
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
     if let Some(capture) = capture {

@@ -26,7 +26,24 @@ pub fn host_address(name: &[u8]) -> Option<u32> {
 
 /// Returns the name of the host with this address, at wall pace.
 pub fn host_name(address: u32) -> Option<&'static [u8]> {
+    place_of(address).and_then(|index| HOSTS.get()?.get(index)).map(name_of)
+}
+
+/// Returns the index of the entry with this address, at wall pace.
+pub fn place_of(address: u32) -> Option<usize> {
     let hosts = HOSTS.get()?;
-    let index = address.checked_sub(hosts.first()?.address)? as usize;
-    hosts.get(index).filter(|host| host.address == address).map(name_of)
+    let has = |index: &usize| hosts.get(*index).is_some_and(|host| host.address == address);
+    // Addresses of the management network follow each other.
+    let near = address.checked_sub(hosts.first()?.address).map(|index| index as usize).filter(has);
+    near.or_else(|| hosts.iter().position(|host| host.address == address))
+}
+
+/// Returns the entry of an index, at wall pace.
+pub fn place_at(index: usize) -> Option<&'static HostEntry> {
+    HOSTS.get()?.get(index)
+}
+
+/// Returns the entries of a host by its index, the first one first, at wall pace.
+pub fn places_of_host(host: u32) -> impl Iterator<Item = &'static HostEntry> {
+    HOSTS.get().into_iter().flatten().filter(move |entry| entry.host == host)
 }

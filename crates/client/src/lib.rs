@@ -37,7 +37,7 @@ pub use execution_token::{
     progress, set_clock_at_least, set_clock_limit, set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync, tick,
 };
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
-pub use hosts::{host_address, host_name};
+pub use hosts::{host_address, host_name, place_at, place_of, places_of_host};
 pub use kernel_news::{ask_kernel, awaiting_kernel};
 pub use session::{
     AttachError, attach_child, attach_from_environment, bind_thread, control_fd, forget_thread, has_slot, header, is_attached, is_wall,

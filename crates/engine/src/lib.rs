@@ -37,7 +37,7 @@ pub use engine::harness;
 #[doc(hidden)]
 pub use engine::wall_harness;
 pub use engine::{CaptureOpener, Engine, Opened};
-pub use options::{Failure, Interrupt, Limits, Options, Pace};
+pub use options::{Failure, Interrupt, Limits, Options, Pace, SocketNetwork};
 pub use process::launch::{Program, ProgramOutput, arguments_of};
 pub use process::programs::EndWatcher;
 pub use report::{ProgramReport, RunReport};

@@ -69,6 +69,15 @@ pub enum Pace {
     Wall,
 }
 
+/// Carrier of the sockets between hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketNetwork {
+    /// The machine's loopback, in wall pace. In simulated time the model carries sockets in any case.
+    Machine,
+    /// The interfaces of the fabric file at their modelled rate, in wall pace.
+    Modelled,
+}
+
 /// Time limits of a run. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -86,6 +95,7 @@ pub struct Options {
     /// Number of processors for the run, 1 or 2. `None` means as many as the machine has.
     pub processors: Option<u32>,
     pub pace: Pace,
+    pub network: SocketNetwork,
     /// Seconds from 1970-01-01 00:00:00 UTC to simulated time zero, by the hosts' clocks. Unused in
     /// wall pace.
     pub epoch_seconds: u64,

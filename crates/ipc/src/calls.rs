@@ -139,6 +139,9 @@ pod! {
     pub struct SocketSetting { pub object: u32, pub level: u32, pub name: u32, pub len: u32, pub set: u32, pub reserved: u32, }
     /// `how` as numbered by `shutdown(2)`.
     pub struct SocketShutdown { pub object: u32, pub how: u32, }
+    /// A socket of the kernel that a program has bound, in wall pace: its address there as a big-endian
+    /// number, its port, and the backlog of a listening socket.
+    pub struct RelaySocket { pub address: u32, pub port: u32, pub datagram: u32, pub backlog: u32, }
     pub struct SocketNames { pub local: Endpoint, pub peer: Endpoint, pub connected: u32, pub listening: u32, }
     /// Asks for the socket behind the place `after`, or for the first. All connections in TIME_WAIT have the
     /// place [`SocketPlace::TIME_WAIT`]. Their addresses tell them apart.

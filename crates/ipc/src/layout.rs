@@ -70,6 +70,20 @@ pub mod pace {
     pub const WALL: u32 = 1;
 }
 
+/// Kernel's addresses of an entry of the list of hosts, if the engine relays sockets in wall pace. An
+/// entry has one of each role: [`SharedHeader::kernel_base`] + role * [`SharedHeader::relayed`] + its
+/// index.
+pub mod relay {
+    /// Programs connect and send to it. The engine listens there in their place.
+    pub const PUBLIC: u32 = 0;
+    /// Programs bind to it.
+    pub const HIDDEN: u32 = 1;
+    /// The engine connects from it, in place of a client with the entry's address.
+    pub const PEER: u32 = 2;
+    /// Number of roles.
+    pub const ROLES: u32 = 3;
+}
+
 /// Values of [`ThreadSlot::token`].
 pub mod token {
     pub const ENGINE: u32 = 0;
@@ -102,6 +116,11 @@ pub struct SharedHeader {
     /// Nonzero if a TCP/IP of the host carries the sockets of its programs, in simulated time. Then the
     /// engine describes the network interfaces ([`crate::calls::Op::ReadInterface`]).
     pub has_modelled_network: u32,
+    /// Address of the first entry of the list of hosts in the kernel, in wall pace.
+    pub kernel_base: u32,
+    /// Number of entries of the list of hosts if the engine carries sockets over a modelled network in
+    /// wall pace, else 0. See [`relay`].
+    pub relayed: u32,
     /// Wall-clock date of simulated time zero, in seconds since 1970.
     pub epoch_seconds: u64,
     /// CPU time that the program pays for each operation, in picoseconds.
@@ -279,6 +298,10 @@ pub struct HostEntry {
     /// IPv4 address as a big-endian number.
     pub address: u32,
     pub name_len: u32,
+    /// Index of the host. The first entry of each host has its index.
+    pub host: u32,
+    /// Bits of the address that name its subnet.
+    pub prefix: u32,
     pub name: [u8; 64],
 }
 

@@ -67,6 +67,11 @@ impl Mailbox {
     pub(crate) fn put(&self, event: ControlEvent) {
         let _ = self.sender.send(event);
         self.filled.store(true, Ordering::SeqCst);
+        self.call();
+    }
+
+    /// Wakes an engine that sleeps in wall pace, or is about to.
+    pub(crate) fn call(&self) {
         if let Ok(bell) = self.bell.lock()
             && let Some(Bell(word)) = &*bell
         {

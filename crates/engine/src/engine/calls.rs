@@ -56,6 +56,7 @@ macro_rules! rooms_of {
     ($engine:ident socket_error) => { $engine.host_calls() };
     ($engine:ident socket_send) => { $engine.host_calls() };
     ($engine:ident socket_receive) => { $engine.host_calls() };
+    ($engine:ident relay_socket) => { $engine.host_calls() };
     ($engine:ident socket_shutdown) => { $engine.host_calls() };
     ($engine:ident datagram_send) => { $engine.host_calls() };
     ($engine:ident datagram_receive) => { $engine.host_calls() };

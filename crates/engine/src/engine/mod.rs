@@ -31,8 +31,9 @@ use crate::diagnosis::work::ThreadWork;
 use crate::host::files::Files;
 use crate::host::kernel::Kernels;
 use crate::host::network::Network;
+use crate::host::relay::Relay;
 use crate::host::room::HostServices;
-use crate::options::{Interrupt, Options, Pace};
+use crate::options::{Interrupt, Options, Pace, SocketNetwork};
 use crate::process::launch::Libraries;
 use crate::process::memory::ProgramMemory;
 use crate::process::processes::{Processes, Surroundings};
@@ -53,8 +54,7 @@ use std::sync::Arc;
 
 const PRELOAD: &str = "libsoftband.so";
 /// Warning about network interfaces that wall pace does not model.
-const MACHINES_SOCKETS: &str =
-    "sockets are the machine's in wall pace, and hosts show `eth0` alone: use `--pace virtual` for the network interfaces of the fabric file";
+const MACHINES_SOCKETS: &str = "sockets are the machine's in wall pace, and hosts show `eth0` alone: use `--network modelled` or `--pace virtual` for the network interfaces of the fabric file";
 
 /// A fabric and the programs that run on it.
 pub struct Engine {
@@ -96,7 +96,12 @@ impl Engine {
         let files = Files::new(&name)?;
         let directory = files.way_to(libraries)?;
         let libraries = Libraries { preload: directory.join(PRELOAD), directory, by_preload: options.by_preload };
+        let is_relayed = options.pace == Pace::Wall && options.network == SocketNetwork::Modelled;
         let network = if options.pace == Pace::Wall { Network::reserve()? } else { Network::simulated() };
+        let mut host = HostServices::new(spec.hosts.len(), if is_relayed { network.relay(spec)? } else { network }, Some(files));
+        if is_relayed {
+            host.set_relay(Relay::new(mailbox.clone()).context("cannot relay sockets")?);
+        }
         let mut scheduler = Scheduler::new(processors, options.pace, interrupt)?;
         scheduler.set_limits(options.limits);
         Self::assemble(
@@ -105,7 +110,7 @@ impl Engine {
             Processes::new(seed, options.epoch_seconds),
             seed,
             libraries,
-            HostServices::new(spec.hosts.len(), network, Some(files)),
+            host,
             Control::new(name, (mailbox, receiver), admission),
         )
     }
@@ -123,8 +128,9 @@ impl Engine {
         let mut memory = ProgramMemory::default();
         memory.ahead_mut().set_interrupt(scheduler.interrupt().clone());
         let mut world = World::new(spec, seed);
-        // In wall pace the sockets are the machine's.
-        let kernels = if scheduler.is_wall() { None } else { Kernels::new(&mut world, seed).map_err(anyhow::Error::msg)? };
+        // In wall pace the sockets are the machine's, unless the engine relays them.
+        let has_kernels = !scheduler.is_wall() || host.has_relay();
+        let kernels = if has_kernels { Kernels::new(&mut world, seed, host.has_relay()).map_err(anyhow::Error::msg)? } else { None };
         let mut engine = Self {
             world,
             scheduler,
@@ -141,7 +147,7 @@ impl Engine {
             captures: captures::Captures::default(),
         };
         engine.host_calls().settle_kernels();
-        if engine.scheduler.is_wall() && spec.has_modelled_network() {
+        if engine.scheduler.is_wall() && engine.kernels.is_none() && spec.has_modelled_network() {
             engine.report.warn(MACHINES_SOCKETS.into());
         }
         Ok(engine)

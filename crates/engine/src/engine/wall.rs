@@ -3,10 +3,12 @@
 //! work.
 
 use crate::engine::Engine;
+use crate::host::kernel::Kernels;
 use crate::options::Failure;
 use crate::process::record::Process;
 use crate::rpc::room::Verbs;
 use crate::scheduler::agenda::Event;
+use softband_fabric::notice::Notice;
 use softband_ipc::calls::{Op, Paces};
 use softband_ipc::layout::{BELL, ENGINE_SLEEPS, token};
 use softband_sim::{SimDuration, SimTime};
@@ -68,16 +70,49 @@ impl Engine {
 
     /// Does a round of the work that is due now. Returns whether any work was due.
     pub(super) fn wall_round(&mut self) -> bool {
+        let has_relayed = self.host.has_relay() && self.relay_round();
         self.scheduler.set_wall_clock(self.world.now());
         let has_worked = self.serve_calls() | self.take_rings() | self.run_world() | self.expire_mads() | self.expire_connections();
         self.settle_events();
         self.give_back_queues();
-        has_worked
+        has_worked | has_relayed
+    }
+
+    /// Runs the model up to the clock, then moves what relayed sockets have. The model gets its own
+    /// times before the calls of programs move the time to the clock's.
+    fn relay_round(&mut self) -> bool {
+        let has_run = self.run_world();
+        if self.next_model_time().is_some_and(|at| at <= self.horizon()) {
+            return true; // the relay acts at the clock's time, which the model has not reached
+        }
+        self.scheduler.set_wall_clock(self.world.now());
+        self.host_calls().relay_moves() | has_run
+    }
+
+    /// Returns the time of the next event of the World or of a kernel.
+    fn next_model_time(&self) -> Option<SimTime> {
+        let kernels = self.kernels.as_ref().and_then(Kernels::next_time);
+        self.world.next_event_time().into_iter().chain(kernels).min()
+    }
+
+    /// Executes the next event of the World or of a kernel up to `horizon`. Returns whether there was
+    /// one.
+    fn step_model(&mut self, horizon: SimTime, notices: &mut Vec<Notice>) -> bool {
+        let Some(next) = self.next_model_time().filter(|at| *at <= horizon) else { return false };
+        if self.world.next_event_time() == Some(next) {
+            self.step_fabric(notices);
+        } else {
+            self.scheduler.advance_to(next);
+            self.host_calls().kernels_due();
+        }
+        true
     }
 
     /// Returns the time up to which the World may run now.
     fn horizon(&self) -> SimTime {
-        SimTime::from_picos(self.scheduler.wall_time().as_picos() + AHEAD_PICOS)
+        // Relayed bytes must not be earlier than in the model.
+        let ahead = if self.host.has_relay() { 0 } else { AHEAD_PICOS };
+        SimTime::from_picos(self.scheduler.wall_time().as_picos() + ahead)
     }
 
     /// Serves the calls of programs, and handles what the control socket brings.
@@ -148,8 +183,7 @@ impl Engine {
         let horizon = self.horizon();
         let mut notices = Vec::new();
         let mut events = 0;
-        while events < BATCH_EVENTS && self.world.next_event_time().is_some_and(|time| time <= horizon) {
-            self.step_fabric(&mut notices);
+        while events < BATCH_EVENTS && self.step_model(horizon, &mut notices) {
             events += 1;
         }
         if events < BATCH_EVENTS {
@@ -283,14 +317,17 @@ impl Engine {
     fn sleep_until_rung(&mut self) {
         self.programs.drain_outputs();
         self.scheduler.set_wall_clock(self.world.now());
+        // Before the relay: each ring from now on ends the sleep.
+        let bell = self.scheduler.word(BELL);
+        let rung = bell.load(Ordering::SeqCst);
         let due = self.world.next_event_time().map(|time| time.as_picos().saturating_sub(self.horizon().as_picos()));
+        let now = self.scheduler.now();
         let deadlines = self.host.mads().next_deadline().into_iter().chain(self.host.cm().next_deadline());
-        let timers = deadlines.map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
+        let relay = self.host_calls().next_relay_time(now);
+        let timers = deadlines.chain(relay).map(|time| time.saturating_since(self.scheduler.wall_time()).as_picos());
         let due = due.into_iter().chain(timers).min();
         let longest = self.longest_sleep();
         let limit = due.map_or(longest, |picos| Duration::from_nanos(picos / 1_000)).min(longest);
-        let bell = self.scheduler.word(BELL);
-        let rung = bell.load(Ordering::SeqCst);
         self.scheduler.word(ENGINE_SLEEPS).store(1, Ordering::SeqCst);
         self.control.wait_on(bell);
         let is_quiet = !self.control.is_filled() && !self.processes.any(|process| process.shared().has_posts() || process.shared().has_call());

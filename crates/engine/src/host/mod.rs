@@ -13,6 +13,7 @@ mod net_files;
 pub(crate) mod network;
 pub(crate) mod objects;
 pub(crate) mod ports;
+pub(crate) mod relay;
 pub(crate) mod room;
 pub(crate) mod sockets;
 pub(crate) mod stack_sockets;

@@ -2,8 +2,10 @@
 //! machine needs its own loopback network. The library in programs translates between its addresses
 //! and those that programs see.
 
+use crate::host::relay::places::Places;
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use softband_spec::FabricSpec;
 
 /// Address of host 0 as programs see it. RFC 2544 reserves 198.18.0.0/15 for tests, so no real
 /// network has it. Launchers of MPI refuse addresses of 127.0.0.0/8.
@@ -28,13 +30,15 @@ pub(crate) struct Network {
     /// Socket whose name is the reservation. The kernel gives the name to only one process and
     /// releases it when that process ends.
     _reservation: Option<OwnedFd>,
+    /// Addresses between which the engine relays sockets, in wall pace.
+    places: Option<Places>,
 }
 
 impl Network {
     /// Returns the network of simulated time. Addresses do not leave the engine, and every run has
     /// the same addresses.
     pub(crate) fn simulated() -> Self {
-        Self { kernel_base: BASE, _reservation: None }
+        Self { kernel_base: BASE, _reservation: None, places: None }
     }
 
     /// Returns the address of a host in the kernel.
@@ -45,6 +49,20 @@ impl Network {
     /// Returns the distance from the address of a host to its address in the kernel. It wraps.
     pub(crate) fn kernel_distance(&self) -> u32 {
         self.kernel_base.wrapping_sub(BASE)
+    }
+
+    /// Lets the engine relay sockets between the addresses of the fabric file.
+    ///
+    /// # Errors
+    /// If the fabric has more addresses than the network has room for.
+    pub(crate) fn relay(mut self, spec: &FabricSpec) -> anyhow::Result<Self> {
+        self.places = Some(Places::new(spec, self.kernel_base)?);
+        Ok(self)
+    }
+
+    /// Returns the addresses between which the engine relays sockets.
+    pub(crate) fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     /// Reserves a free network, a different one in the next run. The ports of connections that have
@@ -60,12 +78,12 @@ impl Network {
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             let name = SocketAddrUnix::new_abstract_name(format!("{reservation}-{number}").as_bytes())?;
             if rustix::net::bind(&socket, &name).is_ok() {
-                return Ok(Self { kernel_base: KERNEL_BASE + number * NEXT, _reservation: Some(socket) });
+                return Ok(Self { kernel_base: KERNEL_BASE + number * NEXT, _reservation: Some(socket), places: None });
             }
         }
         // Any process may hold all names. The fabric starts nevertheless and shares a network and
         // its ports.
-        Ok(Self { kernel_base: KERNEL_BASE + first * NEXT, _reservation: None })
+        Ok(Self { kernel_base: KERNEL_BASE + first * NEXT, _reservation: None, places: None })
     }
 }
 

@@ -7,6 +7,8 @@ use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
+use crate::host::relay::Relay;
+use crate::host::relay::places::Places;
 use crate::host::sockets::{Path, Socket, SocketTable, Wakeups};
 use crate::host::stack_sockets::StackSockets;
 use rustix::net::SocketAddrUnix;
@@ -33,6 +35,8 @@ pub(crate) struct HostServices {
     /// MADs that threads read in several parts.
     taken_mads: BTreeMap<(usize, u32), Vec<u8>>,
     network: Network,
+    /// Sockets over the modelled network, in wall pace.
+    relay: Option<Relay>,
     /// `None` in a harness.
     files: Option<Files>,
 }
@@ -50,12 +54,28 @@ impl HostServices {
             cm: CmTable::default(),
             taken_mads: BTreeMap::new(),
             network,
+            relay: None,
             files,
         }
     }
 
     pub(crate) fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// Relays the sockets of programs from now on.
+    pub(crate) fn set_relay(&mut self, relay: Relay) {
+        self.relay = Some(relay);
+    }
+
+    /// Returns the relay with the addresses of the fabric.
+    pub(crate) fn relay_mut(&mut self) -> Option<(&mut Relay, &Places)> {
+        self.relay.as_mut().zip(self.network.places())
+    }
+
+    /// Returns whether the engine relays the sockets of programs over the modelled network.
+    pub(crate) fn has_relay(&self) -> bool {
+        self.relay.is_some()
     }
 
     /// Returns the environment variable by which programs of `host` find their files.

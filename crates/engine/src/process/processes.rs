@@ -4,6 +4,7 @@
 
 use crate::control::admission::Admission;
 use crate::host::network::{self, Network};
+use crate::host::relay::places::Place;
 use crate::options::Pace;
 use crate::process::image::Shared;
 use crate::process::programs::Programs;
@@ -56,8 +57,9 @@ fn lives(process: &Process) -> bool {
     process.state() != ProcessState::Ended || process.connection().is_some()
 }
 
-fn host_entry(address: u32, name: &str) -> HostEntry {
-    let mut entry = HostEntry { address, name_len: name.len().min(63) as u32, name: [0; 64] };
+fn host_entry(place: &Place, name: &str) -> HostEntry {
+    let (address, host, prefix) = (place.address.into(), place.host as u32, place.prefix.into());
+    let mut entry = HostEntry { address, name_len: name.len().min(63) as u32, host, prefix, name: [0; 64] };
     entry.name[..entry.name_len as usize].copy_from_slice(&name.as_bytes()[..entry.name_len as usize]);
     entry
 }
@@ -104,7 +106,10 @@ impl Processes {
         let mut shared = Shared::new()?;
         let hosts = &around.world.spec().hosts;
         if around.pace == Pace::Wall {
-            shared.write_hosts(hosts.iter().enumerate().map(|(index, host)| host_entry(network::address(index), &host.name)));
+            match around.network.places() {
+                Some(places) => shared.write_hosts(places.iter().map(|place| host_entry(place, &place.name))),
+                None => shared.write_hosts(hosts.iter().enumerate().map(|(index, host)| host_entry(&Place::of_host(index), &host.name))),
+            }
             shared.make_memory_file(around.admission);
         }
         let part = &hosts[host];
@@ -116,11 +121,13 @@ impl Processes {
             magic: 0,
             version: 0,
             process: number.0,
-            host_address: network::address(host),
+            host_address: around.network.places().map_or(network::address(host), |places| places.main(host).into()),
             virtual_pid: virtual_pid(number),
             host_name,
             kernel_distance: around.network.kernel_distance(),
             has_modelled_network: u32::from(around.pace == Pace::Virtual && around.world.spec().has_modelled_network()),
+            kernel_base: around.network.kernel_address(0),
+            relayed: around.network.places().map_or(0, |places| places.len() as u32),
             epoch_seconds: self.epoch_seconds,
             cost_post_send: part.part.post_send.as_picos(),
             cost_inline_byte: part.part.inline_byte().as_picos(),

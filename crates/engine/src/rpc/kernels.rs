@@ -1,21 +1,31 @@
 //! Kernels of hosts with modelled network interfaces: their events, and news of sockets.
 
+use crate::host::kernel::Kernels;
 use crate::rpc::host_calls::HostCalls;
 use crate::scheduler::agenda::Event;
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::readiness;
 use softband_model::management::ManagementPacket;
 use softband_net::Events;
+use softband_sim::SimTime;
 use softband_types::{HcaId, PortNumber};
 
 /// Node number of the kernels' events in the order of events, after all processes.
 const NODE: u32 = u32::MAX;
 
 impl HostCalls<'_> {
+    /// Returns the time of the kernels for an event at `at`. In wall pace it is the model's own: the
+    /// engine may be behind the clock for a while, and cores must not be behind the links then.
+    fn kernels_now(&mut self, at: SimTime) -> SimTime {
+        self.host.relay_mut().map_or(self.scheduler.now(), |(relay, _)| relay.advance_to(at))
+    }
+
     /// Executes the events of kernels that are due.
     pub(crate) fn kernels_due(&mut self) {
+        let next = self.kernels.as_ref().and_then(Kernels::next_time).unwrap_or(SimTime::ZERO);
+        let now = self.kernels_now(next);
         if let Some(kernels) = self.kernels {
-            kernels.run(self.world, self.scheduler.now());
+            kernels.run(self.world, now);
         }
         self.settle_kernels();
     }
@@ -25,12 +35,13 @@ impl HostCalls<'_> {
         if let Some(kernels) = self.kernels {
             kernels.host_died(host);
         }
+        self.relay_host_died(host);
     }
 
     /// Passes a notice about an object of a kernel on. The kernel needs completions and frames only.
     pub(crate) fn kernel_notice(&mut self, notice: &Notice) {
+        let now = self.kernels_now(self.world.now());
         let Some(kernels) = &mut *self.kernels else { return };
-        let now = self.scheduler.now();
         match notice {
             Notice::Completed { cq, completion, .. } => kernels.completed(self.world, now, *cq, completion),
             Notice::FrameSent { hca, port } => kernels.frame_sent(self.world, now, (*hca, *port)),
@@ -42,7 +53,7 @@ impl HostCalls<'_> {
 
     /// Hands a MAD that has arrived at a port to the kernels. Returns whether one has asked for it.
     pub(crate) fn kernels_take(&mut self, port: (HcaId, PortNumber), packet: &ManagementPacket) -> bool {
-        let now = self.scheduler.now();
+        let now = self.kernels_now(self.world.now());
         let is_taken = self.kernels.as_mut().is_some_and(|kernels| kernels.arrived(self.world, now, port, packet));
         self.settle_kernels();
         is_taken
@@ -50,8 +61,9 @@ impl HostCalls<'_> {
 
     /// Tells the kernels of an event of a port.
     pub(crate) fn kernels_port_event(&mut self, port: (HcaId, PortNumber), event: u32) {
+        let now = self.kernels_now(self.world.now());
         if let Some(kernels) = self.kernels {
-            kernels.port_event(self.world, self.scheduler.now(), port, event);
+            kernels.port_event(self.world, now, port, event);
             self.settle_kernels();
         }
     }
@@ -61,6 +73,11 @@ impl HostCalls<'_> {
     pub(crate) fn settle_kernels(&mut self) {
         let Some(kernels) = self.kernels else { return };
         let now = self.scheduler.now();
+        // In wall pace the main loop runs the kernels, and all their sockets are relayed.
+        if let Some((relay, _)) = self.host.relay_mut() {
+            kernels.take_news().into_iter().for_each(|(_, host, socket, _)| relay.hear(host, socket));
+            return;
+        }
         for (at, host, socket, events) in kernels.take_news() {
             if let Some(object) = kernels.object_of(host, socket) {
                 // A sleeping thread wakes up later than the kernel has news for it.

@@ -14,6 +14,7 @@ mod objects;
 mod posts;
 mod queue_pairs;
 mod regions;
+mod relay;
 pub(crate) mod room;
 mod shared_queues;
 mod sharing;

@@ -35,6 +35,9 @@ impl HostCalls<'_> {
     /// Gives back all references of a process that has ended.
     pub(crate) fn release_everything(&mut self, process: usize) {
         self.host.forget_parts(process);
+        if let Some((relay, _)) = self.host.relay_mut() {
+            relay.check_soon(self.scheduler.now());
+        }
         for (object, count) in self.processes[process].set_objects(Default::default()) {
             (0..count).for_each(|_| self.release_object(object));
         }

@@ -81,6 +81,9 @@ macro_rules! for_each_call {
             SocketSend = 38, socket_send(WithTail<SocketData, u8>) -> Count, Free, Virtual;
             /// Receives bytes. A count of 0 is the end; EAGAIN while no bytes wait.
             SocketReceive = 39, socket_receive(SocketReceive) -> WithTail<Count, u8>, Free, Virtual;
+            /// A program listens or receives datagrams at its kernel's socket, and the engine relays to it
+            /// (`--network modelled` at wall pace). EADDRINUSE if the address is taken.
+            RelaySocket = 52, relay_socket(RelaySocket) -> (), Free, Any;
             /// Ends one or both directions of a connection.
             SocketShutdown = 40, socket_shutdown(SocketShutdown) -> (), Free, Virtual;
             /// Names of the socket and of its peer.
@@ -124,9 +127,9 @@ macro_rules! for_each_call {
             /// Reads a counter of a port of the program's host. ENOENT without it.
             ReadCounter = 66, read_counter(WithTail<CounterName, u8>) -> Count, Free, Any;
             /// An interface of the program's host, with its counters. ENODEV behind the last.
-            ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Virtual;
+            ReadInterface = 67, read_interface(InterfacePlace) -> InterfaceRecord, Free, Any;
             /// A route of the program's host through another host. ENOENT behind the last.
-            ReadRoute = 68, read_route(InterfacePlace) -> RouteRecord, Free, Virtual;
+            ReadRoute = 68, read_route(InterfacePlace) -> RouteRecord, Free, Any;
             /// A socket in the list of the program's host. ENOENT behind the last.
             ReadSocket = 69, read_socket(SocketPlace) -> SocketRecord, Free, Virtual;
 

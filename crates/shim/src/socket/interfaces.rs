@@ -3,10 +3,11 @@
 use super::address::{self, inet};
 use super::ethtool;
 use super::open::socket_option;
+use super::relayed::is_relayed;
 use crate::clib::args::{In, InOut, Out, Text};
 use crate::clib::buffers::Writable;
 use crate::clib::real;
-use crate::runtime::world::{active, fail, set_errno};
+use crate::runtime::world::{active, fail, set_errno, walled};
 use crate::socket::resolver::named;
 use libc::{c_char, c_int, c_uint, c_ulong, ifaddrs, ifconf, ifreq, sockaddr, sockaddr_in6};
 use softband_client as client;
@@ -17,9 +18,14 @@ use std::ffi::CString;
 /// Interfaces of a host, at most. The engine has fewer.
 const INTERFACES_MAX: u32 = 1 << 10;
 
+/// Returns whether the engine describes the interfaces of this host.
+fn are_described() -> bool {
+    client::header().has_modelled_network != 0 && active() || walled() && is_relayed()
+}
+
 /// Returns the interfaces of this host.
 pub fn own() -> Vec<Interface> {
-    if client::header().has_modelled_network == 0 || !active() {
+    if !are_described() {
         return of_host(client::header().host_address);
     }
     let described = |place| client::call::<op::ReadInterface>(&InterfacePlace { place, reserved: 0 }).ok();
@@ -28,7 +34,7 @@ pub fn own() -> Vec<Interface> {
 
 /// Returns the routes of this host through other hosts.
 pub fn routes() -> Vec<Route> {
-    if client::header().has_modelled_network == 0 || !active() {
+    if !are_described() {
         return Vec::new();
     }
     let described = |place| client::call::<op::ReadRoute>(&InterfacePlace { place, reserved: 0 }).ok();

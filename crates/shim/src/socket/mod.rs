@@ -14,6 +14,7 @@ pub mod names;
 pub mod native;
 pub mod netlink;
 pub mod open;
+pub mod relayed;
 pub mod resolver;
 pub mod route;
 pub mod sdp;

@@ -10,6 +10,7 @@
 
 use super::address::{self, Given, bind_natively, connect_natively};
 use super::open::{family, socket_option};
+use super::relayed::{self, is_relayed};
 use crate::clib::args::{In, InOut, Out, Zeroed};
 use crate::clib::real;
 use crate::runtime::world::{errno, set_errno, walled};
@@ -43,14 +44,23 @@ fn own_address() -> u32 {
     client::header().host_address
 }
 
-/// Returns the kernel's address for the address of a host.
+/// Returns the kernel's address to which connections and datagrams for a host go.
 fn in_kernel(v4: u32) -> u32 {
-    v4.wrapping_add(client::header().kernel_distance)
+    let plain = v4.wrapping_add(client::header().kernel_distance);
+    if is_relayed() { relayed::public(v4).unwrap_or(plain) } else { plain }
+}
+
+/// Returns the kernel's address to which sockets of this host bind, for one of its addresses.
+fn own_in_kernel(v4: u32) -> u32 {
+    if is_relayed() { relayed::hidden(v4).unwrap_or(v4) } else { in_kernel(v4) }
 }
 
 /// Returns the address of a host for its address in the kernel. Returns any other address
 /// unchanged.
 fn shown(v4: u32) -> u32 {
+    if is_relayed() {
+        return relayed::shown(v4).unwrap_or(v4);
+    }
     let address = v4.wrapping_sub(client::header().kernel_distance);
     if client::host_name(address).is_some() { address } else { v4 }
 }
@@ -91,17 +101,26 @@ pub fn bind(fd: c_int, at: Given) -> c_int {
     let wanted = if walled() { at.read() } else { None };
     let Some((v4, port)) = wanted.filter(|_| is_plain(fd)) else { return bind_natively(fd, at) };
     let v4 = shown(v4);
-    if !is_any_or_loopback(v4) && v4 != own_address() {
+    let is_main = is_any_or_loopback(v4) || v4 == own_address();
+    let is_own = is_main || is_relayed() && relayed::is_own(v4);
+    if !is_own {
         if client::host_name(v4).is_some() {
             set_errno(libc::EADDRNOTAVAIL); // belongs to another host
             return -1;
         }
         return bind_natively(fd, at);
     }
-    let own = Target::new(at.family(), in_kernel(own_address()), port);
+    let own = Target::new(at.family(), own_in_kernel(if is_main { own_address() } else { v4 }), port);
     let status = bind_natively(fd, own.given());
     // A socket for IPv6 only cannot have an address of the fabric.
-    if status != 0 && errno() == libc::EINVAL && at.family() == libc::AF_INET6 { bind_natively(fd, at) } else { status }
+    if status != 0 && errno() == libc::EINVAL && at.family() == libc::AF_INET6 {
+        return bind_natively(fd, at);
+    }
+    if status == 0 && is_relayed() && is_datagram(fd) { relayed::announce(fd, None) } else { status }
+}
+
+fn is_datagram(fd: c_int) -> bool {
+    socket_option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM)
 }
 
 /// Returns whether the socket has neither an address nor a port yet.
@@ -113,30 +132,38 @@ fn is_unbound(fd: c_int) -> bool {
     status == 0 && Given::of(&bytes, len).read() == Some((0, 0))
 }
 
-fn bind_to_own(fd: c_int) {
+fn bind_to_own(fd: c_int, v4: u32) {
     let saved = errno();
-    bind_natively(fd, Target::new(family(fd), in_kernel(own_address()), 0).given());
+    bind_natively(fd, Target::new(family(fd), own_in_kernel(v4), 0).given());
     set_errno(saved);
 }
 
-/// Binds the source address of outgoing data to this host.
-fn bind_source(fd: c_int) {
+/// Binds the source address of outgoing data to this host, for data to `v4`.
+fn bind_source(fd: c_int, v4: u32) {
     if is_unbound(fd) {
+        if is_relayed() && is_datagram(fd) {
+            // The engine has to know the port.
+            bind_to_own(fd, own_address());
+            relayed::announce(fd, None);
+            return;
+        }
         let on: c_int = 1;
         // `connect` chooses the port, because a port reserved now would be closed to other
         // connections.
         // SAFETY: the option is an `int`.
         unsafe { libc::setsockopt(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, (&raw const on).cast(), size_of::<c_int>() as socklen_t) };
-        bind_to_own(fd);
+        bind_to_own(fd, if is_relayed() { relayed::source_for(v4) } else { own_address() });
     }
 }
 
 /// `listen`, as `listen(2)`.
 pub fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if walled() && is_plain(fd) && is_unbound(fd) {
-        bind_to_own(fd);
+    let is_plain = walled() && is_plain(fd);
+    if is_plain && is_unbound(fd) {
+        bind_to_own(fd, own_address());
     }
-    real::listen(fd, backlog)
+    let status = real::listen(fd, backlog);
+    if status == 0 && is_plain && is_relayed() { relayed::announce(fd, Some(backlog)) } else { status }
 }
 
 /// Returns the requested address and the target of an address of the fabric. Returns `None` for any
@@ -154,8 +181,8 @@ fn target(fd: c_int, to: Given) -> Option<(u32, Target)> {
 /// Calls `send` with the fabric address of a datagram.
 pub fn fabric_address<R>(fd: c_int, to: Given, send: impl FnOnce(Given) -> R) -> R {
     match target(fd, to) {
-        Some((_, target)) => {
-            bind_source(fd);
+        Some((v4, target)) => {
+            bind_source(fd, v4);
             send(target.given())
         }
         None => send(to),
@@ -165,7 +192,7 @@ pub fn fabric_address<R>(fd: c_int, to: Given, send: impl FnOnce(Given) -> R) ->
 /// `connect`, as `connect(2)`.
 pub fn connect(fd: c_int, to: Given) -> c_int {
     let Some((asked, target)) = target(fd, to) else { return connect_natively(fd, to) };
-    bind_source(fd);
+    bind_source(fd, if is_any_or_loopback(asked) { own_address() } else { asked });
     let waits = socket_option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
         && !is_any_or_loopback(asked)
         && !crate::fd::descriptors::is_nonblocking(fd);

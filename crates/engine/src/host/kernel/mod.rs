@@ -77,12 +77,12 @@ struct Common {
 
 impl Kernels {
     /// Creates the kernels of a fabric's hosts. Returns `None` if no interface of the fabric sends
-    /// packets over modelled links. `seed` chooses ports and first sequence numbers.
+    /// packets over modelled links, unless the fabric needs kernels `in_any_case`. `seed` chooses ports and first sequence numbers.
     ///
     /// # Errors
     /// If the fabric has an interface that the engine does not offer.
-    pub(crate) fn new(world: &mut World, seed: u64) -> Result<Option<Self>, String> {
-        if !world.spec().has_modelled_network() {
+    pub(crate) fn new(world: &mut World, seed: u64, in_any_case: bool) -> Result<Option<Self>, String> {
+        if !in_any_case && !world.spec().has_modelled_network() {
             return Ok(None);
         }
         let spec = world.spec().clone();

@@ -71,7 +71,7 @@ impl Lab {
 
     fn with_seed(spec: &FabricSpec, seed: u64) -> Self {
         let mut world = World::new(spec, seed);
-        let kernels = Kernels::new(&mut world, seed).expect("interfaces that exist").expect("a modelled network");
+        let kernels = Kernels::new(&mut world, seed, false).expect("interfaces that exist").expect("a modelled network");
         Self { world, kernels, now: SimTime::ZERO }
     }
 
