@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,32 @@ def test_a_line_has_times_and_rates() -> None:
 def test_a_cut_table_is_an_error() -> None:
     with pytest.raises(LabError, match="a line of softband-mpibench's CSV is cut"):
         parse_table(CSV + "PingPong,2,8", SOURCE)
+
+
+NPB = """ CG (conjugate gradient) Benchmark Completed.
+ Class           =                        S
+ Iterations      =                       15
+ Time in seconds =                 0.250000
+ Verification    =               SUCCESSFUL
+"""
+
+
+def test_a_kernel_of_npb_has_an_execution_time() -> None:
+    assert has_table(NPB)
+    assert parse_table(NPB, SOURCE) == [Measurement(1, 15, latency_max_us=250_000.0)]
+
+
+@pytest.mark.parametrize("verdict", ["UNSUCCESSFUL", "NOT PERFORMED"])
+def test_a_kernel_without_a_right_result_is_an_error(verdict: str) -> None:
+    with pytest.raises(LabError, match="did not verify"):
+        parse_table(NPB.replace("SUCCESSFUL", verdict), SOURCE)
+
+
+def test_the_command_names_the_recording_of_the_study() -> None:
+    job = replace(JOB, compute=("--compute-kind", "memory", "--compute-host", "h"))
+    step = MpiStep(job, InputFile("studies/x/r.rec", "text"))
+    assert "--compute recorded=studies/x/r.rec --compute-kind memory --compute-host h" in step.command("f.toml", 1)
+    assert step.inputs() != replace(step, recording=InputFile("studies/x/r.rec", "other")).inputs()
 
 
 def test_the_command_is_one_that_a_user_can_type() -> None:

@@ -49,6 +49,8 @@ class MpiJob:
     ranks: int
     hosts: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
+    # Options of the time of computation, without the recording.
+    compute: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,16 +157,23 @@ class Softband:
         return self._carry_out(arguments, out, timeout_seconds, "run.json")
 
     def mpirun(
-        self, fabric: Path, job: MpiJob, out: Path, seed: int | None, timeout_seconds: float | None
+        self,
+        fabric: Path,
+        job: MpiJob,
+        out: Path,
+        seed: int | None,
+        timeout_seconds: float | None,
+        recording: Path | None = None,
     ) -> dict[str, Any]:
-        """Runs an MPI job on a fabric. Returns run.json. Raises as `run` does."""
-        program = self._compiled(job.program)
-        arguments = mpirun_arguments(str(fabric), job, program, seed, str(out))
-        return self._carry_out(arguments, out, timeout_seconds, "run.json", environment=dict(job.environment))
-
-    def _compiled(self, name: str) -> str:
-        """Returns the path of an MPI program that the user's compiler makes, once for each MPI."""
+        """Runs an MPI job on a fabric, with the computation of a recording. Returns run.json. Raises as `run` does."""
         compiler = os.environ.get("MPICC") or next(filter(shutil.which, _COMPILERS), "mpicc")
+        program = self._compiled(job.program, compiler)
+        arguments = mpirun_arguments(str(fabric), job, program, seed, str(out), str(recording) if recording else "")
+        environment = {**dict(job.environment), "MPICC": compiler}
+        return self._carry_out(arguments, out, timeout_seconds, "run.json", environment=environment)
+
+    def _compiled(self, name: str, compiler: str) -> str:
+        """Returns the path of an MPI program that the user's compiler makes, once for each MPI."""
         try:
             done = subprocess.run(
                 [str(self.binary.with_name(name)), "--path"],
@@ -274,8 +283,12 @@ def run_arguments(fabric: str, programs: Iterable[Program], seed: int | None, ou
     return [*arguments, "--out", out]
 
 
-def mpirun_arguments(fabric: str, job: MpiJob, program: str, seed: int | None, out: str) -> list[str]:
+def mpirun_arguments(
+    fabric: str, job: MpiJob, program: str, seed: int | None, out: str, recording: str = ""
+) -> list[str]:
     arguments = ["mpirun", "--hosts", ",".join(job.hosts), "-n", str(job.ranks)]
+    if recording:
+        arguments += ["--compute", f"recorded={recording}", *job.compute]
     if seed is not None:
         arguments += ["--seed", str(seed)]
     return [*arguments, "--out", out, fabric, program, *job.arguments]

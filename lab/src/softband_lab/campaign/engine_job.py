@@ -57,19 +57,22 @@ class MpiStep:
     """One MPI job of a run. The lab reads the table of rank 0."""
 
     job: MpiJob
+    recording: InputFile | None = None
     output_name: ClassVar[str] = "rank-0.out"
 
     def inputs(self) -> Any:
-        return asdict(self.job)
+        return [asdict(self.job), self.recording.text if self.recording else ""]
 
     def command(self, fabric: str, seed: int) -> str:
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.job.environment]
         program = f'"$({self.job.program} --path)"'
-        words = mpirun_arguments(fabric, self.job, program, seed, "OUT")
+        label = self.recording.label if self.recording else ""
+        words = mpirun_arguments(fabric, self.job, program, seed, "OUT", label)
         return " ".join([*variables, "softband", *(word if word == program else shlex.quote(word) for word in words)])
 
     def run(self, softband: Softband, fabric: Path, out: Path, seed: int, timeout_seconds: float) -> dict[str, Any]:
-        return softband.mpirun(fabric, self.job, out, seed, timeout_seconds)
+        recording = self.recording.lay(out.parent) if self.recording else None
+        return softband.mpirun(fabric, self.job, out, seed, timeout_seconds, recording)
 
 
 @dataclass(frozen=True)

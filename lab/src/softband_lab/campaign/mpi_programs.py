@@ -1,4 +1,7 @@
-"""Reads the output of MPI programs: the CSV of softband-mpibench."""
+"""Reads the output of MPI programs: the CSV of softband-mpibench, and the report of softband-npb.
+
+A kernel of NPB has no message size. Its only line has the size 1, and its execution time in microseconds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from pathlib import Path
 from softband_lab.base.errors import LabError
 from softband_lab.campaign.perftest import Measurement
 
+_NPB_TIME = re.compile(r"^ Time in seconds = +([\d.]+)$", re.MULTILINE)
+_NPB_ITERATIONS = re.compile(r"^ Iterations +=  *(\d+)$", re.MULTILINE)
+_NPB_VERIFIED = re.compile(r"^ Verification +=  *SUCCESSFUL$", re.MULTILINE)
 _HEAD = re.compile(r"^benchmark,ranks,bytes,repetitions,.*$", re.MULTILINE)
 
 
@@ -26,6 +32,19 @@ def parse_mpibench(text: str, source: Path) -> list[Measurement]:
         return [_measurement(row) for row in csv.DictReader(io.StringIO(table))]
     except (KeyError, TypeError, ValueError):
         raise LabError(source, "a line of softband-mpibench's CSV is cut", "see the program's output there") from None
+
+
+def is_npb(text: str) -> bool:
+    """Returns whether an output has the report of a kernel of NPB."""
+    return _NPB_TIME.search(text) is not None
+
+
+def parse_npb(text: str, source: Path) -> list[Measurement]:
+    """Returns the execution time of a kernel of NPB. Fails if the kernel did not verify its result."""
+    seconds, iterations = _NPB_TIME.search(text), _NPB_ITERATIONS.search(text)
+    if seconds is None or iterations is None or not _NPB_VERIFIED.search(text):
+        raise LabError(source, "the kernel did not verify its result", "see the program's output there")
+    return [Measurement(1, int(iterations[1]), latency_max_us=float(seconds[1]) * 1e6)]
 
 
 def _measurement(row: dict[str, str]) -> Measurement:

@@ -53,6 +53,14 @@ class Need(Strict):
     transports: Annotated[list[Transport], Field(min_length=1)]
 
 
+class Computation(Strict):
+    """The time of computation of an MPI job: a file in the study's folder, and the kind of work for the host part."""
+
+    recording: str = Field(min_length=1)
+    kind: Literal["floating-point", "memory", "integer"]
+    host: str = Field(min_length=1)
+
+
 class MpiProgram(Strict):
     """An MPI job, whose rank 0 prints the table. Ranks share the hosts evenly, in blocks.
 
@@ -63,6 +71,7 @@ class MpiProgram(Strict):
     ranks: int = Field(ge=1)
     hosts: Annotated[list[str], Field(min_length=1)]
     environment: dict[Transport, dict[str, str]] = Field(default_factory=dict)
+    computation: Computation | None = None
 
 
 class Test(Strict):
@@ -115,7 +124,9 @@ class Test(Strict):
     def job(self, mpi: MpiProgram, transport: Transport, size: int | None) -> MpiJob:
         program, *arguments = shlex.split(mpi.program.format(**self._words(transport, size)))
         variables = tuple(mpi.environment.get(transport, {}).items())
-        return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables)
+        work = mpi.computation
+        compute = ("--compute-kind", work.kind, "--compute-host", work.host) if work else ()
+        return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables, compute)
 
     def _words(self, transport: Transport, size: int | None) -> dict[str, str | int | None]:
         range_ = self.sizes[transport]

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from softband_lab.base.errors import LabError
 from softband_lab.base.places import fabric_path
+from softband_lab.base.toml_lines import place
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob, MpiStep, Requirement, Step
-from softband_lab.campaign.inputs import fabric_file
+from softband_lab.campaign.inputs import InputFile, fabric_file
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import Figure, Run, Study, Test, Transport
+from softband_lab.spec.study import Figure, MpiProgram, Run, Study, Test, Transport
 from softband_lab.spec.study_file import check_fabrics
 
 
@@ -67,16 +69,28 @@ def _job(study: Study, run: Run, home: Path) -> EngineJob:
     test = study.tests[run.test]
     sizes = test.expected_sizes(run.transport)
     of_steps: list[int | None] = [*sizes] if test.run_per_size else [None]
-    steps = [_step(test, run, size) for size in of_steps]
+    steps = [_step(study, test, run, size) for size in of_steps]
     return EngineJob(
         run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes, _requirement(test, run.transport)
     )
 
 
-def _step(test: Test, run: Run, size: int | None) -> Step | MpiStep:
+def _step(study: Study, test: Test, run: Run, size: int | None) -> Step | MpiStep:
     if test.mpi is not None:
-        return MpiStep(test.job(test.mpi, run.transport, size))
+        return MpiStep(test.job(test.mpi, run.transport, size), _recording(study, run.test, test.mpi))
     return Step(test.programs(run.transport, size, run.client_host))
+
+
+def _recording(study: Study, name: str, mpi: MpiProgram) -> InputFile | None:
+    """Returns the recording of a job's computation. Fails if the study's folder lacks it."""
+    if mpi.computation is None:
+        return None
+    path = study.folder / mpi.computation.recording
+    try:
+        return InputFile(f"studies/{study.head.name}/{mpi.computation.recording}", path.read_text(encoding="utf-8"))
+    except OSError as error:
+        where = place(study.folder / "study.toml", ["tests", name, "mpi", "computation", "recording"])
+        raise LabError(where, f"cannot read {path}: {error.strerror}", "a file of `softband mpirun --record`") from None
 
 
 def _requirement(test: Test, transport: Transport) -> Requirement | None:
