@@ -2,7 +2,8 @@
 """Stands in for the `softband` binary: same arguments, same files, and a toy model in place of the engine.
 
 A fabric file may hold `[fake] fail = "text"` to fail a run, or `seconds = 5` to take its time; `warn = "text"` to be
-warned of, `deadlock = true` for a warning of the run, and `probe = "text"` for the answer to `... && echo there`.
+warned of, `deadlock = true` for a warning of the run, and `probe = "text"` for the answer to `... && echo there`;
+`escape = "text"` is a warning in run.json.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ def run(arguments: list[str]) -> int:
         ],
         "bottlenecks": [{"kind": "link", "part": "a/mthca0/1", "share": 97, "text": "the link was busy"}],
     }
+    summary["warnings"] = list(filter(None, [fabric.get("fake", {}).get("escape")]))
     (out / "run.json").write_text(json.dumps(summary))
     with (Path(__file__).parent / "runs.log").open("a") as log:
         log.write(f"{arguments[0]}\n")

@@ -148,6 +148,13 @@ def test_what_runs_left_is_as_it_was_written_or_the_run_starts_again(
     assert len(tree.runs()) == before + 1
 
 
+def test_a_program_that_left_simulated_time_fails_its_run(tree: Tree) -> None:
+    tree.append("switch.toml", 'escape = "a: a program did not load the library: it runs outside simulated time"')
+    status, printed = tree.run()
+    assert status == 1
+    assert "a program ran outside simulated time" in printed
+
+
 def test_a_failing_run_is_named_and_the_others_go_on(tree: Tree) -> None:
     tree.append("switch.toml", 'fail = "no such part: flux-capacitor"')
     status, printed = tree.run()

@@ -50,8 +50,9 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
         return Ok(given.to_path_buf());
     }
     let home = home()?;
-    let mut places = vec![home.join(given), home.join("fabrics").join(given)];
-    places.push(home.join("fabrics").join(given).with_extension("toml"));
+    // A name may contain dots (`sockets/leininger-2.6.9`).
+    let whole = format!("{}.toml", given.display());
+    let places = [home.join(given), home.join("fabrics").join(given), home.join("fabrics").join(whole)];
     match places.iter().find(|place| place.is_file()) {
         Some(found) => Ok(found.clone()),
         None if given.is_dir() => {
@@ -68,7 +69,7 @@ pub(crate) fn fabric_path(given: &Path) -> anyhow::Result<PathBuf> {
         }
         None => {
             let names = fabric_list::names();
-            let meant = softband_catalog::closest(&given.with_extension("").to_string_lossy(), names.iter().map(String::as_str));
+            let meant = softband_catalog::closest(given.to_string_lossy().trim_end_matches(".toml"), names.iter().map(String::as_str));
             let meant = meant.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
             bail!(
                 "no fabric file {}, neither here nor in {}\n  help: {meant}`softband fabric list` names those of the installation",

@@ -1,8 +1,8 @@
 //! Turns: gives the token to a thread, waits for its return, handles the end of its process.
 
 use crate::engine::Engine;
-use crate::process::record::ProcessState;
-use crate::process::system_process::{is_asleep, is_stopped, is_zombie};
+use crate::process::record::{Process, ProcessState};
+use crate::process::system_process::{is_asleep, is_stopped, is_zombie, wants_to_run};
 use crate::protocol::{END, request};
 use crate::scheduler::agenda::Event;
 use crate::scheduler::busy_machine::cpu_time_of;
@@ -28,6 +28,10 @@ const REMINDER: Duration = Duration::from_millis(50);
 const FIRST_TURN_LIMIT: Duration = Duration::from_secs(10);
 /// Longest time for a new image to attach.
 const ATTACH_LIMIT: Duration = Duration::from_secs(10);
+/// As [`ATTACH_LIMIT`], for an image that waits for a processor or the disk of a busy machine.
+const BUSY_ATTACH_LIMIT: Duration = Duration::from_secs(60);
+/// CPU time in which any image attaches that has the library.
+const ATTACH_CPU: Duration = Duration::from_secs(1);
 
 /// Reason for the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,14 @@ fn end_by(present: u32, held: u32) -> Option<TurnEnd> {
         token::AHEAD if held == token::PROGRAM => Some(TurnEnd::Ahead),
         _ => None,
     }
+}
+
+/// Returns whether an image that has not attached since `started` has had the time for it. `used` is
+/// the CPU time of its process at that moment.
+fn has_had_time(pid: i32, started: Instant, used: Duration) -> bool {
+    let waited = started.elapsed();
+    let is_idle = || !wants_to_run(pid) || cpu_time_of(pid).is_none_or(|cpu| cpu.saturating_sub(used) > ATTACH_CPU);
+    waited > ATTACH_LIMIT && (waited > BUSY_ATTACH_LIMIT || is_idle())
 }
 
 impl Engine {
@@ -221,8 +233,10 @@ impl Engine {
     /// Waits until the new image attaches after an exec.
     fn await_new_image(&mut self, process: usize) -> TurnEnd {
         let started = Instant::now();
+        let pid = self.processes[process].pid();
+        let used = cpu_time_of(pid).unwrap_or_default();
         self.processes[process].expect_image();
-        while started.elapsed() < ATTACH_LIMIT && !self.scheduler.is_interrupted() {
+        while !has_had_time(pid, started, used) && !self.scheduler.is_interrupted() {
             self.await_control_event(Duration::from_millis(20));
             self.greet_all();
             if self.processes[process].is_attached() {
@@ -309,10 +323,9 @@ impl Engine {
             self.await_control_event(Duration::from_millis(50));
             self.greet_all();
             self.note_early_exits();
-            if started.elapsed() > ATTACH_LIMIT {
-                while let Some(process) = is_expected(self) {
-                    self.make_foreign(process);
-                }
+            let is_late = |process: &Process| process.state() == ProcessState::Expected && has_had_time(process.pid(), started, Duration::ZERO);
+            while let Some(process) = self.processes.find(is_late) {
+                self.make_foreign(process);
             }
         }
     }

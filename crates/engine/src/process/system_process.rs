@@ -45,6 +45,11 @@ pub(crate) fn is_zombie(pid: i32) -> bool {
     matches!(state_in(&stat(format!("/proc/{pid}/stat"))), None | Some('Z' | 'X'))
 }
 
+/// Returns whether a process waits for a processor or for the disk, or runs.
+pub(crate) fn wants_to_run(pid: i32) -> bool {
+    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), Some('R' | 'D'))
+}
+
 /// Returns whether a thread sleeps in the kernel for any length of time.
 pub(crate) fn is_asleep(pid: i32, tid: i32) -> bool {
     state_in(&stat(format!("/proc/{pid}/task/{tid}/stat"))) == Some('S')
@@ -66,6 +71,26 @@ mod tests {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id() as i32;
         (child, pid, start_of(pid))
+    }
+
+    #[test]
+    fn a_sleeper_wants_no_processor_and_a_loop_does() {
+        let (mut child, pid, _) = sleeper();
+        while !is_asleep(pid, pid) {
+            std::thread::yield_now();
+        }
+        assert!(!wants_to_run(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut looping = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let pid = looping.id() as i32;
+        while crate::scheduler::busy_machine::cpu_time_of(pid).is_none_or(|cpu| cpu.as_millis() < 20) {
+            std::thread::yield_now();
+        }
+        assert!(wants_to_run(pid));
+        looping.kill().unwrap();
+        looping.wait().unwrap();
+        assert!(!wants_to_run(pid));
     }
 
     #[test]

@@ -26,6 +26,8 @@ SCHEMA: dict[str, Kind] = {
     # The missing property of the model, in the only row of a run that therefore did not start.
     "lacks": Kind.STRING,
 }
+# In the engine's warning of a program without its library, such as one that a busy machine starts too late.
+_OUTSIDE = "runs outside simulated time"
 _NO_MEASUREMENT = Measurement(0, 0)
 _THERE, _NOT_THERE = "there", "not there"
 
@@ -186,7 +188,10 @@ class EngineJob:
 
     def _execute(self, step: Step | MpiStep, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
         try:
-            return step.run(softband, fabric, out, self.seed, self.timeout_seconds)
+            run = step.run(softband, fabric, out, self.seed, self.timeout_seconds)
+            if escaped := [str(line) for line in run.get("warnings") or () if _OUTSIDE in str(line)]:
+                raise RunFailed("", "a program ran outside simulated time", escaped)
+            return run
         except RunFailed as failed:
             # The command as a user types it, without the temporary folders of the run.
             lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
