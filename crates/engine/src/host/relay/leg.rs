@@ -35,6 +35,8 @@ pub(super) enum Side {
 pub(super) struct Leg {
     pub(super) host: usize,
     pub(super) socket: SocketId,
+    /// The program is the client of the connection.
+    pub(super) is_client: bool,
     program: OwnedFd,
     /// The end at which the connection is not complete.
     connecting: Option<Side>,
@@ -49,7 +51,8 @@ impl Leg {
     pub(super) fn new((host, socket): (usize, SocketId), program: OwnedFd, connecting: Side) -> Self {
         let (outward, inward) = (Direction::default(), Direction::default());
         let (writer, reader) = (Thread::default(), Thread::default());
-        Self { host, socket, program, connecting: Some(connecting), outward, inward, writer, reader }
+        let is_client = connecting == Side::Model;
+        Self { host, socket, is_client, program, connecting: Some(connecting), outward, inward, writer, reader }
     }
 
     pub(super) fn program(&self) -> BorrowedFd<'_> {

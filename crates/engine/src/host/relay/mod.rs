@@ -67,6 +67,8 @@ pub(crate) struct Relay {
     watch: Watch,
     listing: Listing,
     legs: BTreeMap<u64, Leg>,
+    /// Number of legs to clients.
+    clients: usize,
     servers: Servers,
     ports: Ports,
     /// Sockets of the machine by the numbers of their news.
@@ -100,6 +102,7 @@ impl Relay {
             watch,
             listing: Listing::open(),
             legs: BTreeMap::new(),
+            clients: 0,
             servers: Servers::default(),
             ports: Ports::default(),
             items: BTreeMap::new(),
@@ -244,6 +247,7 @@ impl Relay {
         let item = Item::Leg(self.last + 1);
         let number = add(&self.poller, &mut self.last, &mut self.items, leg.program(), item);
         self.of_model.insert(of, item);
+        self.clients += usize::from(leg.is_client);
         self.legs.insert(number, leg);
         self.ready.insert(item);
     }
@@ -260,6 +264,7 @@ impl Relay {
 
     fn end_leg(&mut self, number: u64, model: &mut Model<'_>) {
         let Some(leg) = self.legs.remove(&number) else { return };
+        self.clients -= usize::from(leg.is_client);
         self.items.remove(&number);
         self.of_model.remove(&(leg.host, leg.socket));
         leg.finish(model);

@@ -119,8 +119,8 @@ impl Relay {
             let Some(server) = self.servers.get(number) else { return };
             let Some((.., listener)) = server.listeners.iter().find(|(at, ..)| *at == place) else { return };
             let to = SocketAddr::new(IpAddr::V4(places.get(place).address), server.port);
-            // The other half stays for the legs of servers.
-            let accepted = if self.legs.len() < self.legs_max / 2 { native::accept(listener) } else { Err(rustix::io::Errno::MFILE) };
+            // Each connection needs a leg to its server, too.
+            let accepted = if self.clients < self.legs_max / 2 { native::accept(listener) } else { Err(rustix::io::Errno::MFILE) };
             match accepted {
                 Ok((program, from)) => match places.of_kernel(HIDDEN, *from.ip()) {
                     Some(client) => match begin(places, model, (client, from.port()), to) {
