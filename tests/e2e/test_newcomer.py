@@ -94,7 +94,7 @@ def test_fabrics_are_listed_searched_and_taken_by_their_names(softband: Softband
     found = json.loads(softband.command("fabric", "list", "TORUS", "four", "--json").stdout)["fabrics"]
     assert [(fabric["name"], fabric["title"]) for fabric in found] == [("torus-4x4", "A torus of four by four switches")]
     assert Path(found[0]["file"]).is_file()
-    for name in ("torus-4x4", "cables/sdr-cx4"):
+    for name in ("torus-4x4", "cables/sdr-cx4", "sockets/leininger-2.6.9"):
         assert softband.command("fabric", "check", name).returncode == 0
     nothing = softband.command("fabric", "list", "zebra")
     assert (nothing.returncode, nothing.stdout) == (1, "") and "no fabric has `zebra`" in nothing.stderr
