@@ -173,3 +173,41 @@ def test_opensm_ends_without_management_datagrams(softband: Softband, pace: str)
     outcome = softband.run(FABRIC, ("a", "opensm -o"), options=("--pace", pace))
     assert "Exiting SM" in outcome.program("a-0")
     assert "stands still" not in outcome.stderr
+
+
+def test_qperf_and_sockperf_measure_the_same_latency_over_ipoib(softband: Softband) -> None:
+    need("qperf", "sockperf")
+    outcome = softband.run("ipoib", ("a", "timeout 4 qperf"), ("b", "sh -c 'sleep 1; qperf a-ib0 -t 1 tcp_lat udp_lat'"))
+    latencies = [float(number) for number in re.findall(r"latency\s+=\s+([\d.]+) us", outcome.program("b-0"))]
+    assert len(latencies) == 2, outcome.stderr
+    for protocol, latency in zip(("--tcp", ""), latencies, strict=True):
+        server = f"timeout -s KILL 8 sockperf server {protocol} -i 10.1.0.1 -p 11111"
+        client = f"sh -c 'sleep 1; sockperf ping-pong {protocol} -i 10.1.0.1 -p 11111 -t 1 -m 14'"
+        outcome = softband.run("ipoib", ("a", server), ("b", client))
+        found = re.search(r"Summary: Latency is ([\d.]+) usec", outcome.program("b-0"))
+        assert found is not None, outcome.stderr
+        assert float(found[1]) == pytest.approx(latency, rel=0.05)
+
+
+# The text protocol of memcached: a value that was stored comes back.
+CLIENT = """
+import socket, sys
+at = socket.create_connection((sys.argv[1], 11211))
+at.sendall(b"set key 0 0 5\\r\\nvalue\\r\\nget key\\r\\n")
+answer = b""
+while not answer.endswith(b"END\\r\\n"):
+    answer += at.recv(100)
+print(answer)
+"""
+
+
+@NETWORKS
+def test_memcached_keeps_a_value(softband: Softband, tmp_path: Path, fabric: str, server: str) -> None:
+    need("memcached")
+    (tmp_path / "client.py").write_text(CLIENT)
+    account = "-u nobody" if os.getuid() == 0 else ""
+    client = f"sh -c 'sleep 1; python3 {tmp_path}/client.py {server}; date +%s.%N'"
+    first, again = (softband.run(fabric, ("a", f"timeout 2 memcached -l 0.0.0.0 -U 0 {account}"), ("b", client)) for _ in range(2))
+    stored, *times = first.program("b-0").splitlines()
+    assert stored == repr(b"STORED\r\nVALUE key 0 5\r\nvalue\r\nEND\r\n"), first.stderr
+    assert len(times) == 1 and again.program("b-0") == first.program("b-0")
