@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 const REQUEST: u8 = 8;
 const REQUEST_V6: u8 = 128;
 
-/// Returns the request that a program wrote, of which the kernel fills in the identifier.
+/// Returns the request that a program wrote. The kernel fills in its identifier.
 pub(super) fn request_of(message: &Payload, identifier: u16) -> Body {
     let header = message.part(0, ICMP_HEADER_BYTES).to_vec();
     let sequence = header.get(6..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u16::from_be_bytes);

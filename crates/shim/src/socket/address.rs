@@ -68,7 +68,7 @@ impl<'a> Given<'a> {
         unsafe { slice(self.at.cast(), if len > SIZE_MAX { 0 } else { len }) }
     }
 
-    /// Fails as the kernel does with an address of which it reads nothing: EINVAL, EFAULT. Fails with
+    /// Fails as the kernel does with an address that it does not read: EINVAL, EFAULT. Fails with
     /// EAFNOSUPPORT for an address of SDP on a network without it.
     pub fn check(self) -> Result<(), Errno> {
         if self.len as usize > SIZE_MAX {
