@@ -35,8 +35,6 @@ const REFUSED_IN_WALL_PACE: [Op; 35] = [
     Op::SocketOption,
     Op::SocketSetting,
     Op::SocketLinger,
-    Op::ReadInterface,
-    Op::ReadRoute,
     Op::ReadSocket,
 ];
 
