@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 35] = [
+const REFUSED_IN_WALL_PACE: [Op; 33] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
