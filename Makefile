@@ -76,7 +76,7 @@ test-rust: target/setup.stamp
 test-lab: $(VENV)/stamp
 	@$(VENV)/bin/ruff check --extend-select PLR0915 lab tests conformance benches scripts
 	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
-	@$(VENV)/bin/pytest -q lab/tests
+	@$(VENV)/bin/pytest -q -n 2 --dist loadfile lab/tests
 
 test-e2e: build $(VENV)/stamp
 	@$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not alone" tests/e2e
