@@ -71,27 +71,36 @@ impl HostCalls<'_> {
     /// Announces news of sockets to programs, and schedules the next event of the kernels. Follows
     /// each use of the kernels.
     pub(crate) fn settle_kernels(&mut self) {
-        let Some(kernels) = self.kernels else { return };
+        let Some(kernels) = &mut *self.kernels else { return };
         let now = self.scheduler.now();
         // In wall pace the main loop runs the kernels, and all their sockets are relayed.
         if let Some((relay, _)) = self.host.relay_mut() {
             kernels.take_news().into_iter().for_each(|(_, host, socket, _)| relay.hear(host, socket));
             return;
         }
-        for (at, host, socket, events) in kernels.take_news() {
-            if let Some(object) = kernels.object_of(host, socket) {
-                // A sleeping thread wakes up later than the kernel has news for it.
-                let at = at.max(now) + self.world.spec().hosts[host].part.event_wakeup;
-                // A thread that looks before sees the news, so the edge counts from now on.
-                self.host.note_edge(object, edge_of(events));
-                self.scheduler.push(at, NODE, Event::ObjectChanged { object, edge: 0 });
-                if let Some(owner) = self.host.stack_sockets().owner(object).filter(|_| events.intersects(Events::URGENT)) {
-                    self.scheduler.set_alarm(self.processes, owner, libc::SIGURG as u32, (at.as_picos(), 0));
-                }
+        let due = kernels.take_due();
+        let news: Vec<_> = kernels.take_news();
+        let objects: Vec<_> = news.iter().map(|(_, host, socket, _)| kernels.object_of(*host, *socket)).collect();
+        for ((at, host, _, events), object) in news.into_iter().zip(objects) {
+            if let Some(object) = object {
+                self.announce((at.max(now), host), object, events);
             }
         }
-        if let Some(at) = kernels.take_due() {
+        if let Some(at) = due {
             self.scheduler.push(at.max(now), NODE, Event::KernelsDue);
+        }
+    }
+
+    /// Announces news of a socket. A sleeping thread wakes up later than the kernel has news for it.
+    fn announce(&mut self, (at, host): (SimTime, usize), object: u32, events: Events) {
+        let wakes_at = at + self.world.spec().hosts[host].part.event_wakeup;
+        // A thread that looks before sees the news. Readiness and edge change together: a look that
+        // knew the edge alone would take it for reported.
+        self.look_at_stack(object);
+        self.host.note_edge(object, edge_of(events));
+        self.scheduler.push(wakes_at, NODE, Event::ObjectChanged { object, edge: 0 });
+        if let Some(owner) = self.host.stack_sockets().owner(object).filter(|_| events.intersects(Events::URGENT)) {
+            self.scheduler.set_alarm(self.processes, owner, libc::SIGURG as u32, (wakes_at.as_picos(), 0));
         }
     }
 }
