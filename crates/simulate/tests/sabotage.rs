@@ -24,9 +24,8 @@ fn plan(actions: Vec<Action>) -> Plan {
     let binds = |action: &Action| matches!(action.step, Step::Post { message: Message { operation: Operation::Bind { .. }, .. }, .. });
     // New parts of the catalogue change the plan of each seed.
     let is_patient = |plan: &Plan| plan.fabric.lifetime.is_none_or(|code| code >= 16);
-    let is_plain = |plan: &Plan| {
-        plan.fabric.ethernet.is_none() && is_patient(plan) && matches!(plan.fabric.shape, Shape::Pair { .. } | Shape::Star { .. })
-    };
+    let is_plain =
+        |plan: &Plan| plan.fabric.ethernet.is_none() && is_patient(plan) && matches!(plan.fabric.shape, Shape::Pair { .. } | Shape::Star { .. });
     let drawn = (0..).map(|seed| plan_of(seed, catalog())).find(|plan| is_plain(plan) && plan.actions.iter().any(binds));
     let mut plan = drawn.expect("the search has no end");
     plan.processes.truncate(2);
