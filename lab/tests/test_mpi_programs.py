@@ -53,9 +53,13 @@ def test_a_kernel_of_npb_has_an_execution_time() -> None:
     assert parse_table(NPB, SOURCE) == [Measurement(1, 15, latency_max_us=250_000.0)]
 
 
-@pytest.mark.parametrize("verdict", ["UNSUCCESSFUL", "NOT PERFORMED"])
+def test_a_kernel_with_fewer_iterations_than_its_class_has_a_time() -> None:
+    assert parse_table(NPB.replace("SUCCESSFUL", "NOT PERFORMED"), SOURCE) == [Measurement(1, 15, latency_max_us=250_000.0)]
+
+
+@pytest.mark.parametrize("verdict", ["UNSUCCESSFUL", "NOT APPLICABLE"])
 def test_a_kernel_without_a_right_result_is_an_error(verdict: str) -> None:
-    with pytest.raises(LabError, match="did not verify"):
+    with pytest.raises(LabError, match="result is wrong"):
         parse_table(NPB.replace("SUCCESSFUL", verdict), SOURCE)
 
 

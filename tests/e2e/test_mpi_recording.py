@@ -130,6 +130,31 @@ def test_rates_of_a_kind_of_work_turn_the_time_into_that_of_a_host_part(softband
     assert done.returncode == 2 and "no host part is called `s5000xal-dua`" in done.stderr
 
 
+def test_amounts_of_several_kinds_of_work_add_up(softband: Softband) -> None:
+    host = ("--compute-host", "osu-em64t")
+    # Here 2 / 13.6 Gflop/s + 6.4 / 12.8 GB/s; there 2 / 6.8 + 6.4 / 6.4: twice as long.
+    done, text = goal(softband, *host, "--compute-kind", "floating-point=2,memory=6.4", "--compute-rate", "floating-point=13.6,memory=12800")
+    assert done.returncode == 0 and "calc 2000\n" in text, done.stderr
+    for mix, rate, problem in (
+        ("floating-point=2,memory", "1", "write KIND=an amount above 0"),
+        ("memory=2,memory=3", "1", "`memory` appears twice"),
+        ("memory=-1", "1", "write an amount above 0"),
+        ("mind=1", "1", "`mind` is no kind of work"),
+        ("floating-point=2,memory=6.4", "12", "several kinds of work need a rate for each"),
+        ("memory", "integer=1", "--compute-kind has no integer work"),
+    ):
+        done, _ = goal(softband, *host, "--compute-kind", mix, "--compute-rate", rate)
+        assert done.returncode == 2 and problem in done.stderr, done.stderr
+
+
+def test_processes_of_a_host_share_its_memory(softband: Softband) -> None:
+    work = ("--compute-kind", "memory", "--compute-rate", "6400")
+    # The front-side bus has 6.4 GB/s for both processors. Each Opteron has memory of its own.
+    for host, ranks, time in (("osu-em64t", 1, 1000), ("osu-em64t", 2, 2000), ("sun-v20z", 1, 1200), ("sun-v20z", 2, 1200)):
+        done, text = goal(softband, *work, "--compute-host", host, "--compute-ranks", str(ranks))
+        assert done.returncode == 0 and f"calc {time}\n" in text, done.stderr
+
+
 def test_without_a_compiler_or_with_another_mpi_one_error_says_so(softband: Softband) -> None:
     missing = softband.command("record", "run", "--out", "x", "--mpicc", "no-such-mpicc", "--", "true")
     assert missing.returncode == 2 and "cannot run no-such-mpicc" in missing.stderr

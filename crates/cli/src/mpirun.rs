@@ -92,6 +92,13 @@ struct Plan<'a> {
     program: Vec<String>,
 }
 
+impl Plan<'_> {
+    fn most_ranks_of_a_host(&self) -> u32 {
+        let on = |host: &usize| self.hosts.iter().filter(|other| *other == host).count();
+        self.hosts.iter().map(on).max().map_or(1, |ranks| ranks as u32)
+    }
+}
+
 pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     if arguments.counters {
@@ -105,6 +112,7 @@ pub(crate) fn run(arguments: &MpirunArguments) -> anyhow::Result<i32> {
     let plan = plan(arguments)?;
     let mut compute = arguments.compute.clone();
     compute.mpicc = plan.mpi.stack.compiler(&compute.mpicc, plan.mpi.compiler.as_deref());
+    compute.share_memory(plan.most_ranks_of_a_host());
     let prepared = compute.prepare(arguments.pace == PaceName::Virtual)?;
     let play = |environment: &[(String, String)]| plan.play(limits, environment, &interrupt);
     let status = match &arguments.record.record {

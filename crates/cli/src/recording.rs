@@ -1,5 +1,6 @@
 //! `softband record`: recordings of MPI programs, and traces of them.
 
+mod compressed;
 pub(crate) mod compute;
 pub(crate) mod folder;
 pub(crate) mod layer;
@@ -87,6 +88,9 @@ pub(crate) struct GoalArguments {
     /// the role of a recorded rank by its position
     #[arg(long, value_name = "RULE", requires = "ranks", value_parser = Rule::parse)]
     rule: Option<Rule>,
+    /// Only the part that the program times: from each rank's first call of MPI_Wtime to its last
+    #[arg(long)]
+    timed: bool,
     /// Factor from the recording machine's time of computation to the modelled host's; 0 leaves computation out
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = compute::factor)]
     compute_factor: f64,
@@ -133,6 +137,9 @@ pub(crate) fn run(command: &RecordCommand) -> anyhow::Result<i32> {
         }
         RecordCommand::Goal(arguments) => {
             let mut recording = read(&arguments.recording)?;
+            if arguments.timed {
+                recording = recording.timed().with_context(|| arguments.recording.display().to_string())?;
+            }
             if let (Some(size), Some(rule)) = (&arguments.ranks, &arguments.rule) {
                 recording = multiply(&recording, rule, size).with_context(|| arguments.recording.display().to_string())?;
             }
@@ -185,7 +192,7 @@ pub(crate) fn keep(path: &Path, runs: &[Vec<RankRecord>]) -> anyhow::Result<i32>
 
 /// Reads a recording.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Recording> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = compressed::read(path).map_err(|error| {
         anyhow::anyhow!("cannot read the recording {}: {error}\n  help: `softband record run --out FILE` writes one", path.display())
     })?;
     Ok(Recording::parse(&path.display().to_string(), &text)?)
@@ -209,6 +216,7 @@ fn leave(path: &Path, recording: &Recording) -> anyhow::Result<i32> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    let written = Staged::write(path, |sink| sink.write_all(text.as_bytes())).and_then(Staged::settle);
+    let content = compressed::content(path, text)?;
+    let written = Staged::write(path, |sink| sink.write_all(&content)).and_then(Staged::settle);
     written.map_err(|error| anyhow::anyhow!("cannot write {}: {error}\n  help: name another file with --out", path.display()))
 }

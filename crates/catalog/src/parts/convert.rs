@@ -221,7 +221,9 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         kernel_path: kernel_path(&mut read),
     };
     read.own_compute_rate("compute_floating_point", Dimension::Operations);
+    read.own_compute_rate("compute_matrix_product", Dimension::Operations);
     read.own_compute_rate("compute_memory", Dimension::Rate);
+    read.own_compute_rate("compute_memory_node", Dimension::Rate);
     read.own_compute_rate("compute_integer", Dimension::Operations);
     check_read_request(&mut read, "read_request", part.read_request_bytes, part.bus.slot.interface());
     // With a free call, a program could poll forever at one instant.

@@ -69,6 +69,11 @@ impl Compute {
 }
 
 impl ComputeArguments {
+    /// Sets the number of processes that share the memory of a host, unless the user gave it.
+    pub(crate) fn share_memory(&mut self, ranks: u32) {
+        self.rates.share(ranks);
+    }
+
     /// Prepares the run, and prints a line if its results may vary.
     pub(crate) fn prepare(&self, has_simulated_time: bool) -> anyhow::Result<Compute> {
         if self.compute != Way::Free && !has_simulated_time {

@@ -21,6 +21,7 @@ mod line;
 mod merged;
 pub mod multiply;
 mod read;
+mod timed;
 pub mod trace;
 
 pub use line::{Call, Communicator, Line};

@@ -52,6 +52,20 @@ fn a_trace_begins_each_rank_as_late_as_its_recording() {
 }
 
 #[test]
+fn the_timed_part_lies_between_the_first_and_the_last_look_at_the_clock() {
+    let clock = "{\"c\":\"MPI_Wtime\",\"t\":7}\n";
+    let barrier = |nanos: u64| format!("{{\"c\":\"MPI_Barrier\",\"t\":{nanos},\"comm\":0,\"b\":0}}\n");
+    let of = |calls: &str| merge(&[vec![record(0, 1, calls)]]).unwrap();
+    let whole = of(&[&barrier(1), clock, &barrier(20), clock, &barrier(300), clock, &barrier(4000)].concat());
+    let timed = whole.timed().unwrap();
+    assert_eq!((timed.nanos(0), timed.calls(0)), (20 + 7 + 300 + 7, 4));
+    assert_eq!(Recording::parse("x", &timed.text()).unwrap(), timed, "the communicator stays");
+    let error = of(&[&barrier(1), clock].concat()).timed().unwrap_err();
+    assert_eq!(error.message, "rank 0 calls MPI_Wtime once, so it times no part");
+    assert_eq!(of(&barrier(1)).timed().unwrap_err().message, "rank 0 calls MPI_Wtime never, so it times no part");
+}
+
+#[test]
 fn repetitions_with_other_calls_are_refused_by_rank_and_call() {
     let error = merge(&[pair(8, 1), pair(16, 1)]).unwrap_err();
     assert_eq!(

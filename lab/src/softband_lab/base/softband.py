@@ -51,6 +51,8 @@ class MpiJob:
     environment: tuple[tuple[str, str], ...] = ()
     # Options of the time of computation, without the recording.
     compute: tuple[str, ...] = ()
+    # The compiler of the program. Empty: the user's first.
+    compiler: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ class Softband:
         recording: Path | None = None,
     ) -> dict[str, Any]:
         """Runs an MPI job on a fabric, with the computation of a recording. Returns run.json. Raises as `run` does."""
-        compiler = os.environ.get("MPICC") or next(filter(shutil.which, _COMPILERS), "mpicc")
+        compiler = job.compiler or os.environ.get("MPICC") or next(filter(shutil.which, _COMPILERS), "mpicc")
         program = self._compiled(job.program, compiler)
         arguments = mpirun_arguments(str(fabric), job, program, seed, str(out), str(recording) if recording else "")
         environment = {**dict(job.environment), "MPICC": compiler}

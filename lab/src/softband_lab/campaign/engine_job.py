@@ -15,6 +15,7 @@ from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
 from softband_lab.campaign.perftest import Measurement
 from softband_lab.campaign.printed import parse_table
+from softband_lab.campaign.trace_step import TraceStep
 
 MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
 SCHEMA: dict[str, Kind] = {
@@ -77,6 +78,9 @@ class MpiStep:
         return softband.mpirun(fabric, self.job, out, seed, timeout_seconds, recording)
 
 
+AnyStep = Step | MpiStep | TraceStep
+
+
 @dataclass(frozen=True)
 class Requirement:
     """A property of the model that a run needs. It is there if the command succeeds on the host."""
@@ -117,7 +121,7 @@ class EngineJob:
 
     id: str
     fabric: InputFile
-    steps: Sequence[Step | MpiStep]
+    steps: Sequence[AnyStep]
     seed: int
     timeout_seconds: float
     expected_sizes: list[int]
@@ -135,7 +139,7 @@ class EngineJob:
     def command(self) -> str:
         return self.command_of(self.steps[0])
 
-    def command_of(self, step: Step | MpiStep) -> str:
+    def command_of(self, step: AnyStep) -> str:
         return step.command(self.fabric.label, self.seed)
 
     def run(self, softband: Softband, folder: Path) -> Tables:
@@ -186,7 +190,7 @@ class EngineJob:
             "lacks": requirement.name,
         }
 
-    def _execute(self, step: Step | MpiStep, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
+    def _execute(self, step: AnyStep, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:
         try:
             run = step.run(softband, fabric, out, self.seed, self.timeout_seconds)
             if escaped := [str(line) for line in run.get("warnings") or () if _OUTSIDE in str(line)]:
@@ -197,7 +201,7 @@ class EngineJob:
             lines = [self.fabric.in_own_words(line, fabric) for line in failed.last_lines]
             raise RunFailed(self.command_of(step), failed.reason, lines) from None
 
-    def _run_step(self, step: Step | MpiStep, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
+    def _run_step(self, step: AnyStep, softband: Softband, fabric: Path, out: Path) -> list[dict[str, Any]]:
         command, run = self.command_of(step), self._execute(step, softband, fabric, out)
         return [
             {
@@ -212,7 +216,7 @@ class EngineJob:
         ]
 
 
-def _printed(step: Step | MpiStep, command: str, out: Path) -> list[Measurement]:
+def _printed(step: AnyStep, command: str, out: Path) -> list[Measurement]:
     text = _output(step, command, out)
     try:
         return parse_table(text, Path(step.output_name))
@@ -220,7 +224,7 @@ def _printed(step: Step | MpiStep, command: str, out: Path) -> list[Measurement]
         raise RunFailed(command, str(error), text.rstrip().splitlines()[-12:]) from None
 
 
-def _output(step: Step | MpiStep, command: str, out: Path) -> str:
+def _output(step: AnyStep, command: str, out: Path) -> str:
     """Returns the output with the table of a step."""
     name = step.output_name
     try:

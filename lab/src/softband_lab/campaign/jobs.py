@@ -18,7 +18,7 @@ Tables = dict[str, Table]
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 # Of finished runs. With another number every run starts again.
-FORMAT = 7
+FORMAT = 8
 
 
 class Job(Protocol[ResultT_co]):

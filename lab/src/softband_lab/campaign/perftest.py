@@ -26,6 +26,8 @@ class Measurement:
     # 10^9 bits a second, of programs over sockets.
     bw_average_gbit_s: float | None = None
     message_rate_mpps: float | None = None
+    # 10^9 operations a second, of programs that compute.
+    operations_gflop_s: float | None = None
     latency_min_us: float | None = None
     latency_typical_us: float | None = None
     latency_avg_us: float | None = None

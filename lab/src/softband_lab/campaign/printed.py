@@ -8,6 +8,7 @@ from softband_lab.campaign import perftest
 from softband_lab.campaign.mpi_programs import is_mpibench, is_npb, parse_mpibench, parse_npb
 from softband_lab.campaign.perftest import Measurement
 from softband_lab.campaign.socket_programs import is_iperf3, is_netpipe, parse_iperf3, parse_netpipe
+from softband_lab.campaign.trace_step import is_trace, parse_trace
 
 
 def has_table(text: str) -> bool:
@@ -25,4 +26,6 @@ def parse_table(text: str, source: Path) -> list[Measurement]:
         return parse_mpibench(text, source)
     if is_npb(text):
         return parse_npb(text, source)
+    if is_trace(text):
+        return parse_trace(text, source)
     return perftest.parse_table(text, source)

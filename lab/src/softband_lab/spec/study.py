@@ -54,11 +54,28 @@ class Need(Strict):
 
 
 class Computation(Strict):
-    """The time of computation of an MPI job: a file in the study's folder, and the kind of work for the host part."""
+    """The time of computation of an MPI job: a file in the study's folder, and the work for the host part.
+
+    `kind`: as for --compute-kind, one kind of work or amounts of several. `rate`: as for --compute-rate, if the
+    recording lacks it. A file that ends with .gz is compressed.
+    """
 
     recording: str = Field(min_length=1)
-    kind: Literal["floating-point", "memory", "integer"]
+    kind: str = Field(min_length=1)
     host: str = Field(min_length=1)
+    rate: str = ""
+
+    def options(self) -> tuple[str, ...]:
+        rate = ("--compute-rate", self.rate) if self.rate else ()
+        return ("--compute-kind", self.kind, "--compute-host", self.host, *rate)
+
+
+class Trace(Strict):
+    """A recorded MPI program that the model plays without the program. `operations`: its own count of them."""
+
+    computation: Computation
+    ranks_per_host: int = Field(ge=1)
+    operations: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class MpiProgram(Strict):
@@ -68,6 +85,8 @@ class MpiProgram(Strict):
     """
 
     program: str = Field(min_length=1)
+    # Compiler of an MPI other than the user's first.
+    compiler: str = ""
     ranks: int = Field(ge=1)
     hosts: Annotated[list[str], Field(min_length=1)]
     environment: dict[Transport, dict[str, str]] = Field(default_factory=dict)
@@ -90,6 +109,7 @@ class Test(Strict):
     client_host: str = ""
     client: str = ""
     mpi: MpiProgram | None = None
+    trace: Trace | None = None
     run_per_size: bool = False
     needs: Need | None = None
     sizes: dict[Transport, PowerRange]
@@ -104,12 +124,16 @@ class Test(Strict):
 
     def commands(self) -> list[tuple[str, str]]:
         """Returns the commands with their keys."""
+        if self.trace is not None:
+            return []
         if self.mpi is not None:
             return [("mpi", self.mpi.program)]
         return [("server", self.server), ("client", self.client)]
 
     def hosts(self, client_host: str | None = None) -> list[tuple[str, str]]:
         """Returns the hosts with their keys."""
+        if self.trace is not None:
+            return []
         if self.mpi is not None:
             return [("mpi", host) for host in self.mpi.hosts]
         return [("server_host", self.server_host), ("client_host", client_host or self.client_host)]
@@ -125,8 +149,8 @@ class Test(Strict):
         program, *arguments = shlex.split(mpi.program.format(**self._words(transport, size)))
         variables = tuple(mpi.environment.get(transport, {}).items())
         work = mpi.computation
-        compute = ("--compute-kind", work.kind, "--compute-host", work.host) if work else ()
-        return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables, compute)
+        compute = work.options() if work else ()
+        return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables, compute, mpi.compiler)
 
     def _words(self, transport: Transport, size: int | None) -> dict[str, str | int | None]:
         range_ = self.sizes[transport]

@@ -140,10 +140,12 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
                 f"goes from {range_.smallest} to {range_.largest}, which is less",
                 "`from` at the most as great as `to`",
             )
-    if test.mpi is None:
+    if test.mpi is not None and test.trace is not None:
+        raise LabError(place(path, where), "has `mpi` and `trace`", "a test for each")
+    if test.mpi is None and test.trace is None:
         for key in ("server_host", "server", "client_host", "client"):
             if not getattr(test, key):
-                raise LabError(place(path, where), f"has no `{key}`", f"`{key}`, or an `mpi` job")
+                raise LabError(place(path, where), f"has no `{key}`", f"`{key}`, an `mpi` job or a `trace`")
     for key, command in test.commands():
         _check_command(command, test.run_per_size, place(path, [*where, key]))
 

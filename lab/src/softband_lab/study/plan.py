@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +12,14 @@ from softband_lab.base.errors import LabError
 from softband_lab.base.places import fabric_path
 from softband_lab.base.toml_lines import place
 from softband_lab.campaign.cluster import Cluster
-from softband_lab.campaign.engine_job import EngineJob, MpiStep, Requirement, Step
+from softband_lab.campaign.engine_job import AnyStep, EngineJob, MpiStep, Requirement, Step
 from softband_lab.campaign.inputs import InputFile, fabric_file
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
+from softband_lab.campaign.trace_step import TraceStep
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import Figure, MpiProgram, Run, Study, Test, Transport
+from softband_lab.spec.study import Computation, Figure, Run, Study, Test, Transport
 from softband_lab.spec.study_file import check_fabrics
 
 
@@ -75,22 +78,32 @@ def _job(study: Study, run: Run, home: Path) -> EngineJob:
     )
 
 
-def _step(study: Study, test: Test, run: Run, size: int | None) -> Step | MpiStep:
+def _step(study: Study, test: Test, run: Run, size: int | None) -> AnyStep:
+    if test.trace is not None:
+        work, ranks = test.trace.computation, test.trace.ranks_per_host
+        recording = _recording(study, ["tests", run.test, "trace", "computation", "recording"], work)
+        options = ("--timed", *work.options(), "--compute-ranks", str(ranks))
+        return TraceStep(recording, options, ranks, test.trace.operations)
     if test.mpi is not None:
-        return MpiStep(test.job(test.mpi, run.transport, size), _recording(study, run.test, test.mpi))
+        work_of = test.mpi.computation
+        where = ["tests", run.test, "mpi", "computation", "recording"]
+        recorded = _recording(study, where, work_of) if work_of else None
+        return MpiStep(test.job(test.mpi, run.transport, size), recorded)
     return Step(test.programs(run.transport, size, run.client_host))
 
 
-def _recording(study: Study, name: str, mpi: MpiProgram) -> InputFile | None:
+def _recording(study: Study, where: list[str], work: Computation) -> InputFile:
     """Returns the recording of a job's computation. Fails if the study's folder lacks it."""
-    if mpi.computation is None:
-        return None
-    path = study.folder / mpi.computation.recording
+    path = study.folder / work.recording
     try:
-        return InputFile(f"studies/{study.head.name}/{mpi.computation.recording}", path.read_text(encoding="utf-8"))
-    except OSError as error:
-        where = place(study.folder / "study.toml", ["tests", name, "mpi", "computation", "recording"])
-        raise LabError(where, f"cannot read {path}: {error.strerror}", "a file of `softband mpirun --record`") from None
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        problem = f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        raise LabError(
+            place(study.folder / "study.toml", where), problem, "a file of `softband mpirun --record`"
+        ) from None
+    return InputFile(f"studies/{study.head.name}/{work.recording}", text)
 
 
 def _requirement(test: Test, transport: Transport) -> Requirement | None:
