@@ -289,3 +289,55 @@ def test_a_published_value_that_is_no_number_is_named() -> None:
         with pytest.raises(LabError, match=r"^my\.csv:2: X1: the value `.*` is no") as error:
             _ = row(value).number
         assert "a number other than 0" in str(error.value)
+
+
+BOUNDS = """
+[Q1]
+claim = "above a bound"
+kind = "at-least"
+figures = [3]
+curves = ["sdr"]
+tests = ["rail"]
+
+[Q2]
+claim = "below a bound"
+kind = "at-least"
+figures = [3]
+curves = ["sdr"]
+tests = ["rail"]
+
+[Q3]
+claim = "nobody loses"
+kind = "drop"
+figures = [3]
+losing = ["sdr"]
+keeping = ["ddr"]
+before = "rail"
+after = "rail"
+factor = 0.9
+
+[Q4]
+claim = "both lose the second port"
+kind = "drop"
+figures = [3]
+losing = ["sdr"]
+keeping = ["ddr"]
+before = "rails"
+after = "rail"
+factor = 0.9
+"""
+
+
+def test_bounds_and_losses_are_judged_without_a_deviation(tree: Tree) -> None:
+    rows = "Q1,x,3,>800,MB/s,relative claim,\nQ2,x,3,>1000,MB/s,relative claim,\n"
+    add(tree, f"{rows}Q3,x,3,drop,ordering,ordering only,\nQ4,x,3,drop,ordering,ordering only,\n", BOUNDS, RAILS)
+    verdicts = {claim: judged(tree, claim) for claim in ("Q1", "Q2", "Q3", "Q4")}
+    assert [row["verdict"] for row in verdicts.values()] == ["reproduced", *["contradicted"] * 3]
+    assert verdicts["Q3"]["predicted"] == "sdr x 1.00, ddr x 1.00"
+    assert {row["deviation_percent"] for row in verdicts.values()} == {""}
+
+
+def test_a_bound_needs_a_bound(tree: Tree) -> None:
+    add(tree, "Q1,x,3,900,MB/s,exact,\n", BOUNDS[: BOUNDS.index("[Q2]")], RAILS)
+    with pytest.raises(LabError, match="`900` is no bound"):
+        judged(tree, "Q1")

@@ -7,7 +7,14 @@ from pathlib import Path
 from softband_lab.campaign import perftest
 from softband_lab.campaign.mpi_programs import is_mpibench, is_npb, parse_mpibench, parse_npb
 from softband_lab.campaign.perftest import Measurement
-from softband_lab.campaign.socket_programs import is_iperf3, is_netpipe, parse_iperf3, parse_netpipe
+from softband_lab.campaign.socket_programs import (
+    is_iperf3,
+    is_netpipe,
+    is_rfio,
+    parse_iperf3,
+    parse_netpipe,
+    parse_rfio,
+)
 from softband_lab.campaign.trace_step import is_trace, parse_trace
 
 
@@ -20,6 +27,8 @@ def parse_table(text: str, source: Path) -> list[Measurement]:
     """Returns the measurements of an output, in printed order. Fails if the output has none."""
     if is_netpipe(text):
         return parse_netpipe(text)
+    if is_rfio(text):
+        return parse_rfio(text)
     if is_iperf3(text):
         return parse_iperf3(text, source)
     if is_mpibench(text):

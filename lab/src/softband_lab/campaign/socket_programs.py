@@ -1,4 +1,4 @@
-"""Reads the output of programs over sockets: the lines of NetPIPE and the JSON of iperf3.
+"""Reads the output of programs that move data: the lines of NetPIPE and softband-rfio, and the JSON of iperf3.
 
 NetPIPE counts 2^20 bits a second as Mbps, and prints the time of one way. iperf3 counts the bytes that the server
 received, so none that are still under way.
@@ -17,6 +17,7 @@ from softband_lab.campaign.perftest import Measurement
 # NetPIPE.c: bits / (seconds * 1024 * 1024).
 _NETPIPE_MBPS_IN_GBIT_S = 1_048_576 / 1e9
 _NETPIPE = re.compile(r"^\s*\d+:\s+(\d+) bytes\s+(\d+) times -->\s+([\d.]+) Mbps in\s+([\d.]+) usec", re.MULTILINE)
+_RFIO = re.compile(r"^(\d+) bytes in ([\d.]+) s, ([\d.]+) MB/s", re.MULTILINE)
 _IPERF3 = re.compile(r'^\{\s*"start":', re.MULTILINE)
 
 
@@ -28,6 +29,16 @@ def is_netpipe(text: str) -> bool:
 def is_iperf3(text: str) -> bool:
     """Returns whether an output has the JSON of iperf3."""
     return _IPERF3.search(text) is not None
+
+
+def is_rfio(text: str) -> bool:
+    """Returns whether an output has the line of a copy, by softband-rfio or in its words."""
+    return _RFIO.search(text) is not None
+
+
+def parse_rfio(text: str) -> list[Measurement]:
+    """Returns the rate of each copy."""
+    return [Measurement(int(size), 1, bw_average_mb_s=float(rate)) for size, _, rate in _RFIO.findall(text)]
 
 
 def parse_netpipe(text: str) -> list[Measurement]:

@@ -9,6 +9,7 @@ from pydantic import Field
 from softband_lab.base.errors import LabError
 from softband_lab.base.fabricfile import cables, load_toml
 from softband_lab.base.places import fabric_path
+from softband_lab.rules.bound_rules import AtLeastRule, DropRule
 from softband_lab.rules.curve_rules import (
     BelowRule,
     DifferenceRule,
@@ -102,6 +103,8 @@ AnyRule = Annotated[
     | DifferenceRule
     | ImprovementRule
     | BelowRule
+    | AtLeastRule
+    | DropRule
     | EqualRule
     | PortsUsedRule
     | LongestAcceptedRule
