@@ -77,7 +77,7 @@ class DropRule(Rule):
         return Judgement(
             shown,
             "reproduced" if holds else "contradicted",
-            note=f"from {self.before} to {self.after}; to lose means {self.factor:g} or less, to keep {least:g} or more",
+            note=f"from {self.before} to {self.after}; to lose means {self.factor:g} or less, to keep {least:g}",
         )
 
     def looks_at(self) -> list[Look]:
