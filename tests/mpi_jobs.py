@@ -108,6 +108,13 @@ def own_program(name: str, mpi: str, folder: Path) -> str:
     return str(program)
 
 
+def compile_strictly(mpi: str, sources: Path, folder: Path) -> None:
+    """Checks that a compiler has no warning about a program."""
+    files = sorted(map(str, sources.glob("*.c")))
+    done = alone([f"mpicc.{mpi}", "-O1", "-Wall", "-Wextra", "-o", str(folder / f"strict.{mpi}"), *files, "-lm"])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def report(text: str) -> dict[str, str]:
     """Returns the values of a report, whose lines are ` Name = value`, behind the prefix of rank 0."""
     lines = (line.removeprefix("[0] ").strip().split(" = ", 1) for line in text.splitlines() if " = " in line)

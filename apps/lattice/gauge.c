@@ -67,7 +67,8 @@ static void make_orthogonal(const double *first, double *second)
 	}
 }
 
-/* Fills the third row: the conjugate of the cross product of the others, so that the determinant is 1. */
+/* Fills the third row: the conjugate of the cross product of the others, so that the determinant
+ * is 1. */
 static void complete(double *matrix)
 {
 	const double *a = matrix, *b = matrix + ROW;
@@ -80,7 +81,8 @@ static void complete(double *matrix)
 	}
 }
 
-/* Sums of four uniform numbers have nearly the normal distribution, whose rows have no preferred direction. */
+/* Sums of four uniform numbers have nearly the normal distribution, whose rows have no preferred
+ * direction. */
 static void random_matrix(uint64_t seed, uint64_t site, int slot, double *matrix)
 {
 	uint64_t next = (uint64_t)slot * SLOTS_OF_MATRIX;
@@ -173,7 +175,8 @@ uint64_t links_checksum(const struct geometry *geometry, const double *links)
 	return (uint64_t)sum;
 }
 
-/* Fetches the links of the sites beyond the upper end of an axis, for each parity of the sites before it. */
+/* Fetches the links of the sites beyond the upper end of an axis, for each parity of the sites
+ * before it. */
 static void fetch_border(const struct geometry *geometry, const double *links, int axis, double *beyond)
 {
 	size_t count = geometry->faces[axis];

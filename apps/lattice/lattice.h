@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * softband-lattice: a solver for Wilson fermions in SU(3) fields on a lattice of four dimensions. */
+ * softband-lattice: a solver for Wilson fermions in SU(3) fields on a lattice of four
+ * dimensions. */
 #ifndef LATTICE_H
 #define LATTICE_H
 
@@ -76,7 +77,8 @@ double reference_residual(const struct geometry *geometry, const struct options 
 /* Returns the largest difference of two residuals that rounding explains. */
 double drift_limit(const struct options *options);
 
-/* Tells each rank whether the results agree with those of one rank. Rank 0 prints the differences. */
+/* Tells each rank whether the results agree with those of one rank. Rank 0 prints the
+ * differences. */
 int agrees_with_one_rank(const struct geometry *geometry, const struct options *options, const double *links,
 			 const struct solution *solution);
 

@@ -41,7 +41,8 @@ static void report_problem(const struct geometry *geometry, const struct options
 	printf(" Plaquette       = %24.17g\n", mean);
 }
 
-/* Returns floating-point operations of the hopping terms: each iteration has two operators of two halves. */
+/* Returns floating-point operations of the hopping terms: each iteration has two operators of
+ * two halves. */
 static double operations(const struct geometry *geometry, const struct solution *solution)
 {
 	double halves = 4.0 * solution->iterations + 4;

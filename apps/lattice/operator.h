@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  * The hopping term of the Wilson operator, for the precision of the file that includes this.
  *
- * H psi(x) = sum over axes of (1 - g) U(x) psi(x + axis) + (1 + g) U(x - axis)^+ psi(x - axis), with the
- * axis's Dirac matrix g. D = 1 - kappa H. The basis is chiral: in each row, g has one entry, beyond the
- * own half. So (1 -+ g) psi has two independent spins of four. */
+ * H psi(x) = sum over axes of (1 - g) U(x) psi(x + axis) + (1 + g) U(x - axis)^+ psi(x - axis),
+ * with the axis's Dirac matrix g. D = 1 - kappa H. The basis is chiral: in each row, g has one
+ * entry, beyond the own half. So (1 -+ g) psi has two independent spins of four. */
 #include "lattice.h"
 
 #include <stdlib.h>
@@ -149,7 +149,8 @@ static void add_messages(const struct problem *problem, REAL *to, enum parity pa
 	}
 }
 
-/* Starts the messages of all split axes, and returns their number. A message has the tag of its way. */
+/* Starts the messages of all split axes, and returns their number. A message has the tag of its
+ * way. */
 static int start_messages(const struct problem *problem, MPI_Request *requests)
 {
 	const struct geometry *geometry = problem->geometry;

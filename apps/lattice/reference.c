@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * The Wilson operator from its definition, with whole Dirac matrices. It shares no code with the solver. */
+ * The Wilson operator from its definition, with whole Dirac matrices. It shares no code with the
+ * solver. */
 #include "lattice.h"
 
 #include <complex.h>

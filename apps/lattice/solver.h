@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * Conjugate gradients on the normal equations of the even-odd preconditioned Wilson operator, for the
- * precision of the file that includes this. */
+ * Conjugate gradients on the normal equations of the even-odd preconditioned Wilson operator,
+ * for the precision of the file that includes this. */
 #include "operator.h"
 
 #include <math.h>
@@ -42,7 +42,8 @@ static void apply(struct problem *problem, REAL *to, const REAL *from, REAL *spa
 		to[i] = from[i] - factor * to[i];
 }
 
-/* Solves A x = r, from x = 0. Keeps r, the residual of A x = r, beside that of the normal equations. */
+/* Solves A x = r, from x = 0. Keeps r, the residual of A x = r, beside that of the normal
+ * equations. */
 static void iterate(struct problem *problem, const struct options *options, struct vectors *vectors, double source, struct solution *solution)
 {
 	const struct geometry *geometry = problem->geometry;
@@ -116,7 +117,8 @@ static void close_vectors(struct vectors *vectors)
 		free(parts[i]);
 }
 
-/* Moves the odd sites to the right side, solves for the even ones, and computes the odd ones from these. */
+/* Moves the odd sites to the right side, solves for the even ones, and computes the odd ones
+ * from these. */
 static void precondition_and_solve(struct problem *problem, const struct options *options, struct vectors *vectors, double source,
 				   struct solution *solution)
 {

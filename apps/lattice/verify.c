@@ -32,7 +32,8 @@ static int complain(const char *text, double value, double wanted)
 	return 0;
 }
 
-/* Checks properties of any plaquette: it is 1 for unit links, and a gauge transformation leaves it alone. */
+/* Checks properties of any plaquette: it is 1 for unit links, and a gauge transformation leaves
+ * it alone. */
 static int plaquettes_hold(const struct geometry *geometry, const struct options *options)
 {
 	double *links = memory(PARITIES * geometry->half * LINKS, sizeof *links), values[3];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * Small steps of sound and gravity waves: explicit in both horizontal directions, implicit in the vertical, where
- * a cell is small (Klemp and Wilhelmson, The Simulation of Three-Dimensional Convective Storm Dynamics, 1978). */
+ * Small steps of sound and gravity waves: explicit in both horizontal directions, implicit in
+ * the vertical, where a cell is small (Klemp and Wilhelmson, The Simulation of Three-Dimensional
+ * Convective Storm Dynamics, 1978). */
 #include "weather.h"
 
 #include <string.h>
@@ -35,7 +36,8 @@ static void push_winds(struct model *model)
 	}
 }
 
-/* Adds to the mass of a row: slow changes, horizontal fluxes, and the known part of the vertical ones. */
+/* Adds to the mass of a row: slow changes, horizontal fluxes, and the known part of the vertical
+ * ones. */
 static void add_known_mass(struct model *model, int level, int north)
 {
 	const struct domain *domain = model->domain;
@@ -53,8 +55,8 @@ static void add_known_mass(struct model *model, int level, int north)
 	}
 }
 
-/* Prepares the equations of a row of upper faces: w - g (d_up w_up - 2 d w + d_down w_down) = known.
- * Sound is faster in warm air, so each column has its own g. */
+/* Prepares the equations of a row of upper faces: w - g (d_up w_up - 2 d w + d_down w_down) =
+ * known. Sound is faster in warm air, so each column has its own g. */
 static void prepare(struct model *model, int level, int north, const double *before)
 {
 	const struct domain *domain = model->domain;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * The halo exchange. A message has the lines of all variables. Lines go east and west first. Those to north and
- * south then contain the corners. */
+ * The halo exchange. A message has the lines of all variables. Lines go east and west first.
+ * Those to north and south then contain the corners. */
 #include "weather.h"
 
 #include <string.h>

@@ -44,7 +44,8 @@ static void open_buffers(struct model *model)
 		model->columns[i] = memory((size_t)domain->levels * (size_t)domain->count[EAST], sizeof(double));
 }
 
-/* Horizontal wind of a gyre along the walls: differences of a stream function at the corners of cells. */
+/* Horizontal wind of a gyre along the walls: differences of a stream function at the corners of
+ * cells. */
 static double stream(const struct domain *domain, int east, int north)
 {
 	double height = 10 * domain->global[NORTH] * SPACING / PI;
@@ -133,7 +134,8 @@ static void turn(struct model *model)
 	}
 }
 
-/* Makes a long step from the old time over the middle one. The first has only the length of one step. */
+/* Makes a long step from the old time over the middle one. The first has only the length of one
+ * step. */
 static void step(struct model *model, int is_first)
 {
 	static const enum variable WATERS[] = {VAPOUR, CLOUD};

@@ -23,7 +23,8 @@ static void exchange_coefficients(struct model *model, int level, int north, dou
 	}
 }
 
-/* Solves a row of columns: x - difference of (c times difference of x) = known. No flux goes through ground and lid. */
+/* Solves a row of columns: x - difference of (c times difference of x) = known. No flux goes
+ * through ground and lid. */
 static void mix_row(struct model *model, double *field, int north)
 {
 	const struct domain *domain = model->domain;

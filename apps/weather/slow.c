@@ -10,7 +10,8 @@ static const double DIFFUSION = 1 / (64 * 16 * 2 * STEP);
 
 static const double PER_CELL = 1 / SPACING, PER_TWO = 1 / (2 * SPACING);
 
-/* A row of a variable, and the strides to its neighbours. Walls above and below have no neighbour: the own value. */
+/* A row of a variable, and the strides to its neighbours. Walls above and below have no
+ * neighbour: the own value. */
 struct place {
 	ptrdiff_t north, up, down;
 	size_t at;

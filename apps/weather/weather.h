@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * softband-weather: a weather model of stencils, split-explicit as the Local Model of Deutscher Wetterdienst. */
+ * softband-weather: a weather model of stencils, split-explicit as the Local Model of Deutscher
+ * Wetterdienst. */
 #ifndef WEATHER_H
 #define WEATHER_H
 
@@ -7,14 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The leapfrog scheme of the COSMO-Model has two lines (www.cosmo-model.org, Model Code and Parallelization). */
+/* The leapfrog scheme of the COSMO-Model has two lines (www.cosmo-model.org, Model Code and
+ * Parallelization). */
 enum { HALO = 2 };
 
 enum axis { EAST, NORTH, AXES };
 enum end { LOWER, UPPER, ENDS };
 
-/* Prognostic variables: wind along each axis, mass and temperature off the reference state, water vapour and cloud
- * water in kg/m^3. Winds lie on the upper faces of a cell. */
+/* Prognostic variables: wind along each axis, mass and temperature off the reference state,
+ * water vapour and cloud water in kg/m^3. Winds lie on the upper faces of a cell. */
 enum variable { U, V, W, MASS, HEAT, VAPOUR, CLOUD, VARIABLES };
 
 struct options {
@@ -51,7 +53,8 @@ struct model {
 	double halo_seconds;
 };
 
-/* Global sums and extremes, the same for each number of ranks. The mass is that beyond the reference state. */
+/* Global sums and extremes, the same for each number of ranks. The mass is that beyond the
+ * reference state. */
 struct diagnosis {
 	double mass, water, wind; /* kg, kg, m/s */
 };
@@ -80,7 +83,8 @@ static inline size_t cell(const struct domain *domain, int level, int north, int
 void open_model(struct model *model, const struct domain *domain);
 void close_model(struct model *model);
 
-/* Makes all steps, and diagnoses every few of them. Returns whether the wind stayed within the scheme's limit. */
+/* Makes all steps, and diagnoses every few of them. Returns whether the wind stayed within the
+ * scheme's limit. */
 int run(struct model *model, const struct options *options, struct diagnosis *last);
 
 /* Exchanges both lines of the variables with all neighbours, and mirrors them at walls. */
