@@ -55,7 +55,9 @@ def test_each_axis_can_be_divided(ranks: int, grid: str, folder: Path) -> None:
 
 
 def test_the_plaquette_is_one_for_unit_links_and_the_same_after_a_gauge_transformation(folder: Path) -> None:
-    unit, random, turned = (solved(folder, 2, *SMALL, "--field", field, "--antiperiodic") for field in ("unit", "random", "transformed"))
+    command = [lattice(folder), *SMALL, "--antiperiodic", "--field"]
+    outputs = [mpi_jobs.alone([*command, field]).stdout for field in ("unit", "random", "transformed")]
+    unit, random, turned = map(mpi_jobs.report, outputs)
     assert unit["Plaquette"] == "1"
     assert float(turned["Plaquette"]) == pytest.approx(float(random["Plaquette"]), abs=1e-13)
     assert random["Checksum"] != turned["Checksum"] and abs(float(random["Plaquette"])) < 0.1
