@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/ npb/.
+# Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/ npb/
+# lattice/ weather/.
 set -euo pipefail
 dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,7 +26,7 @@ install -m 755 tools/rsh/softband-rsh "$dist/bin/softband-rsh"
 
 step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"
 # Users compile MPI programs with their own mpicc.
-for sources in tools/mpibench apps/npb; do
+for sources in tools/mpibench apps/npb apps/lattice apps/weather; do
     name=$(basename "$sources")
     rm -rf "${dist:?}/$name"
     mkdir -p "$dist/$name"

@@ -96,6 +96,31 @@ def mpirun(mpi: str, ranks: int, program: list[str], folder: Path, pace: str = "
     return Job(done.returncode, done.stdout + done.stderr)
 
 
+def own_program(name: str, mpi: str, folder: Path) -> str:
+    """Returns a program of the tree (`softband-NAME`), compiled once in a folder. Skips the test if the MPI has no mpicc."""
+    program = folder / f"{name}.{mpi}"
+    if not program.exists():
+        wrapper = SOFTBAND.with_name(f"softband-{name}")
+        done = alone([str(wrapper), "--path"], MPICC=f"mpicc.{mpi}", XDG_CACHE_HOME=str(folder))
+        if "no `mpicc" in done.stderr:
+            pytest.skip(f"no mpicc.{mpi}")
+        program.symlink_to(done.stdout.strip())
+    return str(program)
+
+
+def compile_strictly(mpi: str, sources: Path, folder: Path) -> None:
+    """Checks that a compiler has no warning about a program."""
+    files = sorted(map(str, sources.glob("*.c")))
+    done = alone([f"mpicc.{mpi}", "-O1", "-Wall", "-Wextra", "-o", str(folder / f"strict.{mpi}"), *files, "-lm"])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def report(text: str) -> dict[str, str]:
+    """Returns the values of a report, whose lines are ` Name = value`, behind the prefix of rank 0."""
+    lines = (line.removeprefix("[0] ").strip().split(" = ", 1) for line in text.splitlines() if " = " in line)
+    return {name.strip(): value.strip() for name, value in lines}
+
+
 def conformance(mpi: str, folder: Path) -> Path:
     return compiled(mpi, sorted(CONFORMANCE.glob("*.c")), folder / f"mpi_all.{mpi}")
 

@@ -48,19 +48,40 @@ NPB = """ CG (conjugate gradient) Benchmark Completed.
 """
 
 
-def test_a_kernel_of_npb_has_an_execution_time() -> None:
-    assert has_table(NPB)
-    assert parse_table(NPB, SOURCE) == [Measurement(1, 15, latency_max_us=250_000.0)]
+LATTICE = """ softband-lattice: Wilson fermions, even-odd preconditioned conjugate gradients
+ Lattice         =                 8x8x8x16
+ Iterations      =                       22
+ Convergence     =                  REACHED
+ Solver time (s) =              0.000388730
+ Halo time (%)   =                     76.9
+ Verification    =               SUCCESSFUL
+"""
+
+WEATHER = """ softband-weather: stencils of a weather model, split-explicit
+ Steps           =                      225
+ Small steps     =                     1796
+ Run time (s)    =              1.000229252
+ Step time (ms)  =                 4.445463
+ Halo time (s)   =              0.000222505
+ Verification    =               SUCCESSFUL
+"""
 
 
-def test_a_kernel_with_fewer_iterations_than_its_class_has_a_time() -> None:
-    assert parse_table(NPB.replace("SUCCESSFUL", "NOT PERFORMED"), SOURCE)[0].latency_max_us == 250_000.0
+TIMES = [(NPB, 15, 250_000), (LATTICE, 22, 388.73), (WEATHER, 225, 1_000_229.252)]
 
 
-@pytest.mark.parametrize("verdict", ["UNSUCCESSFUL", "NOT APPLICABLE"])
-def test_a_kernel_without_a_right_result_is_an_error(verdict: str) -> None:
-    with pytest.raises(LabError, match="result is wrong"):
-        parse_table(NPB.replace("SUCCESSFUL", verdict), SOURCE)
+@pytest.mark.parametrize(("text", "count", "us"), TIMES)
+def test_a_whole_program_has_an_execution_time(text: str, count: int, us: float) -> None:
+    assert has_table(text)
+    [line] = parse_table(text, SOURCE)
+    assert line == Measurement(1, count, latency_max_us=pytest.approx(us))
+
+
+@pytest.mark.parametrize("text", [NPB, LATTICE, WEATHER])
+@pytest.mark.parametrize("verdict", ["UNSUCCESSFUL", "NOT PERFORMED"])
+def test_a_program_without_a_right_result_is_an_error(verdict: str, text: str) -> None:
+    with pytest.raises(LabError, match="did not verify"):
+        parse_table(text.replace("SUCCESSFUL", verdict), SOURCE)
 
 
 def test_the_command_names_the_recording_of_the_study() -> None:

@@ -24,15 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def npb(mpi: str, folder: Path) -> str:
-    """Compiles the program once. Each module of tests has its own folder."""
-    program = folder / f"npb.{mpi}"
-    if not program.exists():
-        wrapper = mpi_jobs.SOFTBAND.with_name("softband-npb")
-        done = mpi_jobs.alone([str(wrapper), "--path"], MPICC=f"mpicc.{mpi}", XDG_CACHE_HOME=str(folder))
-        if "no `mpicc" in done.stderr:
-            pytest.skip(f"no mpicc.{mpi}")
-        program.symlink_to(done.stdout.strip())
-    return str(program)
+    return mpi_jobs.own_program("npb", mpi, folder)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -1,6 +1,7 @@
-"""Reads the output of MPI programs: the CSV of softband-mpibench, and the report of softband-npb.
+"""Reads the output of MPI programs: the CSV of softband-mpibench, and the reports of whole programs.
 
-A kernel of NPB has no message size. Its only line has the size 1, and its execution time in microseconds.
+softband-npb, softband-lattice and softband-weather have no message size. The only line has the size 1, the number of
+iterations or steps, and the execution time in microseconds.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from pathlib import Path
 from softband_lab.base.errors import LabError
 from softband_lab.campaign.perftest import Measurement
 
-_NPB_TIME = re.compile(r"^ Time in seconds = +([\d.]+)$", re.MULTILINE)
-_NPB_ITERATIONS = re.compile(r"^ Iterations +=  *(\d+)$", re.MULTILINE)
-# A kernel with fewer iterations than its class has cannot verify its result.
-_NPB_VERIFIED = re.compile(r"^ Verification +=  *(?:SUCCESSFUL|NOT PERFORMED)$", re.MULTILINE)
+# The time and the number of iterations or steps, of softband-npb, softband-lattice and softband-weather.
+_NAMES = [("Time in seconds", "Iterations"), (r"Solver time \(s\)", "Iterations"), (r"Run time \(s\)", "Steps")]
+_REPORTS = [
+    (re.compile(rf"^ {time} *= +([\d.]+)$", re.MULTILINE), re.compile(rf"^ {count} *= +(\d+)$", re.MULTILINE))
+    for time, count in _NAMES
+]
+_VERIFIED = re.compile(r"^ Verification +=  *SUCCESSFUL$", re.MULTILINE)
 _HEAD = re.compile(r"^benchmark,ranks,bytes,repetitions,.*$", re.MULTILINE)
 
 
@@ -35,17 +39,18 @@ def parse_mpibench(text: str, source: Path) -> list[Measurement]:
         raise LabError(source, "a line of softband-mpibench's CSV is cut", "see the program's output there") from None
 
 
-def is_npb(text: str) -> bool:
-    """Returns whether an output has the report of a kernel of NPB."""
-    return _NPB_TIME.search(text) is not None
+def is_report(text: str) -> bool:
+    """Returns whether an output has the report of a whole program."""
+    return any(time.search(text) for time, _ in _REPORTS)
 
 
-def parse_npb(text: str, source: Path) -> list[Measurement]:
-    """Returns the execution time of a kernel of NPB. Fails if its result is wrong, or the report cut."""
-    seconds, iterations = _NPB_TIME.search(text), _NPB_ITERATIONS.search(text)
-    if seconds is None or iterations is None or not _NPB_VERIFIED.search(text):
-        raise LabError(source, "the kernel's result is wrong, or its report is cut", "see the program's output there")
-    return [Measurement(1, int(iterations[1]), latency_max_us=float(seconds[1]) * 1e6)]
+def parse_report(text: str, source: Path) -> list[Measurement]:
+    """Returns the execution time of a whole program. Fails if the program did not verify its result."""
+    for time, count in _REPORTS:
+        seconds, iterations = time.search(text), count.search(text)
+        if seconds and iterations and _VERIFIED.search(text):
+            return [Measurement(1, int(iterations[1]), latency_max_us=float(seconds[1]) * 1e6)]
+    raise LabError(source, "the program did not verify its result", "see the program's output there")
 
 
 def _measurement(row: dict[str, str]) -> Measurement:
