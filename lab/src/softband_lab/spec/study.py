@@ -17,6 +17,8 @@ from softband_lab.base.units import BINARY_MEGABYTE
 # Of verbs, or of sockets: IPoIB, SDP, and Ethernet without RDMA.
 Transport = Literal["RC", "UC", "UD", "IPoIB", "SDP", "Ethernet"]
 Direction = Literal["uni", "bi", "pingpong"]
+# The rates of a host's computation in the further runs of a test with a recording, against the rate of its part.
+HOST_RATES = {"slower": 0.8, "faster": 1.2}
 # Words in braces that the command of a test may contain.
 COMMAND_WORDS = {"transport", "iterations", "size", "sizes", "smallest", "largest"}
 
@@ -121,11 +123,14 @@ class Test(Strict):
             Program(client_host or self.client_host, self.client.format(**words)),
         ]
 
-    def job(self, mpi: MpiProgram, transport: Transport, size: int | None) -> MpiJob:
+    def job(self, mpi: MpiProgram, transport: Transport, size: int | None, rate: float = 1.0) -> MpiJob:
+        """Returns the job of a run. `rate`: the rate of the host's computation, against that of its part."""
         program, *arguments = shlex.split(mpi.program.format(**self._words(transport, size)))
         variables = tuple(mpi.environment.get(transport, {}).items())
         work = mpi.computation
         compute = ("--compute-kind", work.kind, "--compute-host", work.host) if work else ()
+        if work and rate != 1.0:
+            compute = (*compute, "--compute-factor", f"{1.0 / rate:.6g}")
         return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables, compute)
 
     def _words(self, transport: Transport, size: int | None) -> dict[str, str | int | None]:
