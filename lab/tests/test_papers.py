@@ -218,7 +218,9 @@ def test_a_damaged_shared_run_starts_again(papers: Tree) -> None:
 
 def test_the_quick_mode_takes_the_figures_of_the_papers(papers: Tree) -> None:
     assert "6 runs of 2 studies, 3 of them different" in run(papers, quick=True)[1]
-    change(papers.home / "studies/papers/papers.toml", 'studies = ["mini"]', 'studies = ["mini"]\nquick = { mini = [1] }')
+    change(
+        papers.home / "studies/papers/papers.toml", 'studies = ["mini"]', 'studies = ["mini"]\nquick = { mini = [1] }'
+    )
     assert "7 runs of 2 studies, 6 of them different" in run(papers, quick=True)[1]
     page = (papers.out / "report.html").read_text()
     assert "Left out by --quick: figure 2 of mini." in page
@@ -253,7 +255,12 @@ def test_a_full_disk_leaves_no_half_page_and_names_the_file(papers: Tree, monkey
 @pytest.mark.parametrize(
     ("file", "old", "new", "error"),
     [
-        ("papers.toml", '"mini"', '"mni"', r"papers\.toml:\d+: studies: there is no study `mni`\n.*did you mean `mini`"),
+        (
+            "papers.toml",
+            '"mini"',
+            '"mni"',
+            r"papers\.toml:\d+: studies: there is no study `mni`\n.*did you mean `mini`",
+        ),
         ("papers.toml", '"mini"', '"other"', r"`other` already belongs to `The second study`"),
         ("papers.toml", "rows = 3", "rows = 4", r"M004: no study answers this published row, and unanswered"),
         ("papers.toml", "rows = 3", "rows = 2", r"M003: is not a row of `The first study`, M001 to M002"),
