@@ -140,6 +140,14 @@ def test_the_page_has_the_chapters_in_order_and_every_row(papers: Tree) -> None:
     assert "calibrated: 1 numbers" in printed
 
 
+def test_a_name_joins_the_rows_of_a_system(papers: Tree) -> None:
+    names = 'rows = 2\nsystems = [{ name = "Any moon", match = ["star", "moon"] }]'
+    change(papers.home / "studies/papers/papers.toml", "rows = 2", names)
+    run(papers, quick=True)
+    assert rows_of(papers)[1]["system"] == "a moon"
+    assert ">Any moon</td>" in (papers.out / "report.html").read_text()
+
+
 def test_two_studies_with_the_same_jobs_run_each_of_them_once(papers: Tree) -> None:
     _, printed = run(papers)
     assert "12 runs of 2 studies, 6 of them different" in printed
@@ -269,6 +277,7 @@ def test_a_full_disk_leaves_no_half_page_and_names_the_file(papers: Tree, monkey
         ("papers.toml", 'prefix = "M"', 'prefix = "M"\nquick = { mini = [9] }', r"quick\.mini: there is no figure 9"),
         ("papers.toml", 'prefix = "M"', 'prefix = "M"\nquick = { sum = [1] }', r"`sum` is not a study of the paper"),
         ("papers.toml", 'prefix = "M"', 'prefx = "M"', r"prefx: is not a key here\n.*did you mean `prefix`"),
+        ("papers.toml", "rows = 2", 'rows = 2\nsystems = [{ name = "Sun", match = ["sun"] }]', r"`Sun` matches no row"),
         ("unanswered.csv", "N002", "N001", r"N001: the row also stands in .*unanswered\.csv:2"),
         ("unanswered.csv", "Nobody has one.", " ", r"unanswered\.csv:2: has no reason"),
         ("unanswered.csv", "reason\n", "why\n", r"unanswered\.csv:1: has the columns"),

@@ -141,7 +141,7 @@ def _systems(rows: list[PaperRow]) -> list[dict[str, Any]]:
     """Returns the errors of each system of each paper, in the order of the rows."""
     found: dict[tuple[str, str], list[PaperRow]] = {}
     for row in rows:
-        found.setdefault((row.chapter.paper.title, row.system), []).append(row)
+        found.setdefault((row.chapter.paper.title, row.chapter.paper.system(row.system)), []).append(row)
     return [
         {"paper": paper, "system": system or "no system named", **_errors(own)}
         for (paper, system), own in found.items()

@@ -25,10 +25,18 @@ _UNANSWERED = ("id", "source", "section", "system", "value", "unit", "quality", 
 _SECONDS = ("study", "run", "seconds")
 
 
+class System(Strict):
+    """A name for the rows whose system contains one of some texts."""
+
+    name: str = Field(min_length=1)
+    match: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+
+
 class Paper(Strict):
     """A chapter. Its rows have the ids `PREFIX001` to `PREFIX` with the number `rows`.
 
-    `quick`: the figures of a study in the quick mode, if they are not those of the study itself.
+    `quick`: the figures of a study in the quick mode, if they are not those of the study itself. `systems`: names that
+    join rows of the same system; the first match counts.
     """
 
     title: str = Field(min_length=1)
@@ -37,6 +45,11 @@ class Paper(Strict):
     rows: int = Field(gt=0, le=999)
     studies: list[str]
     quick: dict[str, list[int]] = Field(default_factory=dict)
+    systems: list[System] = Field(default_factory=list)
+
+    def system(self, text: str) -> str:
+        """Returns the name of a system, or its own text if no name matches."""
+        return next((one.name for one in self.systems if any(words in text for words in one.match)), text)
 
     def ids(self) -> list[str]:
         return [f"{self.prefix}{number:03}" for number in range(1, self.rows + 1)]
@@ -164,8 +177,11 @@ def _chapter(home: Path, path: Path, index: int, paper: Paper, unanswered: list[
 def _check_rows(home: Path, path: Path, chapters: list[Chapter], unanswered: list[Unanswered]) -> None:
     """Fails unless each row of each paper has exactly one place, and each place a row."""
     places: dict[str, str] = {}
+    named: dict[str, set[str]] = {}
     for row in unanswered:
         places[row.published.id] = row.published.place
+    for chapter in chapters:
+        named[chapter.paper.prefix] = {chapter.paper.system(row.published.system) for row in chapter.unanswered}
     for chapter in chapters:
         allowed = chapter.paper.ids()
         for study in chapter.studies:
@@ -178,6 +194,7 @@ def _check_rows(home: Path, path: Path, chapters: list[Chapter], unanswered: lis
                     problem = f"is not a row of `{chapter.paper.title}`, {allowed[0]} to {allowed[-1]}"
                     raise LabError(claim.where, problem, f"another id, or `rows` and `prefix` in {path}")
                 places[claim.id] = claim.place
+                named[chapter.paper.prefix].add(chapter.paper.system(claim.system))
     wanted = [claim for chapter in chapters for claim in chapter.paper.ids()]
     for claim_id in wanted:
         if claim_id not in places:
@@ -186,6 +203,13 @@ def _check_rows(home: Path, path: Path, chapters: list[Chapter], unanswered: lis
                 "no study answers this published row, and unanswered.csv does not name it",
                 "a rule in the claims.toml of a study, or a line with the reason in unanswered.csv",
             )
+    for index, chapter in enumerate(chapters):
+        for system in chapter.paper.systems:
+            if system.name not in named[chapter.paper.prefix]:
+                where = f"{at(path, ['papers', index, 'systems'])}: systems"
+                raise LabError(
+                    where, f"`{system.name}` matches no row", "a text of the column `system`, or no such name"
+                )
     for row in unanswered:
         if row.published.id not in wanted:
             raise LabError(row.published.where, "is not a row of any paper", f"an id of a paper in {path}")
