@@ -16,7 +16,7 @@ from conftest import PUBLISHED, STUDY, Tree
 from rich.console import Console
 
 from softband_lab.base.errors import LabError
-from softband_lab.campaign import dataset
+from softband_lab.base.files import cannot_write, write_whole
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.estimate import Estimate, describe_seconds
 from softband_lab.report.errors import percentile
@@ -179,6 +179,7 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from softband_lab.base.softband import Softband
+from softband_lab.base.files import cannot_write, write_whole
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.spec.papers import load_papers
 from softband_lab.study.papers import run_papers
@@ -245,18 +246,18 @@ def test_a_failed_run_fails_once_and_its_rows_are_not_run(papers: Tree) -> None:
 
 
 def test_a_full_disk_leaves_no_half_page_and_names_the_file(papers: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = dataset.write_whole
+    write = "softband_lab.campaign.dataset.write_whole"
 
     def full(path: Path, content: bytes) -> None:
         if path.parent.name == "measurements" and papers.runs()[3:]:
-            raise dataset.cannot_write(path, OSError(28, "No space left on device"))
-        written(path, content)
+            raise cannot_write(path, OSError(28, "No space left on device"))
+        write_whole(path, content)
 
-    monkeypatch.setattr(dataset, "write_whole", full)
+    monkeypatch.setattr(write, full)
     with pytest.raises(LabError, match=r"cannot be written: No space left[^~]*the same command goes on"):
         run(papers)
     assert not (papers.out / "report.html").exists()
-    monkeypatch.setattr(dataset, "write_whole", written)
+    monkeypatch.setattr(write, write_whole)
     assert run(papers)[0] == 0
 
 
