@@ -291,13 +291,16 @@ def test_a_fault_in_the_data_is_named_before_any_run(papers: Tree, file: str, ol
     assert papers.runs() == []
 
 
-def test_a_wrong_duration_is_named(papers: Tree) -> None:
+def test_durations_come_from_the_tree_and_from_the_results_folder(papers: Tree) -> None:
+    run(papers, quick=True)
+    assert load_seconds(papers.home, papers.out)["mini", "ddr-rc-bandwidth"] == 0.1
     path = papers.home / "studies/papers/seconds.csv"
-    path.write_text("study,run,seconds\nmini,x,1.5\n")
-    assert load_seconds(papers.home) == {("mini", "x"): 1.5}
+    path.write_text("study,run,seconds\nmini,ddr-rc-bandwidth,9\nmini,x,1.5\n")
+    found = load_seconds(papers.home, papers.out)
+    assert (found["mini", "ddr-rc-bandwidth"], found["mini", "x"]) == (0.1, 1.5)
     path.write_text("study,run,seconds\nmini,x,soon\n")
     with pytest.raises(LabError, match=r"seconds\.csv:2: seconds: `soon` is not a duration"):
-        load_seconds(papers.home)
+        run(papers)
 
 
 def test_the_estimate_weighs_runs_by_their_duration_and_by_the_speed_of_the_machine() -> None:

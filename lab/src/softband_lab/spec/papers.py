@@ -22,7 +22,8 @@ from softband_lab.spec.study_file import list_studies, load_study
 
 NAME = "papers"
 _UNANSWERED = ("id", "source", "section", "system", "value", "unit", "quality", "note", "reason")
-_SECONDS = ("study", "run", "seconds")
+SECONDS = "seconds.csv"
+SECONDS_COLUMNS = ("study", "run", "seconds")
 
 
 class System(Strict):
@@ -130,13 +131,21 @@ def load_papers(home: Path) -> Papers:
     return Papers(path, content.title, content.summary, generations, chapters)
 
 
-def load_seconds(home: Path) -> dict[tuple[str, str], float]:
-    """Returns the duration of runs by study and run, as an earlier campaign measured them. The file may be missing."""
-    path = _file(home).with_name("seconds.csv")
-    if not path.is_file():
-        return {}
+def load_seconds(home: Path, out: Path) -> dict[tuple[str, str], float]:
+    """Returns the duration of runs by study and run, as earlier campaigns measured them.
+
+    The tree and the results folder may have such a file. That of the results folder is from this machine.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for path in (_file(home).with_name(SECONDS), out / SECONDS):
+        if path.is_file():
+            found |= _read_seconds(path)
+    return found
+
+
+def _read_seconds(path: Path) -> dict[tuple[str, str], float]:
     header, rows = read_rows(path)
-    _check_columns(header, _SECONDS, path)
+    _check_columns(header, SECONDS_COLUMNS, path)
     found: dict[tuple[str, str], float] = {}
     for number, row in rows:
         try:

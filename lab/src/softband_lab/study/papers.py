@@ -19,7 +19,7 @@ from softband_lab.report.page import Report
 from softband_lab.report.papers_page import PaperRow, PapersReport, count_rows, write_papers_page
 from softband_lab.rules.claims import ClaimRow
 from softband_lab.rules.judgement import Basis
-from softband_lab.spec.papers import Papers, load_seconds
+from softband_lab.spec.papers import SECONDS, SECONDS_COLUMNS, Papers, load_seconds
 from softband_lab.study.accuracy import generation_of
 from softband_lab.study.pipeline import StudyResult, run_study
 from softband_lab.study.plan import Plan, StudyOptions, plan
@@ -48,7 +48,7 @@ def run_papers(papers: Papers, softband: Softband, options: StudyOptions, consol
     shared = Shared(options.out / RUNS, softband)
     # Faults appear here, before the first run.
     planned = {study.head.name: _plan(study.head.name, papers, options, shared) for study in papers.studies()}
-    expected = load_seconds(options.home)
+    expected = load_seconds(options.home, options.out)
     with exclusive(options.out):
         if not _gather(planned, expected, shared, options, console):
             return 130
@@ -63,7 +63,7 @@ def run_papers(papers: Papers, softband: Softband, options: StudyOptions, consol
         rows = all_rows(papers, options.home, {name: result.claims for name, result in results.items()})
         write_rows(rows, options.out / "papers.csv")
         reports = {name: result.report for name, result in results.items() if result.report is not None}
-        _write_seconds(planned, reports, options.out / "seconds.csv")
+        _write_seconds(planned, reports, expected, options.out / SECONDS)
         page = options.out / "report.html"
         write_papers_page(PapersReport(papers, rows, reports, options.command, options.quick), page)
     _print_end(rows, reports, options, console)
@@ -140,16 +140,21 @@ def _generation(papers: Papers, home: Path, claim: ClaimRow) -> str:
         return OTHER_HCAS
 
 
-def _write_seconds(planned: dict[str, _Planned], reports: dict[str, Report], path: Path) -> None:
-    """Writes the duration of each run, as the next campaign may use it for its estimate."""
-    rows = []
+def _write_seconds(
+    planned: dict[str, _Planned],
+    reports: dict[str, Report],
+    expected: dict[tuple[str, str], float],
+    path: Path,
+) -> None:
+    """Writes the duration of each run for the estimate of the next campaign. Keeps those of other runs."""
+    seconds = dict(expected)
     for name, report in reports.items():
         for job in planned[name].plan.all_jobs():
             result = report.outcome.results.get(job.id)
             if result is not None and result.rows:
-                by_command = {row.command: row.wall_seconds for row in result.rows}
-                rows.append({"study": name, "run": job.id, "seconds": f"{sum(by_command.values()):.1f}"})
-    write_csv(path, ["study", "run", "seconds"], rows)
+                seconds[name, job.id] = sum({row.command: row.wall_seconds for row in result.rows}.values())
+    rows = [{"study": name, "run": run, "seconds": f"{found:.1f}"} for (name, run), found in seconds.items()]
+    write_csv(path, list(SECONDS_COLUMNS), rows)
 
 
 def _print_end(rows: list[PaperRow], reports: dict[str, Report], options: StudyOptions, console: Console) -> None:
