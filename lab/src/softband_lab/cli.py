@@ -24,8 +24,12 @@ from softband_lab.campaign.runner import describe_failure, exclusive
 from softband_lab.campaign.subnet_manager import SubnetManager, check_manager
 from softband_lab.report.compare import compare as compare_tables
 from softband_lab.report.compare import load_results, print_comparison
+from softband_lab.spec.papers import NAME as PAPERS
+from softband_lab.spec.papers import has_papers, load_papers
+from softband_lab.spec.study import Study
 from softband_lab.spec.study_file import list_studies, load_study
 from softband_lab.study.accuracy import run_accuracy
+from softband_lab.study.papers import run_papers
 from softband_lab.study.pipeline import run_study
 from softband_lab.study.plan import StudyOptions
 from softband_lab.sweep.question import ask as ask_sweep
@@ -46,7 +50,10 @@ Where = Annotated[
 
 
 def study(
-    name: Annotated[str | None, typer.Argument(help="A study's name, or its folder.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A study's name, or its folder; `papers`: the studies of five papers, on one page."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only the figures that the study calls quick.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Results folder; default: results/NAME.")] = None,
     jobs: Jobs = None,
@@ -61,18 +68,19 @@ def study(
     console = Console()
     home = find_home()
     if name is None:
-        names = list_studies(home)
+        names = sorted([*list_studies(home), *([PAPERS] if has_papers(home) else [])])
         console.print("\n".join(names) if names else f"no studies in {home / 'studies'}")
         if not listing:
             raise LabError("NAME", "is missing", f"one of: {', '.join(names)}")
         return
+    if name == PAPERS and has_papers(home):
+        raise typer.Exit(_study_papers(home, quick, out, Cluster(cluster, jobs), manager, listing, console))
     chosen = load_study(home, name)
     if listing:
-        for run in chosen.runs(quick):
-            console.print(f"{run.id}  {run.fabric}  {run.transport}  {run.test}", highlight=False, soft_wrap=True)
+        _list_runs(chosen, quick, console)
         return
     folder = out or Path("results") / f"{chosen.head.name}{manager.suffix}"
-    command = shlex.join(["softband", "study", chosen.head.name, *(["--quick"] if quick else []), *manager.options])
+    command = _study_command(chosen.head.name, quick, manager)
     softband = Softband(find_softband(), home)
     with Cluster(cluster, jobs) as place:
         if place.is_local:
@@ -84,6 +92,40 @@ def study(
         else:
             status = run_study(chosen, softband, options, console).status
     raise typer.Exit(status)
+
+
+def _study_papers(
+    home: Path,
+    quick: bool,
+    out: Path | None,
+    cluster: Cluster,
+    manager: SubnetManager,
+    listing: bool,
+    console: Console,
+) -> int:
+    if manager is not SubnetManager.BUILTIN:
+        raise LabError("--sm opensm", "is not for `papers`: MPI jobs do not wait for OpenSM", "one study by its name")
+    papers = load_papers(home)
+    if listing:
+        for number, chapter in enumerate(papers.chapters, 1):
+            console.print(f"{number}. {chapter.paper.title}", highlight=False, soft_wrap=True)
+            for study in chapter.studies:
+                _list_runs(study, quick, console, prefix=f"   {study.head.name}  ")
+        return 0
+    command = _study_command(PAPERS, quick, manager)
+    with cluster as place:
+        options = StudyOptions(home, out or Path("results") / PAPERS, quick, place, command)
+        return run_papers(papers, Softband(find_softband(), home), options, console)
+
+
+def _list_runs(study: Study, quick: bool, console: Console, prefix: str = "") -> None:
+    for run in study.runs(quick):
+        text = f"{prefix}{run.id}  {run.fabric}  {run.transport}  {run.test}"
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def _study_command(name: str, quick: bool, manager: SubnetManager) -> str:
+    return shlex.join(["softband", "study", name, *(["--quick"] if quick else []), *manager.options])
 
 
 def what_if(

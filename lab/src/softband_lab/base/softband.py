@@ -21,6 +21,8 @@ from softband_lab.base.errors import LabError
 
 # Output of `softband` in the folder of a run. `softband model` writes only its standard error there.
 LOG_NAME = "softband.log"
+# The folders of a tree that can change a result.
+_RESULT_FOLDERS = ("lib", "catalog", "mpibench", "npb")
 _GRACE_SECONDS = 5.0
 _CATALOG = "SOFTBAND_CATALOG"
 _SHORT_COMMAND_SECONDS = 60.0
@@ -106,14 +108,14 @@ class Softband:
 
     @cached_property
     def build_digest(self) -> str:
-        """Returns a digest of everything that can change a result: binaries, libraries, part catalogue.
+        """Returns a digest of everything that can change a result: binaries, libraries, catalogue, MPI programs.
 
         The version alone stays the same while a developer changes the model or a part.
         """
         trees = [tree for tree in (self.binary.parent.parent, self.home) if tree is not None]
         # Results also depend on other programs of the tree, such as softband-multirail.
         files = [self.binary, *sorted(self.binary.parent.glob("softband-*"))]
-        for folder in dict.fromkeys(tree / name for tree in trees for name in ("lib", "catalog")):
+        for folder in dict.fromkeys(tree / name for tree in trees for name in _RESULT_FOLDERS):
             files += sorted(path for path in folder.rglob("*") if path.is_file())
         return digest_files(files)
 

@@ -57,6 +57,13 @@ class Table:
             {**{name: [value] * self.height for name, value in first.items()}, **self.columns},
         )
 
+    def without(self, *names: str) -> Table:
+        """Returns the table without some columns."""
+        return Table(
+            {name: kind for name, kind in self.schema.items() if name not in names},
+            {name: values for name, values in self.columns.items() if name not in names},
+        )
+
     def csv_bytes(self) -> bytes:
         printed = [
             [_print(value, kind) for value in self.columns[name]]

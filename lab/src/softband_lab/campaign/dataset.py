@@ -82,6 +82,17 @@ class Store:
         kept = {self.out / name for name in digests if (self.out / name).exists()}
         return None if any(self._is_damaged(path, digests) for path in sorted(tables | kept)) else head
 
+    def finished(self, job: Job[Any], key: str) -> Finished | None:
+        """Returns a finished run with its tables and the files that users have left, or None."""
+        if self.load(job, key) is None:
+            return None
+        folder = self.runs / job.id
+        files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+        return Finished(
+            {name: read_parquet(self._path(name, job.id).read_bytes()).without("run", _KEY) for name in job.tables},
+            {name: path.read_bytes() for name, path in files.items()},
+        )
+
     def print_restarts(self) -> None:
         """Prints the runs that start again because of their files, although their inputs may be unchanged."""
         for text in self._damaged[:_MOST_NAMED]:

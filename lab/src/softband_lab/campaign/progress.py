@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 # Seconds between plain lines; 0 turns them off. `softband model` reads the same variable.
@@ -26,10 +26,10 @@ class Progress:
         self._is_plain = not console.is_terminal and not console.quiet
         self._every = plain_interval_seconds()
         self._begun = self._last = time.monotonic()
-        # Runs that were finished at the start. They cost no time.
-        self._free = 0
+        # The estimated time until the end, as a text.
+        self._left: str | None = None
         self._bar = None if self._is_plain else _bar(console)
-        self._task = None if self._bar is None else self._bar.add_task(self._text, total=total)
+        self._task = None if self._bar is None else self._bar.add_task(self._text, total=total, left="")
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -42,18 +42,18 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def advance(self, is_free: bool = False) -> None:
-        """Counts a finished run. A free run was finished at the start."""
+    def advance(self) -> None:
+        """Counts a finished run."""
         self._done += 1
-        self._free += is_free
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task)
         self.tick()
 
-    def describe(self, text: str) -> None:
-        self._text = text
+    def describe(self, text: str, left: str | None = None) -> None:
+        """Changes the text, and the time until the end if it is known."""
+        self._text, self._left = text, left
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=text)
+            self._bar.update(self._task, description=text, left=f"about {left} left" if left else "")
 
     def tick(self) -> None:
         """Prints a plain line if its time has come."""
@@ -64,8 +64,7 @@ class Progress:
         print(f"softband: {self._line(now - self._begun)}", file=sys.stderr, flush=True)
 
     def _line(self, seconds: float) -> str:
-        ran, left = self._done - self._free, self._total - self._done
-        rest = f", about {seconds * left / ran:.0f} s left" if ran and left else ""
+        rest = f", about {self._left} left" if self._left and self._done < self._total else ""
         return f"{self._text}: {self._done} of {self._total} after {seconds:.0f} s{rest}"
 
 
@@ -86,6 +85,6 @@ def _bar(console: Console) -> Bar:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         console=console,
     )

@@ -9,14 +9,15 @@ import fcntl
 import queue
 import signal
 import threading
+import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -25,6 +26,7 @@ from softband_lab.base.errors import LabError
 from softband_lab.base.softband import Cancelled, Softband
 from softband_lab.campaign.cluster import Cluster, is_killed_worker
 from softband_lab.campaign.dataset import Store
+from softband_lab.campaign.estimate import Estimate, describe_seconds
 from softband_lab.campaign.jobs import Failure, Finished, Job, content_key
 from softband_lab.campaign.progress import Progress
 from softband_lab.campaign.worker import Order
@@ -42,6 +44,14 @@ class Outcome(Generic[ResultT]):
     failures: dict[str, Failure] = field(default_factory=dict)
     reused: int = 0
     interrupted: bool = False
+
+
+class Pool(Protocol):
+    """The source of runs that other campaigns finished, or in which they failed."""
+
+    def finished(self, job: Job[Any], key: str) -> Finished | None: ...
+
+    def failure(self, job: Job[Any], key: str) -> Failure | None: ...
 
 
 @contextmanager
@@ -63,9 +73,19 @@ def exclusive(out: Path) -> Iterator[None]:
 
 
 def run_jobs(
-    jobs: Sequence[Job[ResultT]], softband: Softband, out: Path, cluster: Cluster, console: Console
+    jobs: Sequence[Job[ResultT]],
+    softband: Softband,
+    out: Path,
+    cluster: Cluster,
+    console: Console,
+    *,
+    pool: Pool | None = None,
+    expected: Mapping[str, float] | None = None,
 ) -> Outcome[ResultT]:
-    """Executes every job without a finished run. Ctrl-C keeps the finished runs."""
+    """Executes every job without a finished run here or in the pool. Ctrl-C keeps the finished runs.
+
+    `expected`: seconds of runs by the id of the job, for the estimate of the remaining time.
+    """
     store = Store(out)
     store.remove_leftovers()
     outcome: Outcome[ResultT] = Outcome()
@@ -74,16 +94,22 @@ def run_jobs(
         for job in jobs:
             key = content_key(job, softband)
             known = store.load(job, key)
-            if known is None:
-                waiting.append((job, key))
-            else:
+            if known is None and pool is not None and (finished := pool.finished(job, key)) is not None:
+                known = store.write(job, key, finished)
+            if known is not None:
                 outcome.results[job.id] = job.read(key, known)
                 outcome.reused += 1
-                progress.advance(is_free=True)
+                progress.advance()
+            elif pool is not None and (failure := pool.failure(job, key)) is not None:
+                outcome.failures[job.id] = failure
+                progress.advance()
+            else:
+                waiting.append((job, key))
         store.print_restarts()
         if waiting:
             cluster.connect()
-            _Campaign(softband, store, cluster, outcome, progress, console, waiting).run()
+            estimate = Estimate([job.id for job, _ in waiting], expected or {})
+            _Campaign(softband, store, cluster, outcome, progress, console, waiting, estimate).run()
     return outcome
 
 
@@ -96,6 +122,7 @@ class _Campaign(Generic[ResultT]):
     progress: Progress
     console: Console
     waiting: deque[tuple[Job[ResultT], str]]
+    estimate: Estimate
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     under_way: dict[Any, tuple[Job[ResultT], str]] = field(default_factory=dict)
     done: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
@@ -122,7 +149,10 @@ class _Campaign(Generic[ResultT]):
     def _hand_out(self) -> None:
         """Hands out as many jobs as there are threads. The others wait here, where a lost worker loses none."""
         slots = self.cluster.slots()
-        self.progress.describe("runs" if slots else "waiting for workers")
+        left = self.estimate.seconds_left(time.monotonic(), slots)
+        self.progress.describe(
+            "runs" if slots else "waiting for workers", None if left is None else describe_seconds(left)
+        )
         self.progress.tick()
         while self.waiting and len(self.under_way) < slots:
             job, key = self.waiting.popleft()
@@ -132,6 +162,7 @@ class _Campaign(Generic[ResultT]):
                 order = replace(order, binary=there.binary, home=there.home, own_parts=there.own_parts)
             future = self.cluster.submit(order)
             self.under_way[future] = (job, key)
+            self.estimate.start(job.id, time.monotonic())
             future.add_done_callback(self.done.put)
 
     def _take_one(self) -> None:
@@ -162,6 +193,7 @@ class _Campaign(Generic[ResultT]):
                 ) from error
             came_out = _lost_workers(job, error)
         self._keep(job, key, came_out)
+        self.estimate.finish(job.id, time.monotonic())
         self.progress.advance()
 
     def _keep(self, job: Job[ResultT], key: str, came_out: Finished | Failure) -> None:

@@ -39,7 +39,7 @@ class Report:
 
 
 def write_report(report: Report, path: Path) -> None:
-    figures = [_figure_context(report, figure) for figure in report.figures]
+    figures = [figure_context(report, figure) for figure in report.figures]
     render(
         "report.html.jinja",
         path,
@@ -47,14 +47,14 @@ def write_report(report: Report, path: Path) -> None:
             "study": report.study.head,
             "quick": report.quick,
             "figures": figures,
-            "claims": [_claim_context(row) for row in report.claims],
+            "claims": [claim_context(row) for row in report.claims],
             "counts": count_verdicts(report.claims),
             "by_basis": count_by_basis(report.claims),
             "failures": list(report.outcome.failures.values()),
             "drawings": _drawing_context(report),
             "runs": _run_context(report),
             "finished": sum(not result.lacks for result in report.outcome.results.values()),
-            "provenance": _provenance(report),
+            "provenance": provenance(report),
         },
     )
 
@@ -80,7 +80,7 @@ def read_asset(name: str) -> str:
     return files("softband_lab.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
+def figure_context(report: Report, figure: Figure) -> dict[str, Any]:
     panels = report.panels[figure.number]
     claims = [row for row in report.claims if figure.number in row.rule.figures]
     return {
@@ -101,7 +101,7 @@ def _figure_context(report: Report, figure: Figure) -> dict[str, Any]:
             for index, curve in enumerate(figure.curves)
         ],
         "panels": [{"title": panel.test.title, "drawing": Markup(page_panel(panel))} for panel in panels],
-        "claims": [_claim_context(row) for row in claims],
+        "claims": [claim_context(row) for row in claims],
     }
 
 
@@ -116,7 +116,7 @@ def _lacking(report: Report, figure: Figure) -> list[str]:
     return [f"The model has no {name}, so these curves are missing: {', '.join(of)}." for name, of in curves.items()]
 
 
-def _claim_context(row: ClaimRow) -> dict[str, Any]:
+def claim_context(row: ClaimRow) -> dict[str, Any]:
     return {
         **row.fields(),
         "deviation": row.judgement.deviation_percent,
@@ -145,7 +145,9 @@ def _run_context(report: Report) -> list[dict[str, Any]]:
     return [
         {
             "id": job_id,
-            "uses": uses[job_id],
+            "uses": f"in figure {'; '.join(uses[job_id])}"
+            if job_id in uses
+            else "for the effect of the host's rate on claims",
             "commands": [job.command_of(step) for step in job.steps],
             "state": _state(report, job_id),
         }
@@ -160,7 +162,7 @@ def _state(report: Report, job_id: str) -> str:
     return "not modelled" if result is not None and result.lacks else "finished"
 
 
-def _provenance(report: Report) -> list[tuple[str, str]]:
+def provenance(report: Report) -> list[tuple[str, str]]:
     versions = sorted({row.versions for result in report.outcome.results.values() for row in result.rows})
     virtual = sum(
         {row.command: row.virtual_seconds for row in result.rows}[command]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +20,7 @@ from softband_lab.rules.evaluators import KEYS, KINDS, AnyRule, NotTestableRule
 from softband_lab.rules.evidence import Evidence
 from softband_lab.rules.judgement import NUMBER_TOLERANCE_PERCENT, Basis, Judgement, Known, Rule, Verdict, need_curves
 from softband_lab.spec.published import Published, load_published, published_ids
-from softband_lab.spec.study import Study
+from softband_lab.spec.study import HOST_RATES, Study
 
 # Format of claims.csv. claims_notes.csv holds the number, because the columns of claims.csv are fixed. The number rises
 # with each change of meaning.
@@ -46,6 +46,8 @@ class ClaimRow:
     calibrated_parts: list[str]
     # The fabrics whose measurements the judgement used.
     fabrics: frozenset[str] = frozenset()
+    # The values on a host that computes at another rate, by its word.
+    other_hosts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_off(self) -> bool:
@@ -55,10 +57,28 @@ class ClaimRow:
         return too_far or self.judgement.verdict in ("off", "contradicted")
 
     @property
+    def host_effect(self) -> str:
+        """The values if the host computes slower or faster: `9.8 % if the host computes 20 % slower, ...`."""
+        unit = "" if self.published.unit in ("", "ratio", "fraction", "ordering") else f" {self.published.unit}"
+        parts = [
+            f"{value}{unit} if the host computes {abs(100 * (HOST_RATES[word] - 1)):.0f} % {word}"
+            for word, value in self.other_hosts.items()
+        ]
+        return ", ".join(parts)
+
+    @property
     def note(self) -> str:
         calibrated = f"calibrated on this: {', '.join(self.calibrated_parts)}" if self.calibrated_parts else ""
         origins = f"follows from {', '.join(self.rule.follows_from)}" if self.rule.follows_from else ""
-        parts = (self.judgement.note, calibrated, origins, self.rule.explanation, self.rule.note, self.published.note)
+        parts = (
+            self.judgement.note,
+            self.host_effect,
+            calibrated,
+            origins,
+            self.rule.explanation,
+            self.rule.note,
+            self.published.note,
+        )
         return " | ".join(part for part in parts if part)
 
     def fields(self) -> dict[str, str]:
@@ -245,14 +265,23 @@ def _judge(
 ) -> ClaimRow:
     looked_at = evidence[rule.study]
     looked_at.touched.clear()
+    others: dict[str, str] = {}
     try:
         judgement = rule.judge(looked_at, claim)
+        others = _on_other_hosts(claim, rule, looked_at)
     except MissingEvidence as reason:
         verdict: Verdict = "not run" if isinstance(reason, NotRun) else "not testable"
         judgement = Judgement("", verdict, note=str(reason))
     if basis == "input" and judgement.verdict == "reproduced":
         judgement = replace(judgement, verdict="as given")
-    return ClaimRow(claim, rule, judgement, basis, calibrated_parts, frozenset(looked_at.touched))
+    return ClaimRow(claim, rule, judgement, basis, calibrated_parts, frozenset(looked_at.touched), others)
+
+
+def _on_other_hosts(claim: Published, rule: AnyRule, evidence: Evidence) -> dict[str, str]:
+    """Returns the values of a claim if the host computes slower and faster. Nothing if no computation matters."""
+    curves = [(look.curve, look.test) for look in rule.looks_at()]
+    found = {word: evidence.on_other_host(word, curves) for word in HOST_RATES}
+    return {word: rule.judge(other, claim).predicted for word, other in found.items() if other is not None}
 
 
 def count_verdicts(rows: list[ClaimRow]) -> dict[str, int]:

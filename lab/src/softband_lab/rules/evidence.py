@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,9 +41,19 @@ class Evidence:
     runs: Path
     published: dict[str, Published]
     prober: Prober | None = None
+    # Results of runs at other rates of the host, by the rate's word and by the run's id.
+    other_hosts: dict[str, dict[str, JobResult]] = field(default_factory=dict)
     # The fabrics of all evidence since the last `clear`.
     touched: set[str] = field(default_factory=set)
     _shown: dict[str, Answer] = field(default_factory=dict)
+
+    def on_other_host(self, word: str, curves: Iterable[tuple[str, str]]) -> Evidence | None:
+        """Returns the evidence of a host that computes at another rate, or None if no curve has a run of it."""
+        found = [self.study.run_of(curve, test) for curve, test in curves]
+        others = self.other_hosts.get(word, {})
+        if not any(run is not None and run.id in others for run in found):
+            return None
+        return replace(self, results={**self.results, **others}, touched=set())
 
     def series(self, curve: str, test: str) -> Series:
         """Returns a curve of a figure: message size in bytes to value, in the unit of the test's column."""

@@ -38,6 +38,8 @@ class Published:
     note: str
     # The file and the line.
     place: str
+    # The measured system, if the file names it.
+    system: str = ""
 
     @property
     def where(self) -> str:
@@ -59,7 +61,7 @@ class Published:
 
 def load_published(path: Path) -> list[Published]:
     found: dict[str, Published] = {}
-    header, rows = _read_rows(path)
+    header, rows = read_rows(path)
     _check_names(header, f"{path}:1")
     for number, row in rows:
         claim = _parse(row, f"{path}:{number}")
@@ -71,10 +73,10 @@ def load_published(path: Path) -> list[Published]:
 
 def published_ids(references: Path) -> set[str]:
     """Returns the ids of all rows of all files. Other faults of a file appear in the study that uses it."""
-    return {row["id"] for path in sorted(references.glob("*.csv")) for _, row in _read_rows(path)[1] if row.get("id")}
+    return {row["id"] for path in sorted(references.glob("*.csv")) for _, row in read_rows(path)[1] if row.get("id")}
 
 
-def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """Returns the names of the columns, and each row with the number of its last line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -139,7 +141,7 @@ def _parse(row: dict[str, str], where: str) -> Published:
             f"the value `{row['value']}` is negative, which nothing in `{row['unit']}` is",
             "a number above 0; of a `difference` the other way round `base` and `curves` change places",
         )
-    return Published(**{column: row[column] for column in _NEEDED}, place=where)
+    return Published(**{column: row[column] for column in _NEEDED}, place=where, system=row.get("system", ""))
 
 
 def _check_words(row: dict[str, str], where: str) -> None:

@@ -17,6 +17,8 @@ from softband_lab.base.units import BINARY_MEGABYTE
 # Of verbs, or of sockets: IPoIB, SDP, and Ethernet without RDMA.
 Transport = Literal["RC", "UC", "UD", "IPoIB", "SDP", "Ethernet"]
 Direction = Literal["uni", "bi", "pingpong"]
+# The rates of a host's computation in the further runs of a test with a recording, against the rate of its part.
+HOST_RATES = {"slower": 0.8, "faster": 1.2}
 # Words in braces that the command of a test may contain.
 COMMAND_WORDS = {"transport", "iterations", "size", "sizes", "smallest", "largest"}
 
@@ -62,12 +64,15 @@ class Computation(Strict):
 
     recording: str = Field(min_length=1)
     kind: str = Field(min_length=1)
-    host: str = Field(min_length=1)
+    # The part whose processor computes. Empty: that of the first host.
+    host: str = ""
     rate: str = ""
 
-    def options(self) -> tuple[str, ...]:
-        rate = ("--compute-rate", self.rate) if self.rate else ()
-        return ("--compute-kind", self.kind, "--compute-host", self.host, *rate)
+    def options(self, host: str, rate: float) -> tuple[str, ...]:
+        """Returns the options for a host part that computes at `rate` times its own rates."""
+        recorded = ("--compute-rate", self.rate) if self.rate else ()
+        other = ("--compute-factor", f"{1.0 / rate:.6g}") if rate != 1.0 else ()
+        return ("--compute-kind", self.kind, "--compute-host", host, *recorded, *other)
 
 
 class Trace(Strict):
@@ -115,6 +120,12 @@ class Test(Strict):
     sizes: dict[Transport, PowerRange]
 
     @property
+    def computation(self) -> Computation | None:
+        """The time of computation of the job or the replay."""
+        source = self.trace or self.mpi
+        return source.computation if source else None
+
+    @property
     def is_latency(self) -> bool:
         """Whether the column is a latency, whose lower value is better."""
         return self.column.startswith("latency")
@@ -145,11 +156,12 @@ class Test(Strict):
             Program(client_host or self.client_host, self.client.format(**words)),
         ]
 
-    def job(self, mpi: MpiProgram, transport: Transport, size: int | None) -> MpiJob:
+    def job(self, mpi: MpiProgram, transport: Transport, size: int | None, host: str = "", rate: float = 1.0) -> MpiJob:
+        """Returns the job of a run. `rate`: the rate of the host's computation, against that of its part."""
         program, *arguments = shlex.split(mpi.program.format(**self._words(transport, size)))
         variables = tuple(mpi.environment.get(transport, {}).items())
         work = mpi.computation
-        compute = work.options() if work else ()
+        compute = work.options(host, rate) if work else ()
         return MpiJob(program, tuple(arguments), mpi.ranks, tuple(mpi.hosts), variables, compute, mpi.compiler)
 
     def _words(self, transport: Transport, size: int | None) -> dict[str, str | int | None]:

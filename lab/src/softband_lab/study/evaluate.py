@@ -37,6 +37,7 @@ def evaluate(
         options.out / "runs",
         {claim.id: claim for claim in plan.published},
         ClaimProber(options.home, softband, options.out / "claims", options.cluster, options.manager),
+        other_hosts=measured.other_hosts(),
     )
     by_study: dict[str | None, Evidence] = {None: evidence}
     by_study.update(included)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from softband_lab.base.softband import Softband
 from softband_lab.campaign.runner import exclusive
+from softband_lab.report.page import Report
 from softband_lab.rules.claims import ClaimRow
 from softband_lab.rules.evidence import Evidence
 from softband_lab.spec.study import Study
@@ -25,6 +26,8 @@ class StudyResult:
     status: int
     claims: list[ClaimRow]
     evidence: Evidence | None
+    # The content of the page.
+    report: Report | None = None
 
 
 def run_study(
@@ -41,12 +44,14 @@ def run_study(
         measured = run(planned, softband, options, console)
         outcome = measured.outcome
         if outcome.interrupted:
-            console.print(f"interrupted: {len(outcome.results)} of {len(planned.jobs)} runs are kept in {options.out}")
+            console.print(
+                f"interrupted: {len(outcome.results)} of {len(planned.all_jobs())} runs are kept in {options.out}"
+            )
             console.print("the same command goes on from there")
             return StudyResult(130, [], None)
         with console.status("judging the claims"):
             evaluated = evaluate(measured, softband, options, others)
         with console.status("drawing the figures and the page"):
-            render(evaluated, softband, options)
+            report = render(evaluated, softband, options)
     print_end(evaluated, options, console)
-    return StudyResult(1 if outcome.failures else 0, evaluated.claims, evaluated.evidence)
+    return StudyResult(1 if outcome.failures else 0, evaluated.claims, evaluated.evidence, report)

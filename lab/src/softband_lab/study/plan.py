@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import tomllib
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from softband_lab.base.errors import LabError
@@ -14,12 +15,13 @@ from softband_lab.base.toml_lines import place
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import AnyStep, EngineJob, MpiStep, Requirement, Step
 from softband_lab.campaign.inputs import InputFile, fabric_file
+from softband_lab.campaign.runner import Pool
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.campaign.trace_step import TraceStep
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import Computation, Figure, Run, Study, Test, Transport
+from softband_lab.spec.study import HOST_RATES, Computation, Figure, Run, Study, Test, Transport
 from softband_lab.spec.study_file import check_fabrics
 
 
@@ -33,17 +35,26 @@ class StudyOptions:
     cluster: Cluster
     command: str
     manager: SubnetManager = SubnetManager.BUILTIN
+    # Runs that several studies share.
+    pool: Pool | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked study: its runs as jobs, and the published claims with a rule for each."""
+    """A checked study: its runs as jobs, and the published claims with a rule for each.
+
+    `other_hosts`: for each of `HOST_RATES`, the jobs of runs whose host computes at this rate, by the run's id.
+    """
 
     study: Study
     figures: list[Figure]
     jobs: list[EngineJob]
     published: list[Published]
     rules: dict[str, AnyRule]
+    other_hosts: dict[str, dict[str, EngineJob]] = field(default_factory=dict)
+
+    def all_jobs(self) -> list[EngineJob]:
+        return [*self.jobs, *(job for jobs in self.other_hosts.values() for job in jobs.values())]
 
 
 def plan(study: Study, included: Sequence[Study], options: StudyOptions) -> Plan:
@@ -52,8 +63,10 @@ def plan(study: Study, included: Sequence[Study], options: StudyOptions) -> Plan
     Fails with a `LabError` that names what cannot run, and each claim that no rule can judge.
     """
     published, rules = check_study(study, included, options.home)
-    jobs = [managed_by(options.manager, _job(study, run, options.home)) for run in study.runs(options.quick)]
-    return Plan(study, study.chosen_figures(options.quick), jobs, published, rules)
+    runs = study.runs(options.quick)
+    jobs = [managed_by(options.manager, _job(study, run, options.home)) for run in runs]
+    others = {} if options.quick else _other_hosts(study, runs, options.home)
+    return Plan(study, study.chosen_figures(options.quick), jobs, published, rules, others)
 
 
 def check_study(study: Study, included: Sequence[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
@@ -67,29 +80,52 @@ def check_study(study: Study, included: Sequence[Study], home: Path) -> tuple[li
     return published, rules
 
 
-def _job(study: Study, run: Run, home: Path) -> EngineJob:
+def _other_hosts(study: Study, runs: list[Run], home: Path) -> dict[str, dict[str, EngineJob]]:
+    """Returns the runs with computation once more for each rate of the host."""
+    computing = [run for run in runs if study.tests[run.test].computation is not None]
+    return {
+        word: {run.id: replace(_job(study, run, home, rate), id=f"{run.id}-host-{word}") for run in computing}
+        for word, rate in HOST_RATES.items()
+        if computing
+    }
+
+
+def _job(study: Study, run: Run, home: Path, rate: float = 1.0) -> EngineJob:
     fabric = fabric_file(fabric_path(home, run.fabric), f"fabrics/{run.fabric}")
     test = study.tests[run.test]
     sizes = test.expected_sizes(run.transport)
     of_steps: list[int | None] = [*sizes] if test.run_per_size else [None]
-    steps = [_step(study, test, run, size) for size in of_steps]
+    steps = [_step(study, run, size, rate, fabric) for size in of_steps]
     return EngineJob(
         run.id, fabric, steps, study.head.seed, study.head.timeout_seconds, sizes, _requirement(test, run.transport)
     )
 
 
-def _step(study: Study, test: Test, run: Run, size: int | None) -> AnyStep:
-    if test.trace is not None:
-        work, ranks = test.trace.computation, test.trace.ranks_per_host
-        recording = _recording(study, ["tests", run.test, "trace", "computation", "recording"], work)
-        options = ("--timed", *work.options(), "--compute-ranks", str(ranks))
+def _step(study: Study, run: Run, size: int | None, rate: float, fabric: InputFile) -> AnyStep:
+    test = study.tests[run.test]
+    where = ["tests", run.test, "trace" if test.trace else "mpi", "computation"]
+    work = test.computation
+    host = _host_part(fabric, work, test, place(study.folder / "study.toml", where)) if work else ""
+    recording = _recording(study, [*where, "recording"], work) if work else None
+    if test.trace is not None and recording is not None:
+        ranks = test.trace.ranks_per_host
+        options = ("--timed", *test.trace.computation.options(host, rate), "--compute-ranks", str(ranks))
         return TraceStep(recording, options, ranks, test.trace.operations)
     if test.mpi is not None:
-        work_of = test.mpi.computation
-        where = ["tests", run.test, "mpi", "computation", "recording"]
-        recorded = _recording(study, where, work_of) if work_of else None
-        return MpiStep(test.job(test.mpi, run.transport, size), recorded)
+        return MpiStep(test.job(test.mpi, run.transport, size, host, rate), recording)
     return Step(test.programs(run.transport, size, run.client_host))
+
+
+def _host_part(fabric: InputFile, work: Computation, test: Test, where: str) -> str:
+    """Returns the host part whose processor computes: the one that the test names, or that of its first host."""
+    if work.host:
+        return work.host
+    hosts = tomllib.loads(fabric.text).get("hosts", {})
+    first = test.mpi.hosts[0] if test.mpi else next(iter(hosts), "")
+    part = hosts.get(first, {}).get("part")
+    if not isinstance(part, str):
+        raise LabError(where, f"has no `host`, and `{first}` has no part in {fabric.label}", "add `host = ...`")
+    return part
 
 
 def _recording(study: Study, where: list[str], work: Computation) -> InputFile:

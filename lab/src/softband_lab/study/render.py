@@ -18,8 +18,11 @@ from softband_lab.study.evaluate import Evaluated
 from softband_lab.study.plan import Plan, StudyOptions
 
 
-def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> None:
-    """Writes `claims.csv`, `claims_notes.csv`, `figures/`, `drawings/` and `report.html` into the results folder."""
+def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> Report:
+    """Writes `claims.csv`, `claims_notes.csv`, `figures/`, `drawings/` and `report.html` into the results folder.
+
+    Returns the content of the page.
+    """
     write_claims(evaluated.claims, options.out)
     plan, outcome = evaluated.measured.plan, evaluated.measured.outcome
     panels = {figure.number: _panels(evaluated, figure) for figure in plan.figures}
@@ -32,12 +35,13 @@ def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> N
         evaluated.claims,
         outcome,
         drawings,
-        {job.id: job for job in plan.jobs},
+        {job.id: job for job in plan.all_jobs()},
         softband.version,
         options.command,
         options.quick,
     )
     write_report(report, options.out / "report.html")
+    return report
 
 
 def print_end(evaluated: Evaluated, options: StudyOptions, console: Console) -> None:

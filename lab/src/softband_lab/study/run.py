@@ -23,12 +23,20 @@ class Measured:
     plan: Plan
     outcome: Outcome[JobResult]
 
+    def other_hosts(self) -> dict[str, dict[str, JobResult]]:
+        """Returns the results of the runs at other rates of the host, by the rate and by the run's id."""
+        found = self.outcome.results
+        return {
+            word: {run: found[job.id] for run, job in jobs.items() if job.id in found}
+            for word, jobs in self.plan.other_hosts.items()
+        }
+
 
 def run(plan: Plan, softband: Softband, options: StudyOptions, console: Console) -> Measured:
     """Runs the jobs that have no results yet, and writes `results.csv`. An interrupted campaign writes no table."""
     if options.manager is not SubnetManager.BUILTIN:
         leave_derived([job.fabric for job in plan.jobs], options.out)
-    outcome = run_jobs(plan.jobs, softband, options.out, options.cluster, console)
+    outcome = run_jobs(plan.all_jobs(), softband, options.out, options.cluster, console, pool=options.pool)
     if not outcome.interrupted:
         write_table(results_table(plan.study, outcome.results), options.out, "results")
     return Measured(plan, outcome)
