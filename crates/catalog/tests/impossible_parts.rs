@@ -177,6 +177,24 @@ fn hosts_whose_packets_take_seconds_are_refused() {
 }
 
 #[test]
+fn costs_of_files_are_optional_and_checked() {
+    let costs = [("file_copy_rate", 1600, "MB/s"), ("disk_rate", 60, "MB/s"), ("disk_seek", 8, "ms")]
+        .map(|(name, value, unit)| format!("{name} = {{ value = {value}, unit = \"{unit}\", source = \"mine\", status = \"assumed\" }}\n"));
+    let (host, base) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host") + &costs.concat());
+    assert_refused(host, &base, ("file_copy_rate", "0"), "a rate must be positive");
+    assert_refused(host, &base, ("disk_rate", "0"), "a rate must be positive");
+    assert_refused(host, &base, ("disk_seek", "1001"), "no disk seeks for longer than a second");
+    let without = |name: &str| base.lines().filter(|line| !line.starts_with(name)).map(|line| format!("{line}\n")).collect::<String>();
+    let error = error_of(host, &without("disk_rate"), &[]);
+    assert!(error.contains("`disk_seek`: a disk that seeks has a rate\n  help: add `disk_rate`"), "{error}");
+    assert!(load(host, &without("disk_seek"), &[]).is_ok());
+    let catalog = load(host, &base, &[]).unwrap();
+    let files = catalog.host("mine").unwrap().files;
+    assert_eq!(files.copy_bytes_per_second, Some(1_600_000_000));
+    assert_eq!(files.disk.map(|disk| (disk.bytes_per_second, disk.seek.as_picos())), Some((60_000_000, 8_000_000_000)));
+}
+
+#[test]
 fn newer_kernels_take_what_they_have_in_common_from_older_ones() {
     let catalog = Catalog::load(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog")).unwrap();
     let windows = ["linux-2.6.9", "linux-2.6.18", "linux-3.10", "linux-6.1"].map(|name| {
