@@ -180,18 +180,23 @@ fn hosts_whose_packets_take_seconds_are_refused() {
 fn costs_of_files_are_optional_and_checked() {
     let costs = [("file_copy_rate", 1600, "MB/s"), ("disk_rate", 60, "MB/s"), ("disk_seek", 8, "ms")]
         .map(|(name, value, unit)| format!("{name} = {{ value = {value}, unit = \"{unit}\", source = \"mine\", status = \"assumed\" }}\n"));
-    let (host, base) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host") + &costs.concat());
-    assert_refused(host, &base, ("file_copy_rate", "0"), "a rate must be positive");
-    assert_refused(host, &base, ("disk_rate", "0"), "a rate must be positive");
-    assert_refused(host, &base, ("disk_seek", "1001"), "no disk seeks for longer than a second");
-    let without = |name: &str| base.lines().filter(|line| !line.starts_with(name)).map(|line| format!("{line}\n")).collect::<String>();
-    let error = error_of(host, &without("disk_rate"), &[]);
-    assert!(error.contains("`disk_seek`: a disk that seeks has a rate\n  help: add `disk_rate`"), "{error}");
-    assert!(load(host, &without("disk_seek"), &[]).is_ok());
-    let catalog = load(host, &base, &[]).unwrap();
-    let files = catalog.host("mine").unwrap().files;
-    assert_eq!(files.copy_bytes_per_second, Some(1_600_000_000));
-    assert_eq!(files.disk.map(|disk| (disk.bytes_per_second, disk.seek.as_picos())), Some((60_000_000, 8_000_000_000)));
+    let (host, plain) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host"));
+    let base = plain.clone() + &costs.concat();
+    let bus = PartFile { kind: PartKind::Bus, name: "pcie-gen2".into(), file: "bus.toml".into(), text: catalog_text(PartKind::Bus, "pcie-gen2") };
+    let buses = [bus];
+    let refused = |text: &str, wanted: &str| {
+        let error = error_of(host, text, &buses);
+        assert!(error.contains(wanted) && error.matches("error: ").count() == 1, "{error}");
+    };
+    refused(&changed(&base, "file_copy_rate", "0"), "`file_copy_rate`: a rate must be positive");
+    refused(&changed(&base, "disk_rate", "0"), "`disk_rate`: a rate must be positive");
+    refused(&changed(&base, "disk_seek", "1001"), "`disk_seek`: no disk seeks for longer than a second");
+    refused(&(plain.clone() + &costs[2]), "`disk_seek`: a disk that seeks has a rate\n  help: add `disk_rate`");
+    let files = |text: &str| load(host, text, &buses).unwrap().host("mine").unwrap().files;
+    assert_eq!(files(&plain), FileCosts::default());
+    assert_eq!(files(&(plain.clone() + &costs[1])).disk, Some(DiskPart { bytes_per_second: 60_000_000, seek: SimDuration::ZERO }));
+    let disk = DiskPart { bytes_per_second: 60_000_000, seek: SimDuration::from_micros(8_000) };
+    assert_eq!(files(&base), FileCosts { copy_bytes_per_second: Some(1_600_000_000), disk: Some(disk) });
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The disk of a host. It serves requests in the order in which they come.
 
-use crate::protocol::program_time;
 use softband_ipc::calls::DiskTransfer;
 use softband_model::parts::DiskPart;
 use softband_sim::SimTime;
@@ -14,12 +13,12 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Adds a request. Returns its end, or `None` if it would end after the end of time.
-    pub(crate) fn end_of(&mut self, now: SimTime, part: DiskPart, request: &DiskTransfer) -> Option<SimTime> {
+    /// Adds a request. Returns its end, or `None` if it would end after `latest`.
+    pub(crate) fn end_of(&mut self, (now, latest): (SimTime, SimTime), part: DiskPart, request: &DiskTransfer) -> Option<SimTime> {
         let DiskTransfer { device, inode, offset, bytes } = *request;
         let seeks = self.head != Some((device, inode, offset));
         let start = self.free_at.max(now);
-        let end = start.as_picos().checked_add(part.request(bytes, seeks).as_picos()).and_then(program_time)?;
+        let end = start.as_picos().checked_add(part.request(bytes, seeks).as_picos()).map(SimTime::from_picos).filter(|end| *end <= latest)?;
         self.free_at = end;
         self.head = Some((device, inode, offset.saturating_add(bytes)));
         Some(end)
@@ -33,12 +32,15 @@ mod tests {
 
     const PART: DiskPart = DiskPart { bytes_per_second: 50_000_000, seek: SimDuration::from_micros(8_000) };
 
+    /// An hour.
+    const LATEST: SimTime = SimTime::from_picos(3_600_000_000_000_000);
+
     fn request(inode: u64, offset: u64) -> DiskTransfer {
         DiskTransfer { device: 1, inode, offset, bytes: 1_000_000 }
     }
 
     fn millis(disk: &mut Disk, now: u64, request: &DiskTransfer) -> u64 {
-        disk.end_of(SimTime::from_picos(now * 1_000_000_000), PART, request).unwrap().as_picos() / 1_000_000_000
+        disk.end_of((SimTime::from_picos(now * 1_000_000_000), LATEST), PART, request).unwrap().as_picos() / 1_000_000_000
     }
 
     #[test]
@@ -67,7 +69,9 @@ mod tests {
     #[test]
     fn a_request_beyond_the_end_of_time_leaves_the_disk_as_it_was() {
         let mut disk = Disk::default();
-        assert_eq!(disk.end_of(SimTime::ZERO, PART, &DiskTransfer { bytes: u64::MAX, ..request(7, 0) }), None);
+        for bytes in [200_000_000_000, u64::MAX] {
+            assert_eq!(disk.end_of((SimTime::ZERO, LATEST), PART, &DiskTransfer { bytes, ..request(7, 0) }), None);
+        }
         assert_eq!(millis(&mut disk, 0, &request(7, 0)), 28);
     }
 }

@@ -1,6 +1,6 @@
 //! Requests to disks.
 
-use crate::protocol::{Caller, Outcome};
+use crate::protocol::{Caller, END, Outcome};
 use crate::rpc::host_calls::HostCalls;
 use softband_ipc::calls::DiskTransfer;
 
@@ -9,7 +9,7 @@ impl HostCalls<'_> {
         let host = self.processes[caller.process].host();
         let Some(part) = self.world.spec().hosts[host].part.files.disk else { return Outcome::Fail(libc::ENODEV) };
         let now = self.scheduler.now();
-        let Some(end) = self.host.disk_mut(host).end_of(now, part, request) else { return Outcome::Fail(libc::EINVAL) };
+        let Some(end) = self.host.disk_mut(host).end_of((now, END), part, request) else { return Outcome::Fail(libc::EINVAL) };
         Outcome::Paid(Ok(()), end.saturating_since(now))
     }
 }
