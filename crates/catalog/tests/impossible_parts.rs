@@ -1,6 +1,8 @@
 //! Parts that no hardware can be.
 
 use softband_catalog::{Catalog, PartFile, PartKind};
+use softband_model::parts::{DiskPart, FileCosts};
+use softband_sim::SimDuration;
 
 fn catalog_text(kind: PartKind, name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog").join(kind.folder()).join(name).with_extension("toml");
@@ -182,8 +184,12 @@ fn costs_of_files_are_optional_and_checked() {
         .map(|(name, value, unit)| format!("{name} = {{ value = {value}, unit = \"{unit}\", source = \"mine\", status = \"assumed\" }}\n"));
     let (host, plain) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host"));
     let base = plain.clone() + &costs.concat();
-    let bus = PartFile { kind: PartKind::Bus, name: "pcie-gen2".into(), file: "bus.toml".into(), text: catalog_text(PartKind::Bus, "pcie-gen2") };
-    let buses = [bus];
+    let buses = ["pcie-gen1", "pcie-gen2"].map(|name| PartFile {
+        kind: PartKind::Bus,
+        name: name.into(),
+        file: format!("{name}.toml"),
+        text: catalog_text(PartKind::Bus, name),
+    });
     let refused = |text: &str, wanted: &str| {
         let error = error_of(host, text, &buses);
         assert!(error.contains(wanted) && error.matches("error: ").count() == 1, "{error}");
