@@ -22,6 +22,8 @@ install -m 755 "$target/release/softband" "$dist/bin/softband"
 install -m 755 "$target/release/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.so"
 step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
+step "compiling softband-rfio"
+cc -O2 -Wall -Wextra -o "$dist/bin/softband-rfio" tools/rfio/*.c -libverbs
 install -m 755 tools/rsh/softband-rsh "$dist/bin/softband-rsh"
 
 step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"

@@ -12,7 +12,7 @@ import pytest
 from conftest import DIST, FABRICS, ROOT, Softband
 
 COMMANDS = ("run", "mpirun", "record", "up", "exec", "status", "fault", "capture", "down", "model", "fabric", "parts", "completions")
-COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "mpibench", "npb", "lattice",
+COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "rfio", "mpibench", "npb", "lattice",
               "weather")
 
 

@@ -1,6 +1,8 @@
 //! Parts that no hardware can be.
 
 use softband_catalog::{Catalog, PartFile, PartKind};
+use softband_model::parts::{DiskPart, FileCosts};
+use softband_sim::SimDuration;
 
 fn catalog_text(kind: PartKind, name: &str) -> String {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../catalog").join(kind.folder()).join(name).with_extension("toml");
@@ -174,6 +176,33 @@ fn hosts_whose_packets_take_seconds_are_refused() {
         let error = error_of(host, &changed(&base, name, "1000000001"), &[]);
         assert!(error.contains(&format!("error: `{name}`: no kernel takes longer than a second")), "{error}");
     }
+}
+
+#[test]
+fn costs_of_files_are_optional_and_checked() {
+    let costs = [("file_copy_rate", 1600, "MB/s"), ("disk_rate", 60, "MB/s"), ("disk_seek", 8, "ms")]
+        .map(|(name, value, unit)| format!("{name} = {{ value = {value}, unit = \"{unit}\", source = \"mine\", status = \"assumed\" }}\n"));
+    let (host, plain) = (PartKind::Host, catalog_text(PartKind::Host, "qdr-host"));
+    let base = plain.clone() + &costs.concat();
+    let buses = ["pcie-gen1", "pcie-gen2"].map(|name| PartFile {
+        kind: PartKind::Bus,
+        name: name.into(),
+        file: format!("{name}.toml"),
+        text: catalog_text(PartKind::Bus, name),
+    });
+    let refused = |text: &str, wanted: &str| {
+        let error = error_of(host, text, &buses);
+        assert!(error.contains(wanted) && error.matches("error: ").count() == 1, "{error}");
+    };
+    refused(&changed(&base, "file_copy_rate", "0"), "`file_copy_rate`: a rate must be positive");
+    refused(&changed(&base, "disk_rate", "0"), "`disk_rate`: a rate must be positive");
+    refused(&changed(&base, "disk_seek", "1001"), "`disk_seek`: no disk seeks for longer than a second");
+    refused(&(plain.clone() + &costs[2]), "`disk_seek`: a disk that seeks has a rate\n  help: add `disk_rate`");
+    let files = |text: &str| load(host, text, &buses).unwrap().host("mine").unwrap().files;
+    assert_eq!(files(&plain), FileCosts::default());
+    assert_eq!(files(&(plain.clone() + &costs[1])).disk, Some(DiskPart { bytes_per_second: 60_000_000, seek: SimDuration::ZERO }));
+    let disk = DiskPart { bytes_per_second: 60_000_000, seek: SimDuration::from_micros(8_000) };
+    assert_eq!(files(&base), FileCosts { copy_bytes_per_second: Some(1_600_000_000), disk: Some(disk) });
 }
 
 #[test]

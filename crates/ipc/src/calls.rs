@@ -111,6 +111,9 @@ pod! {
     /// `len` bytes of a datagram of `whole` bytes follow. `to` is its destination, `interface` the number
     /// of the interface on which it came, or 0. `at` is the simulated time of its arrival in picoseconds.
     pub struct DatagramReceived { pub len: u32, pub whole: u32, pub from: Endpoint, pub to: [u8; 16], pub interface: u32, pub hop_limit: u32, pub at: u64, }
+    /// Bytes of a file (its device and inode) from `offset` on.
+    #[derive(PartialEq, Eq)]
+    pub struct DiskTransfer { pub device: u64, pub inode: u64, pub offset: u64, pub bytes: u64, }
     /// `device`: N of `umadN`, or with `is_manager` of `issmN`.
     pub struct MadOpen { pub device: u32, pub is_manager: u32, }
     /// An agent as `struct ib_user_mad_reg_req` and `ib_user_mad_reg_req2` describe it. The reply has

@@ -132,6 +132,11 @@ pub struct SharedHeader {
     pub cost_clock_read: u64,
     /// Time to copy a mebibyte.
     pub cost_copy_mebibyte: u64,
+    /// Time to copy a mebibyte between the program and the page cache. 0 if files take no time.
+    pub cost_file_mebibyte: u64,
+    /// Nonzero if the host has a disk, in simulated time.
+    pub has_disk: u32,
+    pub reserved: u32,
     /// Seed of this process's random streams.
     pub seed: u64,
     /// Number of times that a thread checks for its token before it sleeps. 0 while the engine has

@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 33] = [
+const REFUSED_IN_WALL_PACE: [Op; 34] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -35,6 +35,7 @@ const REFUSED_IN_WALL_PACE: [Op; 33] = [
     Op::SocketOption,
     Op::SocketSetting,
     Op::SocketLinger,
+    Op::DiskTransfer,
     Op::ReadSocket,
 ];
 

@@ -3,12 +3,14 @@
 //! The values stand in `catalog/`, with unit, source and status. Here they are checked and plain.
 
 mod bus;
+mod file_costs;
 mod ideal;
 mod kernel;
 mod kernel_path;
 mod nic;
 
 pub use bus::{Bridge, BusPart, CardInterface, PciExpress, PciX, PciXClock, Slot};
+pub use file_costs::{DiskPart, FileCosts};
 pub use kernel::{BufferSizes, CongestionControl, KernelPart, LossDetection, RateReduction, ReceiveGrowth, ReceiveWindowRule, SlowStart, SynCookies};
 pub use kernel_path::KernelPath;
 pub use nic::{IpoibOffloads, NicOffloads, NicPart};
@@ -253,6 +255,8 @@ pub struct HostPart {
     pub ethernet_bytes_per_second: u64,
     /// Costs of the kernel between sockets and cards, for modelled network interfaces.
     pub kernel_path: KernelPath,
+    /// Costs of reads and writes of files.
+    pub files: FileCosts,
 }
 
 /// Parameters of a switch.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, EthernetCable, EthernetPorts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
-    ReceiveMode, SwitchPart,
+    BusPart, CablePart, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart,
+    MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -219,6 +219,7 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         ethernet_latency: read.duration("ethernet_latency"),
         ethernet_bytes_per_second: read.rate("ethernet_rate"),
         kernel_path: kernel_path(&mut read),
+        files: files(&mut read),
     };
     read.own_compute_rate("compute_floating_point", Dimension::Operations);
     read.own_compute_rate("compute_matrix_product", Dimension::Operations);
@@ -239,6 +240,20 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
         }
     }
     read.finish().map(|sheet| (part, sheet))
+}
+
+/// Reads the costs of files, which a host may leave out.
+fn files(read: &mut PartReader<'_>) -> FileCosts {
+    let copy_bytes_per_second = read.optional_rate("file_copy_rate");
+    let (rate, seek) = (read.optional_rate("disk_rate"), read.optional_duration("disk_seek"));
+    if rate.is_none() && seek.is_some() {
+        read.refuse("disk_seek", "a disk that seeks has a rate".into(), Some("add `disk_rate`".into()));
+    }
+    if seek.is_some_and(|seek| seek > SimDuration::from_micros(1_000_000)) {
+        read.refuse("disk_seek", "no disk seeks for longer than a second".into(), Some("write at most 1 s".into()));
+    }
+    let disk = rate.map(|bytes_per_second| DiskPart { bytes_per_second, seek: seek.unwrap_or(SimDuration::ZERO) });
+    FileCosts { copy_bytes_per_second, disk }
 }
 
 fn kernel_path(read: &mut PartReader<'_>) -> KernelPath {

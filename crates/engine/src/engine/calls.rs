@@ -65,6 +65,7 @@ macro_rules! rooms_of {
     ($engine:ident socket_linger) => { $engine.host_calls() };
     ($engine:ident read_socket) => { $engine.host_calls() };
     ($engine:ident socket_names) => { $engine.host_calls() };
+    ($engine:ident disk_transfer) => { $engine.host_calls() };
     ($engine:ident object_close) => { $engine.host_calls() };
     ($engine:ident object_retain) => { $engine.host_calls() };
     ($engine:ident alarm) => { $engine.host_calls() };

@@ -4,6 +4,7 @@ pub(crate) mod addresses;
 pub(crate) mod cm;
 pub(crate) mod counter_files;
 pub(crate) mod datagrams;
+pub(crate) mod disks;
 pub(crate) mod files;
 pub(crate) mod interfaces;
 pub(crate) mod kernel;

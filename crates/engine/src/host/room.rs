@@ -2,6 +2,7 @@
 
 use crate::host::cm::CmTable;
 use crate::host::datagrams::{DatagramTable, Incoming};
+use crate::host::disks::Disk;
 use crate::host::files::Files;
 use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
@@ -32,6 +33,7 @@ pub(crate) struct HostServices {
     incoming: BTreeMap<(usize, u32), Incoming>,
     mads: MadTable,
     cm: CmTable,
+    disks: BTreeMap<usize, Disk>,
     /// MADs that threads read in several parts.
     taken_mads: BTreeMap<(usize, u32), Vec<u8>>,
     network: Network,
@@ -52,11 +54,17 @@ impl HostServices {
             incoming: BTreeMap::new(),
             mads: MadTable::default(),
             cm: CmTable::default(),
+            disks: BTreeMap::new(),
             taken_mads: BTreeMap::new(),
             network,
             relay: None,
             files,
         }
+    }
+
+    /// Returns the disk of a host.
+    pub(crate) fn disk_mut(&mut self, host: usize) -> &mut Disk {
+        self.disks.entry(host).or_default()
     }
 
     pub(crate) fn network(&self) -> &Network {

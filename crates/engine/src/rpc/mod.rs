@@ -6,6 +6,7 @@ mod completion_queues;
 mod counters;
 mod datagrams;
 mod devices;
+mod disks;
 pub(crate) mod host_calls;
 mod interfaces;
 mod kernels;

@@ -5,8 +5,8 @@ use softband_fabric::World;
 use softband_fabric::notice::Notice;
 use softband_model::management::Routing;
 use softband_model::parts::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, KernelPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress,
-    ReceiveMode, Slot, SwitchPart,
+    BusPart, CablePart, CardInterface, FileCosts, HcaPart, HostPart, KernelPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
+    PciExpress, ReceiveMode, Slot, SwitchPart,
 };
 use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
@@ -128,6 +128,7 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
         ethernet_latency: nanos(30_000),
         ethernet_bytes_per_second: 117_000_000,
         kernel_path: KernelPath::free(),
+        files: FileCosts::default(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Ideal parts: the limits of a model without any hardware.
 
 use super::{
-    BusPart, CablePart, CardInterface, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs, PciExpress,
-    ReceiveMode, Slot, SwitchPart,
+    BusPart, CablePart, CardInterface, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
+    PciExpress, ReceiveMode, Slot, SwitchPart,
 };
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -139,6 +139,7 @@ impl HostPart {
             ethernet_latency: none,
             ethernet_bytes_per_second: 1_000_000_000_000,
             kernel_path: KernelPath::free(),
+            files: FileCosts::default(),
         }
     }
 }

@@ -67,6 +67,8 @@ macro_rules! safe_originals {
 type Start = extern "C" fn(*mut c_void) -> *mut c_void;
 
 safe_originals! {
+    fn fsync(fd: c_int) -> c_int;
+    fn fdatasync(fd: c_int) -> c_int;
     fn pthread_once(control: Managed<c_int>, routine: extern "C" fn()) -> c_int;
     fn clock() -> clock_t;
     fn sysconf(name: c_int) -> c_long;
@@ -268,6 +270,9 @@ originals! {
     fn msgsnd(queue: c_int, message: *const c_void, size: size_t, flags: c_int) -> c_int;
     fn semop(set: c_int, operations: *mut sembuf, count: size_t) -> c_int;
     fn pread(fd: c_int, data: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn pwrite(fd: c_int, data: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     fn fread(data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;

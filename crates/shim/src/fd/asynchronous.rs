@@ -1,5 +1,5 @@
-//! POSIX asynchronous I/O. A transfer from or to a file costs no simulated time, so it is complete
-//! when the call returns. The C library would use threads of its own, outside simulated time, and
+//! POSIX asynchronous I/O. A transfer from or to a file is complete when the call returns, and takes
+//! its time (`file_costs`) in the call. The C library would use threads of its own, outside simulated time, and
 //! would run functions of the program in them. Other descriptors are left to the C library.
 
 use crate::clib::args::{In, InOut, Managed, slice};
@@ -20,9 +20,20 @@ const NOTIFY_FUNCTION_AT: usize = 16;
 const SIGEV_SIGNAL: c_int = 0;
 const SIGEV_THREAD: c_int = 2;
 
-/// Returns whether the engine's side carries out requests for this descriptor.
+/// Returns whether the engine's side carries out requests for this descriptor: it never waits for
+/// another program.
 fn is_file(fd: c_int) -> bool {
-    matches!(kind_of(fd), libc::S_IFREG | libc::S_IFBLK)
+    matches!(kind_of(fd), libc::S_IFREG | libc::S_IFBLK) || is_memory_device(fd)
+}
+
+/// Returns whether a descriptor is one of the devices of memory, such as `/dev/null` (Linux,
+/// devices.txt: major number 1).
+fn is_memory_device(fd: c_int) -> bool {
+    const MEMORY_DEVICES: u32 = 1;
+    // SAFETY: the number is not -1. `fstat` fails if it is unused.
+    let borrowed = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) };
+    let about = rustix::fs::fstat(borrowed);
+    about.is_ok_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFCHR && rustix::fs::major(about.st_rdev) == MEMORY_DEVICES)
 }
 
 /// A function of the program and its argument, for a notification by a thread.

@@ -3,6 +3,7 @@
 use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
+use crate::fd::file_costs::{pay_read, pay_write};
 use crate::fd::{counter_files, kernel_news, management, random_files};
 use crate::runtime::world::{active, errno, fail};
 use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssiz
     // A read of nothing only checks the descriptor, and returns at once.
     let count = if len == 0 { read() } else { native(fd, libc::POLLIN, read) };
     // SAFETY: the kernel filled `count` bytes of the room; the rest is free.
-    unsafe { random_files::read_on(fd, data, len, count) }
+    pay_read(fd, unsafe { random_files::read_on(fd, data, len, count) }, None)
 }
 
 /// Implements `read` with a known size of the buffer.
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> s
         unsafe { real::readv(fd, list, count) }
     });
     // SAFETY: the list is still the caller's.
-    unsafe { random_files::read_parts_on(fd, list, count, done) }
+    pay_read(fd, unsafe { random_files::read_parts_on(fd, list, count, done) }, None)
 }
 
 /// Implements `write`.
@@ -192,7 +193,8 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, &[part]);
     }
-    write_in_parts(fd, &[part]).unwrap_or_else(|| native(fd, libc::POLLOUT, || kernel_news::writing(fd, || write_natively(fd, part))))
+    let natively = || native(fd, libc::POLLOUT, || kernel_news::writing(fd, || write_natively(fd, part)));
+    write_in_parts(fd, &[part]).unwrap_or_else(|| pay_write(fd, natively(), None))
 }
 
 /// Implements `writev`.
@@ -213,7 +215,8 @@ pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> 
         return written;
     }
     // SAFETY: the kernel checks the count, and reads the bytes of the list.
-    native(fd, libc::POLLOUT, || kernel_news::writing(fd, || unsafe { real::writev(fd, list, count) }))
+    let written = native(fd, libc::POLLOUT, || kernel_news::writing(fd, || unsafe { real::writev(fd, list, count) }));
+    pay_write(fd, written, None)
 }
 
 /// Implements `eventfd_write`, which the C library makes of a `write` of its own.

@@ -6,6 +6,8 @@ pub mod copying;
 mod counter_files;
 pub mod descriptors;
 pub mod epoll;
+pub mod file_costs;
+pub mod file_io;
 pub mod files;
 pub mod interest;
 mod interface_files;

@@ -161,9 +161,9 @@ pub(super) fn are_good(number: c_long, given: &[c_long; 6]) -> bool {
 fn of_files(number: c_long, &[a, b, c, d, e, _]: &[c_long; 6]) -> bool {
     match number {
         libc::SYS_read | libc::SYS_pread64 => room(b, c as usize),
-        libc::SYS_write => bytes(b, c as usize),
-        libc::SYS_readv => parts(b, c as usize, room),
-        libc::SYS_writev | libc::SYS_vmsplice => parts(b, c as usize, bytes),
+        libc::SYS_write | libc::SYS_pwrite64 => bytes(b, c as usize),
+        libc::SYS_readv | libc::SYS_preadv => parts(b, c as usize, room),
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_vmsplice => parts(b, c as usize, bytes),
         libc::SYS_sendfile => room_or_null(c, size_of::<libc::off_t>()),
         libc::SYS_splice => room_or_null(b, size_of::<libc::loff_t>()) && room_or_null(d, size_of::<libc::loff_t>()),
         libc::SYS_open | libc::SYS_access | libc::SYS_chdir => text(a),

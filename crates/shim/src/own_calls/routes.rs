@@ -3,9 +3,8 @@
 use super::signals::with_set;
 use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::raw;
-use crate::fd::{copying, descriptors, epoll, files, io, poll, select, working_folder};
+use crate::fd::{copying, descriptors, epoll, file_io, files, io, poll, select, working_folder};
 use crate::process::{fork, machine, pid, seccomp, tracing, wait};
-use crate::shared::mapping;
 use crate::signal::sigwait;
 use crate::socket::{message, names, open, resolver};
 use crate::time::{alarm, clock, sleep, timerfd};
@@ -41,7 +40,12 @@ fn descriptors_and_files(number: c_long) -> Option<Function> {
         libc::SYS_write => Word(io::write as *const ()),
         libc::SYS_readv => Word(io::readv as *const ()),
         libc::SYS_writev => Word(io::writev as *const ()),
-        libc::SYS_pread64 => Word(mapping::pread64 as *const ()),
+        libc::SYS_pread64 => Word(file_io::pread as *const ()),
+        libc::SYS_pwrite64 => Word(file_io::pwrite as *const ()),
+        libc::SYS_preadv => Word(file_io::preadv as *const ()),
+        libc::SYS_pwritev => Word(file_io::pwritev as *const ()),
+        libc::SYS_fsync => Int(file_io::fsync as *const ()),
+        libc::SYS_fdatasync => Int(file_io::fdatasync as *const ()),
         libc::SYS_poll => Int(poll::poll as *const ()),
         libc::SYS_select => Int(select::select as *const ()),
         libc::SYS_epoll_wait => Int(epoll::epoll_wait as *const ()),

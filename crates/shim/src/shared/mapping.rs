@@ -6,7 +6,7 @@ use crate::clib::args::Text;
 use crate::clib::real;
 use crate::runtime::world::{active, keeping_errno};
 use crate::spin;
-use libc::{c_int, c_uint, c_void, mode_t, off_t, sem_t, size_t, ssize_t};
+use libc::{c_int, c_uint, c_void, mode_t, off_t, sem_t, size_t};
 use rustix::fd::BorrowedFd;
 use softband_client as client;
 use softband_ipc::calls::mapping;
@@ -278,27 +278,6 @@ pub unsafe extern "C" fn sem_close(semaphore: *mut sem_t) -> c_int {
     }
     // SAFETY: the semaphore is the caller's.
     unsafe { real::sem_close(semaphore) }
-}
-
-/// Implements `pread`.
-///
-/// # Safety
-/// `data` has room for `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pread(fd: c_int, data: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
-    before_kernel_writes(data, len);
-    // SAFETY: the caller has room for the bytes.
-    unsafe { real::pread(fd, data, len, offset) }
-}
-
-/// Implements `pread64`, the same function on this machine.
-///
-/// # Safety
-/// As [`pread`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pread64(fd: c_int, data: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
-    // SAFETY: the caller has the room that `pread` needs.
-    unsafe { pread(fd, data, len, offset) }
 }
 
 /// Implements `fread`, which reads large parts into the program's memory by a system call.
