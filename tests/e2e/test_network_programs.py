@@ -157,7 +157,7 @@ def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_fo
     account = "-R nobody" if os.getuid() == 0 else ""
     program = f"timeout 6 xrootd -n test -p 1094 {account} -c {configuration}"
     url = f"root://{server}:1094/{store}/data"
-    client = f"sh -c 'sleep 2; xrdfs {server}:1094 ls {store}; xrdcp -f {url} {copy}; date +%s.%N'"
+    client = f"sh -c 'sleep 2; xrdfs {server}:1094 ls {store}; xrdcp -f {url} {copy}; xrdcp -f {url} /dev/null; date +%s.%N'"
     first, again = (softband.run(fabric, ("a", program), ("b", client)) for _ in range(2))
     lines = first.program("b-0").splitlines()
     assert lines[0] == str(store / "data"), first.stderr[-3000:]
