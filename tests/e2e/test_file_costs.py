@@ -35,7 +35,7 @@ def test_reads_and_writes_take_the_time_of_their_copies(softband: Softband, shim
     assert all(took[name] < 100 for name in FREE)
 
 
-def test_a_disk_takes_what_has_to_reach_it(softband: Softband, shim_programs: Path) -> None:
+def test_a_disk_takes_time_for_syncs_direct_and_synchronous_transfers(softband: Softband, shim_programs: Path) -> None:
     took = times(softband, shim_programs / "file_costs", FABRIC)
     assert took["fsync"] == took["fdatasync"] - 1 == pytest.approx(SEEK + DISK, abs=100)
     if "no-direct" in took:
@@ -43,6 +43,19 @@ def test_a_disk_takes_what_has_to_reach_it(softband: Softband, shim_programs: Pa
     assert took["direct-seek"] == took["direct-write"] == pytest.approx(SEEK + DISK / 2, abs=100)
     assert took["direct-next"] == pytest.approx(DISK / 2, abs=100)
     assert took["synchronous-write"] == pytest.approx(COPY / 2 + SEEK + DISK / 2, abs=100)
+
+
+def test_a_sync_pays_for_bytes_of_its_process_that_the_file_still_has(softband: Softband, shim_programs: Path) -> None:
+    took = times(softband, shim_programs / "file_costs", FABRIC)
+    assert took["fsync-cut"] == pytest.approx(SEEK + DISK / 2, abs=100)
+    assert took["fsync-parent"] == pytest.approx(SEEK + DISK, abs=100)
+    assert all(took[name] < 100 for name in ("fsync-empty", "fsync-other", "fsync-child"))
+
+
+def test_an_append_continues_at_the_end_of_the_file(softband: Softband, shim_programs: Path) -> None:
+    took = times(softband, shim_programs / "file_costs", FABRIC)
+    assert took["append-seek"] == pytest.approx(COPY / 2 + SEEK + DISK / 2, abs=100)
+    assert took["append-next"] == pytest.approx(COPY / 2 + DISK / 2, abs=100)
 
 
 def test_without_values_of_the_host_files_take_no_time(softband: Softband, shim_programs: Path) -> None:

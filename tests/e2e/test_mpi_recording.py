@@ -124,6 +124,11 @@ def test_rates_of_a_kind_of_work_turn_the_time_into_that_of_a_host_part(softband
     assert done.returncode == 0 and "calc 6000\n" in text, done.stderr
     done, _ = goal(softband, "--compute-kind", "memory", "--compute-host", "s5000xal-dual")
     assert done.returncode == 2 and "the recording has no rate of memory work" in done.stderr
+    assert "in MB/s, or record again" in done.stderr
+    # No measurement has this rate.
+    done, _ = goal(softband, "--compute-kind", "matrix-product", "--compute-host", "s5000xal-dual")
+    assert done.returncode == 2 and "the recording has no rate of matrix-product work" in done.stderr
+    assert done.stderr.endswith("with --compute-rate, in Gflop/s\n")
     done, _ = goal(softband, "--compute-kind", "integer", "--compute-host", "qdr-host")
     assert done.returncode == 2 and "catalog/host/qdr-host.toml has no `compute_integer`" in done.stderr
     done, _ = goal(softband, "--compute-kind", "integer", "--compute-host", "s5000xal-dua")

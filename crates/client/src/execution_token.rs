@@ -112,7 +112,7 @@ pub fn advance_ps(picos: u64) {
     }
     if let Some(slot) = thread_slot() {
         // Only the holder of the token changes the clock, so a plain load and store suffice.
-        slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed) + picos, Ordering::Relaxed);
+        slot.clock_ps.store(slot.clock_ps.load(Ordering::Relaxed).saturating_add(picos), Ordering::Relaxed);
     }
 }
 

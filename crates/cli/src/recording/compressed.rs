@@ -1,7 +1,7 @@
 //! Files of recordings, which may be compressed by gzip.
 
 use flate2::Compression;
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     if !content.starts_with(&MAGIC) {
         return String::from_utf8(content).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text"));
     }
-    let read = GzDecoder::new(content.as_slice()).take(TEXT_MAX).read_to_string(&mut text)?;
+    let read = MultiGzDecoder::new(content.as_slice()).take(TEXT_MAX).read_to_string(&mut text)?;
     if read as u64 == TEXT_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "its text has 4 GiB or more"));
     }
@@ -53,5 +53,14 @@ mod tests {
             std::fs::write(&path, &content[..content.len() / 2]).expect("a file");
             assert_eq!(read(&path).is_ok(), !name.ends_with(".gz"));
         }
+    }
+
+    #[test]
+    fn all_members_of_a_compressed_file_are_its_text() {
+        let folder = Folder::new().expect("a temporary folder");
+        let path = folder.path().join("app.rec.gz");
+        let members = ["one\n", "two\n"].map(|text| content(&path, text).expect("content"));
+        std::fs::write(&path, members.concat()).expect("a file");
+        assert_eq!(read(&path).expect("the text"), "one\ntwo\n");
     }
 }

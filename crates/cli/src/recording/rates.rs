@@ -50,10 +50,17 @@ impl Kind {
         }
     }
 
+    /// Returns whether a recording measures the rate of its machine. The library of matrix products
+    /// belongs to the program.
+    const fn is_measured(self) -> bool {
+        !matches!(self, Self::MatrixProduct)
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
-        KINDS.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
-            format!("`{text}` is no kind of work\n  help: write {}", KINDS.map(Kind::name).join(", "))
-        })
+        KINDS
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("`{text}` is no kind of work\n  help: write {}", KINDS.map(Kind::name).join(", ")))
     }
 }
 
@@ -153,7 +160,9 @@ impl RateArguments {
     /// Refuses rates of kinds that the computation lacks, which would have no effect.
     fn check(&self, mix: &Mix) -> anyhow::Result<()> {
         match &self.compute_rate {
-            Some(Rates::One(_)) if mix.0.len() > 1 => bail!("--compute-rate: several kinds of work need a rate for each\n  help: write KIND=RATE,..."),
+            Some(Rates::One(_)) if mix.0.len() > 1 => {
+                bail!("--compute-rate: several kinds of work need a rate for each\n  help: write KIND=RATE,...")
+            }
             Some(Rates::Of(rates)) => match rates.keys().find(|kind| !mix.0.contains_key(kind)) {
                 Some(kind) => bail!("--compute-rate: --compute-kind has no {} work\n  help: leave this rate out", kind.name()),
                 None => Ok(()),
@@ -167,10 +176,10 @@ impl RateArguments {
         match (self.compute_rate.as_ref().and_then(|rates| rates.of(kind)), recorded.get(kind.name())) {
             (Some(rate), _) => Ok(rate * size),
             (None, Some(rate)) => Ok(*rate as f64),
-            (None, None) => bail!(
-                "the recording has no rate of {} work\n  help: give the recording machine's with --compute-rate, in {unit}, or record again",
-                kind.name()
-            ),
+            (None, None) => {
+                let again = if kind.is_measured() { ", or record again" } else { "" };
+                bail!("the recording has no rate of {} work\n  help: give the recording machine's with --compute-rate, in {unit}{again}", kind.name())
+            }
         }
     }
 }
@@ -227,7 +236,7 @@ pub(crate) fn measure() -> anyhow::Result<BTreeMap<String, u64>> {
     let text = String::from_utf8_lossy(&done.stdout);
     let rates: BTreeMap<String, u64> =
         text.lines().filter_map(|line| line.split_once(' ')).filter_map(|(kind, rate)| Some((kind.into(), rate.parse().ok()?))).collect();
-    if rates.len() != 3 {
+    if rates.len() != KINDS.iter().filter(|kind| kind.is_measured()).count() {
         bail!("the measurement of this machine failed ({}): {}", done.status, String::from_utf8_lossy(&done.stderr).trim_end());
     }
     Ok(rates)

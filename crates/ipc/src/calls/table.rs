@@ -110,7 +110,8 @@ macro_rules! for_each_call {
             /// Expirations since the last read; EAGAIN if none.
             TimerRead = 46, timer_read(Object) -> Count, Free, Virtual;
 
-            /// A request to the disk of the program's host: resume at its end. ENODEV without a disk.
+            /// A request to the disk of the program's host: resume at its end. ENODEV without a
+            /// disk.
             DiskTransfer = 53, disk_transfer(DiskTransfer) -> (), Free, Virtual;
 
             /// Opens a MAD device. ENXIO without that device. EBUSY if a device for one subnet manager

@@ -1,30 +1,15 @@
 //! Simulated time of reads and writes of regular files: the page cache, and requests to the disk of
 //! the host. Hosts without these costs have files that take no time.
 
+use crate::fd::unwritten::{self, Extent, File};
 use crate::runtime::world::{active, keeping_errno};
 use libc::{c_int, off_t, ssize_t};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, StatxFlags};
 use softband_client as client;
 use softband_ipc::calls::{DiskTransfer, op};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 const MEBIBYTE: u128 = 1 << 20;
-
-/// Device and inode of a file.
-type File = (u64, u64);
-
-/// Offset and number of the bytes that the process has written to the page cache since the last
-/// `fsync`, by file.
-static UNWRITTEN: Mutex<BTreeMap<File, (u64, u64)>> = Mutex::new(BTreeMap::new());
-
-/// Returns the list, or `None` in a signal handler that has interrupted its use.
-fn unwritten() -> Option<MutexGuard<'static, BTreeMap<File, (u64, u64)>>> {
-    match UNWRITTEN.try_lock() {
-        Ok(list) => Some(list),
-        Err(TryLockError::Poisoned(list)) => Some(list.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -36,12 +21,26 @@ fn files_take_time() -> bool {
     active() && (client::header().cost_file_mebibyte > 0 || client::header().has_disk > 0)
 }
 
-/// Returns the file behind a descriptor if it is a regular file with content. Files of `/proc` have
-/// no size.
-fn regular_file(fd: c_int) -> Option<File> {
-    // SAFETY: a negative number stands for no descriptor, and `fstat` fails for an unused one.
-    let about = rustix::fs::fstat(unsafe { rustix::fd::BorrowedFd::borrow_raw(fd.max(0)) }).ok()?;
-    (fd >= 0 && about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_size > 0).then_some((about.st_dev, about.st_ino))
+/// A regular file, and its present size.
+struct Regular {
+    file: File,
+    bytes: u64,
+}
+
+/// Returns the file behind a descriptor if it is a regular one.
+fn regular_file(fd: c_int) -> Option<Regular> {
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: the number is not negative, and both calls fail for an unused one.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let about = rustix::fs::fstat(fd).ok().filter(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)?;
+    let born = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
+        .ok()
+        .filter(|more| more.stx_mask & StatxFlags::BTIME.bits() != 0)
+        .map_or((0, 0), |more| (more.stx_btime.tv_sec, more.stx_btime.tv_nsec));
+    let file = File { device: about.st_dev, inode: about.st_ino, born };
+    Some(Regular { file, bytes: u64::try_from(about.st_size).ok()? })
 }
 
 /// Returns the status flags of a descriptor.
@@ -54,19 +53,20 @@ fn flags(fd: c_int) -> c_int {
 fn offset_before(fd: c_int, count: u64) -> u64 {
     // SAFETY: the call reads the position.
     let position = unsafe { kernel!(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) };
-    u64::try_from(position).unwrap_or(0).saturating_sub(count)
+    u64::try_from(position).unwrap_or(u64::MAX).saturating_sub(count)
 }
 
-fn pay_for_copy(bytes: u64) {
-    let picos = u128::from(client::header().cost_file_mebibyte) * u128::from(bytes) / MEBIBYTE;
-    client::advance_ps(picos as u64);
+/// Moves the clock by a copy at a rate of `cost_mebibyte` picoseconds.
+fn pay_for_copy(bytes: u64, cost_mebibyte: u64) {
+    let picos = u128::from(cost_mebibyte) * u128::from(bytes) / MEBIBYTE;
+    client::advance_ps(u64::try_from(picos).unwrap_or(u64::MAX));
     client::sync();
 }
 
-fn pay_disk((device, inode): File, offset: u64, bytes: u64) {
+fn pay_disk(file: File, Extent { offset, bytes }: Extent) {
     if client::header().has_disk > 0 && bytes > 0 {
-        // The engine refuses times after the end of simulated time. The transfer itself has succeeded.
-        let _ = client::call::<op::DiskTransfer>(&DiskTransfer { device, inode, offset, bytes });
+        // The engine refuses times after the end of simulated time. The transfer has succeeded.
+        let _ = client::call::<op::DiskTransfer>(&DiskTransfer { device: file.device, inode: file.inode, offset, bytes });
     }
 }
 
@@ -76,19 +76,26 @@ fn pay(fd: c_int, count: ssize_t, offset: Option<off_t>, direction: Direction) {
         return;
     }
     keeping_errno(|| {
-        let Some(file) = regular_file(fd) else { return };
-        let offset = offset.map_or_else(|| offset_before(fd, bytes), |offset| u64::try_from(offset).unwrap_or(0));
+        // Files of `/proc` have no size.
+        let Some(regular @ Regular { bytes: 1.., .. }) = regular_file(fd) else { return };
         let flags = flags(fd);
+        let writes = direction == Direction::Write;
+        let offset = match offset {
+            None => offset_before(fd, bytes),
+            // The kernel appends at any offset (pwrite(2), bugs).
+            Some(_) if writes && flags & libc::O_APPEND != 0 => regular.bytes.saturating_sub(bytes),
+            // The call has taken the offset, so it is not negative.
+            Some(offset) => offset.unsigned_abs(),
+        };
+        let extent = Extent { offset, bytes };
         if flags & libc::O_DIRECT != 0 {
-            return pay_disk(file, offset, bytes);
+            return pay_disk(regular.file, extent);
         }
-        pay_for_copy(bytes);
-        if direction == Direction::Write && flags & libc::O_DSYNC != 0 {
-            pay_disk(file, offset, bytes);
-        } else if direction == Direction::Write
-            && let Some(mut list) = unwritten()
-        {
-            list.entry(file).or_insert((offset, 0)).1 += bytes;
+        pay_for_copy(bytes, client::header().cost_file_mebibyte);
+        if writes && flags & libc::O_DSYNC != 0 {
+            pay_disk(regular.file, extent);
+        } else if writes {
+            unwritten::add(regular.file, extent);
         }
     });
 }
@@ -107,17 +114,18 @@ pub fn pay_write(fd: c_int, count: ssize_t, offset: Option<off_t>) -> ssize_t {
     count
 }
 
-/// Takes the time in which the disk writes the bytes that the process has written to the file.
+/// Takes the time in which the disk writes the bytes that the process has written to the file. The
+/// page cache holds at most the present size: later writes replace earlier ones, and a file that was
+/// cut has lost its end.
 pub fn pay_sync(fd: c_int) {
     if !files_take_time() {
         return;
     }
     keeping_errno(|| {
-        let Some(file) = regular_file(fd) else { return };
-        let waiting = unwritten().and_then(|mut list| list.remove(&file));
-        if let Some((offset, bytes)) = waiting {
-            pay_disk(file, offset, bytes);
-        }
+        let Some(Regular { file, bytes: size }) = regular_file(fd) else { return };
+        let Some(extent) = unwritten::take(&file) else { return };
+        let bytes = extent.bytes.min(size);
+        pay_disk(file, Extent { offset: extent.offset.min(size - bytes), bytes });
     });
 }
 
@@ -126,8 +134,6 @@ pub fn pay_sync(fd: c_int) {
 #[unsafe(no_mangle)]
 pub extern "C" fn softband_copied(bytes: u64) {
     if active() {
-        let picos = u128::from(client::header().cost_copy_mebibyte) * u128::from(bytes) / MEBIBYTE;
-        client::advance_ps(u64::try_from(picos).unwrap_or(0));
-        client::sync();
+        pay_for_copy(bytes, client::header().cost_copy_mebibyte);
     }
 }

@@ -21,5 +21,6 @@ pub mod random_files;
 pub mod select;
 pub mod stdio;
 pub mod terminal;
+pub mod unwritten;
 pub mod walk;
 pub mod working_folder;

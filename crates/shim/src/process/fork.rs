@@ -1,6 +1,7 @@
 //! Forks processes and ends them.
 
 use crate::clib::real;
+use crate::fd::unwritten;
 use crate::own_calls;
 use crate::process::children;
 use crate::process::environment;
@@ -103,6 +104,7 @@ fn become_child(announced: &Announced, parent: (pid_t, pid_t)) {
     children::close_native(announced.read);
     doorbell::forget_all();
     kept::forget_all();
+    unwritten::forget_all();
     threads::forget_all();
     alarm::forget_all();
     attach::begin_again();

@@ -40,7 +40,8 @@ static void note_end(union sigval value) {
     sem_post(&done);
 }
 
-/* A function of the program runs in a thread at the end of a request, as for the copies of xrdcp. */
+/* A function of the program runs in a thread at the end of a request, as for the copies of
+ * xrdcp. */
 static void notifications(int fd, int takes_fsync) {
     char bytes[BYTES] = "";
     int ends = 0;

@@ -3,6 +3,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 enum { BYTES = 1 << 20, HALF = BYTES / 2 };
 
@@ -54,6 +55,48 @@ static void of_the_disk(const char *path) {
     CHECK(close(fd) == 0);
 }
 
+/* Appends go to the end, at any offset. */
+static void of_appends(const char *path) {
+    int fd = open(path, O_RDWR | O_DSYNC | O_APPEND);
+    CHECK(fd >= 0);
+    TIMED("append-seek", HALF, pwrite(fd, buffer, HALF, 0));
+    TIMED("append-next", HALF, pwrite(fd, buffer, HALF, 0));
+    CHECK(close(fd) == 0);
+}
+
+/* A file that was cut has fewer bytes to write. */
+static void of_a_cut_file(const char *path) {
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, buffer, BYTES, 0) == BYTES && ftruncate(fd, HALF) == 0);
+    TIMED("fsync-cut", 0, fsync(fd));
+    CHECK(pwrite(fd, buffer, BYTES, 0) == BYTES && ftruncate(fd, 0) == 0);
+    TIMED("fsync-empty", 0, fsync(fd));
+    CHECK(pwrite(fd, buffer, HALF, 0) == HALF);
+    CHECK(close(fd) == 0);
+    CHECK(unlink(path) == 0);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, BYTES) == 0);
+    TIMED("fsync-other", 0, fsync(fd));
+    CHECK(close(fd) == 0);
+}
+
+/* A child has written nothing yet. Its parent pays for its own bytes. */
+static void of_a_child(const char *path) {
+    int status, fd = open(path, O_RDWR);
+    pid_t child;
+    CHECK(fd >= 0 && pwrite(fd, buffer, BYTES, 0) == BYTES && fflush(stdout) == 0);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        TIMED("fsync-child", 0, fsync(fd));
+        CHECK(fflush(stdout) == 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    TIMED("fsync-parent", 0, fsync(fd));
+    CHECK(close(fd) == 0);
+}
+
 static void of_no_file(void) {
     int zero = open("/dev/zero", O_RDWR), own = open("/proc/self/maps", O_RDONLY);
     CHECK(zero >= 0 && own >= 0);
@@ -75,6 +118,9 @@ int main(int argc, char **argv) {
     memset(buffer, 'x', BYTES);
     of_the_page_cache(fd);
     of_the_disk(path);
+    of_appends(path);
+    of_a_cut_file(path);
+    of_a_child(path);
     of_no_file();
     CHECK(close(fd) == 0 && unlink(path) == 0);
     puts("file_costs: ok");
