@@ -44,7 +44,7 @@ static int parse(const uint8_t *bytes, size_t len)
 {
 	static struct message m;
 	const char *reason = NULL;
-	uint8_t *copy = malloc(len + 1);
+	uint8_t *copy = malloc(len ? len : 1);
 	int body, good;
 
 	memcpy(copy, bytes, len);

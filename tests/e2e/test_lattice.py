@@ -86,7 +86,8 @@ def test_halos_are_half_spinors_at_the_sites_of_one_parity(softband: Softband, f
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     end = next(at for at, line in enumerate(lines) if line.keys() == {"end"})
     calls = Counter((line["c"], line.get("b")) for line in lines[:end] if "c" in line)
-    # Two axes of 8 sites are split. Each operator has two halves; 2 + 2 are before and after, and 2 for the check.
+    # Two axes of 8 sites are split. Each operator has two halves; 2 + 2 are before and after, and 2
+    # for the check.
     halves = 2 * 2 * 2 + 2 + 1 + 1 + 2
     assert calls["MPI_Isend", 4 * 4 * 4 // 2 * 12 * 8] == 4 * halves, calls
     assert calls["MPI_Allreduce", 16] >= 3 and calls["MPI_Allreduce", 8] >= 2

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import resource
+import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -33,7 +36,14 @@ def store(tmp_path: Path) -> Path:
     return folder
 
 
-def copy(softband: Softband, store: Path, words: str, server: str = "--transfers 1", pace: str = "virtual", fabric: str | Path = "two-hosts") -> Outcome:
+def copy(
+    softband: Softband,
+    store: Path,
+    words: str,
+    server: str = "--transfers 1",
+    pace: str = "virtual",
+    fabric: str | Path = "two-hosts",
+) -> Outcome:
     """Runs a server on a and one copy on b."""
     serve = f"{rfio(softband)} serve --root {store} {server}"
     return softband.run(fabric, ("a", serve), ("b", f"{rfio(softband)} cp {words}"), options=("--pace", pace))
@@ -51,11 +61,15 @@ def seconds(outcome: Outcome) -> float:
 @PACES
 @METHODS
 @pytest.mark.parametrize("buffers", ["", "--buffers 1 --buffer-size 4K", "--buffers 3 --buffer-size 12288"])
-def test_a_file_arrives_whole(softband: Softband, store: Path, tmp_path: Path, pace: str, method: str, buffers: str) -> None:
+def test_a_file_arrives_whole(
+    softband: Softband, store: Path, tmp_path: Path, pace: str, method: str, buffers: str
+) -> None:
     target = tmp_path / "copy"
     outcome = copy(softband, store, f"--method {method} {buffers} --verify a:/data {target}", pace=pace).assert_ok()
     assert target.read_bytes() == (store / "data").read_bytes()
-    assert re.search(rf"^{ODD_BYTES} bytes in [\d.]+ s, [\d.]+ MB/s, checksum [0-9a-f]{{16}}$", outcome.program("b-0"), re.MULTILINE)
+    assert re.search(
+        rf"^{ODD_BYTES} bytes in [\d.]+ s, [\d.]+ MB/s, checksum [0-9a-f]{{16}}$", outcome.program("b-0"), re.MULTILINE
+    )
     assert outcome.program("a-0").startswith(f"1 readers, 0 failed, {ODD_BYTES} bytes in ")
     assert not target.with_name("copy.part").exists()
 
@@ -68,20 +82,86 @@ def test_files_of_special_sizes_arrive(softband: Softband, store: Path, tmp_path
     assert (tmp_path / "copy").read_bytes() == b"x" * size
 
 
-def test_a_copy_replaces_an_older_file(softband: Softband, store: Path, tmp_path: Path) -> None:
+def test_a_copy_replaces_an_older_file_and_keeps_its_mode(softband: Softband, store: Path, tmp_path: Path) -> None:
     (tmp_path / "copy").write_text("old")
+    (tmp_path / "copy").chmod(0o640)
     copy(softband, store, f"a:data {tmp_path / 'copy'}").assert_ok()
     assert (tmp_path / "copy").stat().st_size == ODD_BYTES
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "second name"])
+def test_an_unfinished_file_of_another_kind_is_refused(
+    softband: Softband, store: Path, tmp_path: Path, kind: str
+) -> None:
+    part, other = tmp_path / "copy.part", tmp_path / "other"
+    other.write_text("keep")
+    if kind == "pipe":
+        os.mkfifo(part)
+    elif kind == "link":
+        part.symlink_to(other)
+    else:
+        part.hardlink_to(other)
+    serve = f"timeout 1 {rfio(softband)} serve --root {store}"
+    outcome = softband.run("two-hosts", ("a", serve), ("b", f"{rfio(softband)} cp a:data {tmp_path}/copy"))
+    assert f"`{part}` is not an unfinished copy of yours: remove it" in said(outcome)
+    assert other.read_text() == "keep" and part.exists()
+
+
+def test_copies_in_a_row_to_one_name_need_one_reader_only(softband: Softband, store: Path, tmp_path: Path) -> None:
+    """The process of a reader ends after the copy. The server waits for it before it refuses."""
+    one = f"{rfio(softband)} cp --verify a:data {tmp_path}/copy"
+    outcome = softband.run(
+        "two-hosts",
+        ("a", f"{rfio(softband)} serve --root {store} --readers 1 --transfers 20"),
+        ("b", f"sh -ec 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do {one}; done'"),
+        options=("--pace", "wall"),
+    )
+    assert f"20 readers, 0 failed, {20 * ODD_BYTES} bytes" in outcome.assert_ok().program("a-0")
+
+
+def test_silent_connections_lose_their_places_after_five_seconds(
+    softband: Softband, store: Path, tmp_path: Path
+) -> None:
+    """They take all places of the server, with its usual time limit of 30 s."""
+    hold = script(
+        tmp_path,
+        'import socket, time\nheld = [socket.create_connection(("a", 18517)) for _ in range(16)]\ntime.sleep(5.5)\n',
+    )
+    reader = f"sh -c '{hold}; {rfio(softband)} cp --verify a:data {tmp_path}/copy'"
+    refused = f"sh -c 'sleep 2; {rfio(softband)} cp a:data {tmp_path}/early'"
+    outcome = softband.run(
+        "two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 17"), ("b", reader), ("b", refused)
+    )
+    assert f"17 readers, 16 failed, {ODD_BYTES} bytes" in outcome.program("a-0"), said(outcome)
+    assert "the server has all the readers that it takes" in said(outcome)
+    assert (tmp_path / "copy").read_bytes() == (store / "data").read_bytes()
+
+
+def test_the_memory_of_a_reader_covers_the_buffer_for_copies(softband: Softband, store: Path) -> None:
+    server = "--transfers 1 --memory 2M --readers 1"
+    copy(softband, store, "--buffers 8 a:data /dev/null", server=server).assert_ok()
+    copy(softband, store, "--method send --buffers 7 a:data /dev/null", server=server).assert_ok()
+    outcome = copy(softband, store, "--method send --buffers 8 a:data /dev/null", server=server)
+    assert "8 buffers of 262144 bytes and one for copies exceed the 2097152 bytes of a reader" in said(outcome)
 
 
 def test_simulated_time_is_the_same_in_each_run(softband: Softband, store: Path) -> None:
-    lines = {copy(softband, store, "--csv --verify a:data /dev/null", fabric=PCIE).assert_ok().program("b-0") for _ in range(2)}
+    lines = {
+        copy(softband, store, "--csv --verify a:data /dev/null", fabric=PCIE).assert_ok().program("b-0")
+        for _ in range(2)
+    }
     assert len(lines) == 1
     assert re.fullmatch(rf"{ODD_BYTES},[\d.]+,[\d.]+,[0-9a-f]{{16}}\n", lines.pop())
 
 
-def test_memory_comes_at_the_rate_of_the_link_and_files_at_most_at_that_of_copies(softband: Softband, store: Path) -> None:
-    """The host copies 1,600 MB/s from its page cache. Without pipelining, copy and transfer add up."""
+def test_memory_comes_at_the_rate_of_the_link_and_files_at_most_at_that_of_copies(
+    softband: Softband, store: Path
+) -> None:
+    """The host copies 1,600 MB/s from its page cache.
+
+    Without pipelining, copy and transfer add up.
+    """
     (store / "data").write_bytes(bytes(16 << 20))
 
     def rate(words: str) -> float:
@@ -115,9 +195,13 @@ def test_a_host_without_costs_of_files_reads_in_no_time(softband: Softband, stor
 def test_twelve_readers_share_a_server(softband: Softband, store: Path, tmp_path: Path, pace: str) -> None:
     readers = [(f"r{at}", f"{rfio(softband)} cp --verify server:data {tmp_path}/copy-{at}") for at in range(1, 13)]
     server = ("server", f"{rfio(softband)} serve --root {store} --transfers 12")
-    outcome = softband.run(FABRICS / "karlsruhe" / "rfio-readers.toml", server, *readers, options=("--pace", pace)).assert_ok()
+    outcome = softband.run(
+        FABRICS / "karlsruhe" / "rfio-readers.toml", server, *readers, options=("--pace", pace)
+    ).assert_ok()
     assert all((tmp_path / f"copy-{at}").read_bytes() == (store / "data").read_bytes() for at in range(1, 13))
-    found = re.search(rf"12 readers, 0 failed, {12 * ODD_BYTES} bytes in [\d.]+ s, ([\d.]+) MB/s", outcome.program("server-0"))
+    found = re.search(
+        rf"12 readers, 0 failed, {12 * ODD_BYTES} bytes in [\d.]+ s, ([\d.]+) MB/s", outcome.program("server-0")
+    )
     assert found is not None
     # The server's bus is PCI-X of 133 MHz.
     assert pace == "wall" or 500 < float(found[1]) < 1067
@@ -129,7 +213,9 @@ def test_too_many_readers_or_buffers_are_refused(softband: Softband, store: Path
     assert "8 buffers of 262144 bytes exceed the 1048576 bytes of a reader" in said(outcome)
     cp = f"{rfio(softband)} cp"
     both = f"sh -c '{cp} a:mem:64M /dev/null & sleep 0.01; {cp} a:data /dev/null; wait; {cp} a:data /dev/null'"
-    outcome = softband.run("two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 2 --readers 1"), ("b", both)).assert_ok()
+    outcome = softband.run(
+        "two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 2 --readers 1"), ("b", both)
+    ).assert_ok()
     assert "the server has all the readers that it takes (--readers)" in said(outcome)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("copy")) == []
 
@@ -148,9 +234,12 @@ def test_too_many_readers_or_buffers_are_refused(softband: Softband, store: Path
         ("mem:9999999999G", "is not mem:SIZE, with a size from 1 to 1024G"),
         ("mem:1Q", "is not mem:SIZE"),
         ("x" * 300, "File name too long"),
+        ("a\33[31m", "cannot open `a?[31m`"),
     ],
 )
-def test_paths_that_lead_out_or_nowhere_are_refused(softband: Softband, store: Path, tmp_path: Path, path: str, message: str) -> None:
+def test_paths_that_lead_out_or_nowhere_are_refused(
+    softband: Softband, store: Path, tmp_path: Path, path: str, message: str
+) -> None:
     (tmp_path / "secret").write_text("secret")
     (store / "out").symlink_to(tmp_path / "secret")
     (store / "away").symlink_to("..")
@@ -158,6 +247,7 @@ def test_paths_that_lead_out_or_nowhere_are_refused(softband: Softband, store: P
     outcome = copy(softband, store, f"a:{path} {tmp_path}/copy")
     assert outcome.status == 1
     assert message in said(outcome)
+    assert "\33[31m" not in said(outcome)
     assert not list(tmp_path.glob("copy*"))
 
 
@@ -193,13 +283,20 @@ def test_wrong_use_is_named(softband: Softband, words: str, status: int, message
 
 @PACES
 @METHODS
-def test_a_full_disk_leaves_no_half_file(softband: Softband, store: Path, tmp_path: Path, pace: str, method: str) -> None:
+def test_a_full_disk_leaves_no_half_file(
+    softband: Softband, store: Path, tmp_path: Path, pace: str, method: str
+) -> None:
     outcome = copy(softband, store, f"--method {method} a:data /dev/full", pace=pace)
     assert outcome.status == 1
     assert "cannot write `/dev/full`: No space left on device" in said(outcome)
     target = tmp_path / "copy"
     limited = f"sh -c 'ulimit -f 512; {rfio(softband)} cp --method {method} a:data {target}'"
-    outcome = softband.run("two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 1"), ("b", limited), options=("--pace", pace))
+    outcome = softband.run(
+        "two-hosts",
+        ("a", f"{rfio(softband)} serve --root {store} --transfers 1"),
+        ("b", limited),
+        options=("--pace", pace),
+    )
     assert outcome.status == 1
     assert f"cannot write `{target}`: File too large" in said(outcome)
     assert not list(tmp_path.glob("copy*"))
@@ -210,7 +307,9 @@ DEATH = {"virtual": "0.05", "wall": "1"}
 
 
 @PACES
-def test_a_reader_that_dies_costs_its_own_transfer_only(softband: Softband, store: Path, tmp_path: Path, pace: str) -> None:
+def test_a_reader_that_dies_costs_its_own_transfer_only(
+    softband: Softband, store: Path, tmp_path: Path, pace: str
+) -> None:
     dies = f"timeout -s KILL {DEATH[pace]} {rfio(softband)} cp a:mem:1000G /dev/null"
     lives = f"{rfio(softband)} cp --verify a:data {tmp_path}/copy"
     later = f"sh -c 'sleep 2; {rfio(softband)} cp --verify a:data {tmp_path}/copy-2'"
@@ -237,7 +336,9 @@ def head(kind: int, length: int, magic: int = MAGIC, version: int = 1) -> bytes:
     return struct.pack(">IHHI", magic, version, kind, length)
 
 
-def opening(buffers: int = 8, size: int = 8192, mtu: int = 4, method: int = 0, path: bytes = b"data", more: int = 0) -> bytes:
+def opening(
+    buffers: int = 8, size: int = 8192, mtu: int = 4, method: int = 0, path: bytes = b"data", more: int = 0
+) -> bytes:
     """Returns an OPEN. `more` adds to the length of the path."""
     body = struct.pack(">IIHBB16xBBIIIQH", 7, 7, 1, mtu, 0, method, 0, buffers, size, 1, 0, len(path) + more) + path
     return head(1, len(body)) + body
@@ -330,6 +431,37 @@ def test_bad_answers_of_a_server_leave_no_file(softband: Softband, tmp_path: Pat
     assert outcome.status == 1
     assert message in said(outcome)
     assert not list(tmp_path.glob("copy*"))
+
+
+def test_a_server_goes_on_after_a_shortage_of_descriptors(softband: Softband) -> None:
+    """It needs seven; the connection then has none until the limit grows. No HCA is in use."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve = ["sh", "-c", f"ulimit -Sn 7; exec {rfio(softband)} serve --port {port} --transfers 1"]
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        client = dial(port)
+        time.sleep(0.3)
+        assert server.poll() is None
+        resource.prlimit(
+            server.pid, resource.RLIMIT_NOFILE, (64, resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[1])
+        )
+        client.sendall(bytes(12))
+        assert b"these are no messages of softband-rfio" in client.recv(1000)
+        assert "1 readers, 1 failed, 0 bytes" in server.communicate(timeout=10)[0]
+    finally:
+        server.kill()
+        server.wait()
+
+
+def dial(port: int) -> socket.socket:
+    """Connects to a server that may still start."""
+    for _ in range(100):
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=10)
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    pytest.fail("the server does not listen")
 
 
 def test_the_parser_survives_any_bytes(tmp_path: Path) -> None:

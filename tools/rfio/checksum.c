@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "rfio.h"
 
+#include <endian.h>
 #include <string.h>
 
 static const uint64_t BASIS = 0xcbf29ce484222325, PRIME = 0x100000001b3;
@@ -16,12 +17,12 @@ uint64_t checksum(uint64_t sum, const uint8_t *data, size_t bytes)
 
 	for (; bytes >= sizeof word; bytes -= sizeof word, data += sizeof word) {
 		memcpy(&word, data, sizeof word);
-		sum = (sum ^ word) * PRIME;
+		sum = (sum ^ le64toh(word)) * PRIME;
 	}
 	if (bytes) {
 		word = 0;
 		memcpy(&word, data, bytes);
-		sum = (sum ^ word) * PRIME;
+		sum = (sum ^ le64toh(word)) * PRIME;
 	}
 	return sum;
 }

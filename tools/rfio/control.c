@@ -116,14 +116,6 @@ static void receive_all(int fd, uint8_t *data, size_t bytes, uint64_t deadline)
 	}
 }
 
-/* Replaces bytes that would control a terminal. */
-static void make_printable(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
-			*text = '?';
-}
-
 void receive_message(int fd, enum message_type type, int timeout_seconds, struct message *m)
 {
 	uint64_t deadline = now_ns() + (uint64_t)timeout_seconds * 1000000000u;
@@ -138,10 +130,8 @@ void receive_message(int fd, enum message_type type, int timeout_seconds, struct
 	receive_all(fd, body, (size_t)len, deadline);
 	if (parse_body(m, body, (size_t)len, &reason))
 		fail("cannot understand the other side: %s", reason);
-	if (m->type == ERROR) {
-		make_printable(m->text);
+	if (m->type == ERROR)
 		fail("the other side says: %s", m->text);
-	}
 	if (m->type != type)
 		fail("cannot understand the other side: a message of type %d, where %d belongs", m->type, type);
 }

@@ -83,13 +83,13 @@ static void choose_port(struct link *l, const struct options *o)
 	fail("%s has no active port%s: is it cabled?", name, o->ib_port ? " of this number" : "");
 }
 
-static void make_queue_pair(struct link *l)
+static void make_queue_pair(struct link *l, int remote)
 {
 	struct ibv_qp_init_attr init = {.send_cq = l->cq, .recv_cq = l->cq, .qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = l->buffers + 1, .max_recv_wr = l->buffers + 1, .max_send_sge = 1,
 						.max_recv_sge = 1}};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = l->port,
-				   .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
+				   .qp_access_flags = (unsigned)(IBV_ACCESS_LOCAL_WRITE | remote)};
 
 	l->qp = ibv_create_qp(l->pd, &init);
 	if (!l->qp)
@@ -98,7 +98,7 @@ static void make_queue_pair(struct link *l)
 		fail_errno("cannot bind a queue pair to port %d", l->port);
 }
 
-void link_open(struct link *l, const struct options *o, uint32_t buffers, uint32_t buffer_bytes)
+void link_open(struct link *l, const struct options *o, uint32_t buffers, uint32_t buffer_bytes, int remote)
 {
 	size_t bytes = (size_t)buffers * buffer_bytes;
 
@@ -109,13 +109,13 @@ void link_open(struct link *l, const struct options *o, uint32_t buffers, uint32
 	l->pd = ibv_alloc_pd(l->context);
 	if (!l->pd)
 		fail_errno("cannot allocate a protection domain");
-	l->mr = ibv_reg_mr(l->pd, l->pool, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	l->mr = ibv_reg_mr(l->pd, l->pool, bytes, IBV_ACCESS_LOCAL_WRITE | remote);
 	if (!l->mr)
 		fail_errno("cannot register %zu bytes", bytes);
 	l->cq = ibv_create_cq(l->context, 2 * (int)buffers + 2, NULL, NULL, 0);
 	if (!l->cq)
 		fail_errno("cannot create a completion queue");
-	make_queue_pair(l);
+	make_queue_pair(l, remote);
 }
 
 void link_describe(const struct link *l, const struct options *o, struct endpoint *end)
@@ -176,7 +176,8 @@ void link_post(struct link *l, struct ibv_send_wr *wr)
 	}
 }
 
-/* Looks at the control connection and the time. A message at this moment is an error or nonsense. */
+/* Looks at the control connection and the time. A message at this moment is an error or
+ * nonsense. */
 static void look_around(struct link *l, int control, const struct options *o)
 {
 	struct message m;

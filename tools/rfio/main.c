@@ -16,11 +16,20 @@ void before_fail(void (*with_text)(const char *text), void (*without)(void))
 	clean = without;
 }
 
-static void end_with(const char *text) __attribute__((noreturn));
-static void end_with(const char *text)
+/* Replaces bytes that would control a terminal: messages name paths of other users. */
+static void make_printable(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
+static void end_with(char *text) __attribute__((noreturn));
+static void end_with(char *text)
 {
 	void (*last_words)(const char *text) = inform;
 
+	make_printable(text);
 	if (clean)
 		clean();
 	inform = NULL;

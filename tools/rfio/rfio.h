@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * softband-rfio copies files over InfiniBand. TCP carries the control messages, reliable connections
- * carry the data. It uses plain verbs, so it runs on a fabric of Softband and on hardware. */
+ * softband-rfio copies files over InfiniBand. TCP carries the control messages, reliable
+ * connections carry the data. It uses plain verbs, so it runs on a fabric of Softband and on hardware. */
 #ifndef RFIO_H
 #define RFIO_H
 
@@ -65,11 +65,12 @@ struct link {
 	struct ibv_qp *qp;
 	uint8_t *pool;
 	uint32_t buffers, buffer_bytes;
-	int silent; /* empty polls in a row */
+	unsigned silent; /* empty polls in a row */
 	uint64_t active_ns; /* the last completion */
 };
 
-void link_open(struct link *l, const struct options *o, uint32_t buffers, uint32_t buffer_bytes);
+/* `remote` is IBV_ACCESS_REMOTE_WRITE if the other side writes into the pool, or 0. */
+void link_open(struct link *l, const struct options *o, uint32_t buffers, uint32_t buffer_bytes, int remote);
 void link_describe(const struct link *l, const struct options *o, struct endpoint *end);
 void link_connect(struct link *l, const struct options *o, const struct endpoint *mine, const struct endpoint *theirs);
 

@@ -18,6 +18,9 @@ struct sender {
 	uint64_t blocks, sent, completed, credited, sum;
 };
 
+/* Limit of the first message: connections that say nothing must not keep readers out for long. */
+enum { FIRST_MESSAGE_SECONDS = 5 };
+
 static int reader = -1;
 
 static void inform_reader(const char *text)
@@ -91,13 +94,14 @@ static void prepare(struct sender *s, const struct message *open, int root)
 {
 	const struct options *o = s->options;
 	uint64_t bytes = (uint64_t)open->open.buffers * open->open.buffer_bytes, share = o->memory / (uint64_t)o->readers;
+	uint32_t bounce = open->open.method == SEND ? open->open.buffer_bytes : 0;
 
 	s->open = open;
-	if (bytes > share)
-		fail("%u buffers of %u bytes exceed the %llu bytes of a reader (--memory and --readers of the server)", open->open.buffers,
-		     open->open.buffer_bytes, (unsigned long long)share);
+	if (bytes + bounce > share)
+		fail("%u buffers of %u bytes%s exceed the %llu bytes of a reader (--memory and --readers of the server)", open->open.buffers,
+		     open->open.buffer_bytes, bounce ? " and one for copies" : "", (unsigned long long)share);
 	source_open(&s->source, root, open->open.path, (open->open.flags & FROM_DISK) != 0);
-	link_open(&s->link, o, open->open.buffers, open->open.buffer_bytes);
+	link_open(&s->link, o, open->open.buffers, open->open.buffer_bytes, 0);
 	s->blocks = blocks_of(s->source.bytes, open->open.buffer_bytes);
 	if (open->open.method == SEND)
 		s->copy = page_aligned(open->open.buffer_bytes);
@@ -115,7 +119,7 @@ void serve_reader(int fd, int root, const struct options *o, struct transfer *t)
 	reader = fd;
 	before_fail(inform_reader, NULL);
 	control_adopt(fd);
-	receive_message(fd, OPEN, o->timeout_seconds, &open);
+	receive_message(fd, OPEN, o->timeout_seconds < FIRST_MESSAGE_SECONDS ? o->timeout_seconds : FIRST_MESSAGE_SECONDS, &open);
 	prepare(&s, &open, root);
 	link_describe(&s.link, o, &m.opened.end);
 	m.opened.bytes = s.source.bytes;

@@ -13,17 +13,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { SHORTAGE_PAUSE_US = 100000 };
+
+/* Pauses before a refusal. */
+enum { PLACE_TRIES = 10, PLACE_PAUSE_US = 2000 };
+
 struct server {
 	int listener, root;
 	int results[2]; /* a pipe: a struct transfer from each process that has succeeded */
 	int running, ended, failed;
+	int has_transfer; /* `all` has at least one */
 	struct transfer all; /* from the first start to the last end */
 };
 
-static void add(struct transfer *all, const struct transfer *one)
+static void add(struct server *s, const struct transfer *one)
 {
-	if (!all->bytes || one->began_ns < all->began_ns)
+	struct transfer *all = &s->all;
+
+	if (!s->has_transfer || one->began_ns < all->began_ns)
 		all->began_ns = one->began_ns;
+	s->has_transfer = 1;
 	if (one->ended_ns > all->ended_ns)
 		all->ended_ns = one->ended_ns;
 	all->bytes += one->bytes;
@@ -42,7 +51,7 @@ static void reap(struct server *s, int wait)
 		if (status != 0)
 			s->failed++;
 		else if (read(s->results[0], &one, sizeof one) == sizeof one)
-			add(&s->all, &one);
+			add(s, &one);
 	}
 }
 
@@ -65,16 +74,50 @@ static void start_reader(struct server *s, int fd, const struct options *o)
 	exit(0);
 }
 
+/* Returns whether accept has failed for one connection only (accept(2), "Error handling"). */
+static int is_passing(int error)
+{
+	static const int passing[] = {EINTR,       ECONNABORTED, EPROTO,       ENETDOWN,   ENOPROTOOPT,
+				      EHOSTDOWN,   ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
+
+	for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+		if (error == passing[i])
+			return 1;
+	return 0;
+}
+
+static int is_shortage(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+/* Waits a moment for readers that are about to end: a copy that ends tells its user before its
+ * process on this side has ended. */
+static int has_place(struct server *s, const struct options *o)
+{
+	for (int tries = 0; tries < PLACE_TRIES; tries++) {
+		reap(s, 0);
+		if (s->running < o->readers)
+			return 1;
+		usleep(PLACE_PAUSE_US);
+	}
+	return 0;
+}
+
 static void accept_reader(struct server *s, const struct options *o)
 {
 	int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 
-	if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+	if (fd < 0 && is_passing(errno))
 		return;
+	if (fd < 0 && is_shortage(errno)) {
+		reap(s, 0);
+		usleep(SHORTAGE_PAUSE_US);
+		return;
+	}
 	if (fd < 0)
 		fail_errno("cannot accept a connection");
-	reap(s, 0);
-	if (s->running >= o->readers)
+	if (!has_place(s, o))
 		send_error(fd, "the server has all the readers that it takes (--readers)");
 	else
 		start_reader(s, fd, o);

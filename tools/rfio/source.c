@@ -15,6 +15,9 @@
 
 static const uint64_t MEMORY_BYTES_MAX = 1ull << 40;
 
+/* Renames on the way of a path can interrupt its walk again and again (openat2(2), EAGAIN). */
+enum { OPEN_TRIES = 100 };
+
 static const char MEMORY[] = "mem:";
 
 int root_open(const char *path)
@@ -31,11 +34,13 @@ static int open_beneath(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)(flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
 			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int fd;
+	int fd = -1;
 
-	do
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
 		fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-	while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+		if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
+			break;
+	}
 	return fd;
 }
 

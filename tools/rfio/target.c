@@ -48,39 +48,69 @@ static void catch_ends(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
-/* The lock keeps a second copy from the same unfinished file. */
-static void open_part(void)
+/* Opens and locks the unfinished file. Returns whether the file still has its name: another copy may
+ * have finished it meanwhile. */
+static int lock_part(const char *wanted)
+{
+	struct stat opened, named;
+
+	/* Waits for no reader of a named pipe: O_NONBLOCK. */
+	target = open(wanted, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, NEW_FILE_MODE);
+	/* A named pipe without a reader, a symbolic link, and a file of another user. */
+	if (target < 0 && (errno == ENXIO || errno == ELOOP || errno == EACCES) && lstat(wanted, &named) == 0)
+		fail("`%s` is not an unfinished copy of yours: remove it", wanted);
+	if (target < 0)
+		fail_errno("cannot write `%s`", wanted);
+	if (fstat(target, &opened))
+		fail_errno("cannot look at `%s`", wanted);
+	if (!S_ISREG(opened.st_mode) || opened.st_uid != geteuid() || opened.st_nlink > 1)
+		fail("`%s` is not an unfinished copy of yours: remove it", wanted);
+	/* The lock keeps a second copy from the same unfinished file. */
+	if (flock(target, LOCK_EX | LOCK_NB)) {
+		if (errno == EWOULDBLOCK)
+			fail("another copy writes `%s`", wanted);
+		fail_errno("cannot lock `%s`", wanted);
+	}
+	if (lstat(wanted, &named) == 0 && named.st_dev == opened.st_dev && named.st_ino == opened.st_ino)
+		return 1;
+	close(target);
+	return 0;
+}
+
+/* Opens the unfinished file. Its mode is that of the file that it replaces. */
+static void open_part(const struct stat *replaced)
 {
 	char wanted[PATH_MAX];
 
 	if (snprintf(wanted, sizeof wanted, "%s.part", name) >= (int)sizeof wanted)
 		fail("the name `%s` is too long", name);
-	target = open(wanted, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, NEW_FILE_MODE);
-	if (target < 0)
-		fail_errno("cannot write `%s`", wanted);
-	if (flock(target, LOCK_EX | LOCK_NB))
-		fail("another copy writes `%s`", wanted);
+	while (!lock_part(wanted))
+		;
 	strcpy(part, wanted);
 	if (ftruncate(target, 0))
 		fail_errno("cannot write `%s`", part);
+	if (replaced && fchmod(target, replaced->st_mode & 0777))
+		fail_errno("cannot give `%s` the mode of `%s`", part, name);
 }
 
 void target_open(const char *path)
 {
 	struct stat about;
+	int exists;
 
 	name = path;
 	before_fail(NULL, remove_part);
 	catch_ends();
-	if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+	exists = stat(path, &about) == 0;
+	if (exists && S_ISDIR(about.st_mode))
 		fail("`%s` is a folder: name a file", path);
-	if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+	if (exists && !S_ISREG(about.st_mode)) {
 		target = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
 		if (target < 0)
 			fail_errno("cannot write `%s`", path);
 		return;
 	}
-	open_part();
+	open_part(exists ? &about : NULL);
 }
 
 void target_write(const uint8_t *data, size_t bytes)
