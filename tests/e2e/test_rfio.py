@@ -61,15 +61,11 @@ def seconds(outcome: Outcome) -> float:
 @PACES
 @METHODS
 @pytest.mark.parametrize("buffers", ["", "--buffers 1 --buffer-size 4K", "--buffers 3 --buffer-size 12288"])
-def test_a_file_arrives_whole(
-    softband: Softband, store: Path, tmp_path: Path, pace: str, method: str, buffers: str
-) -> None:
+def test_a_file_arrives_whole(softband: Softband, store: Path, tmp_path: Path, pace: str, method: str, buffers: str) -> None:
     target = tmp_path / "copy"
     outcome = copy(softband, store, f"--method {method} {buffers} --verify a:/data {target}", pace=pace).assert_ok()
     assert target.read_bytes() == (store / "data").read_bytes()
-    assert re.search(
-        rf"^{ODD_BYTES} bytes in [\d.]+ s, [\d.]+ MB/s, checksum [0-9a-f]{{16}}$", outcome.program("b-0"), re.MULTILINE
-    )
+    assert re.search(rf"^{ODD_BYTES} bytes in [\d.]+ s, [\d.]+ MB/s, checksum [0-9a-f]{{16}}$", outcome.program("b-0"), re.MULTILINE)
     assert outcome.program("a-0").startswith(f"1 readers, 0 failed, {ODD_BYTES} bytes in ")
     assert not target.with_name("copy.part").exists()
 
@@ -91,9 +87,7 @@ def test_a_copy_replaces_an_older_file_and_keeps_its_mode(softband: Softband, st
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "second name"])
-def test_an_unfinished_file_of_another_kind_is_refused(
-    softband: Softband, store: Path, tmp_path: Path, kind: str
-) -> None:
+def test_an_unfinished_file_of_another_kind_is_refused(softband: Softband, store: Path, tmp_path: Path, kind: str) -> None:
     part, other = tmp_path / "copy.part", tmp_path / "other"
     other.write_text("keep")
     if kind == "pipe":
@@ -120,9 +114,7 @@ def test_copies_in_a_row_to_one_name_need_one_reader_only(softband: Softband, st
     assert f"20 readers, 0 failed, {20 * ODD_BYTES} bytes" in outcome.assert_ok().program("a-0")
 
 
-def test_silent_connections_lose_their_places_after_five_seconds(
-    softband: Softband, store: Path, tmp_path: Path
-) -> None:
+def test_silent_connections_lose_their_places_after_five_seconds(softband: Softband, store: Path, tmp_path: Path) -> None:
     """They take all places of the server, with its usual time limit of 30 s."""
     hold = script(
         tmp_path,
@@ -130,9 +122,7 @@ def test_silent_connections_lose_their_places_after_five_seconds(
     )
     reader = f"sh -c '{hold}; {rfio(softband)} cp --verify a:data {tmp_path}/copy'"
     refused = f"sh -c 'sleep 2; {rfio(softband)} cp a:data {tmp_path}/early'"
-    outcome = softband.run(
-        "two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 17"), ("b", reader), ("b", refused)
-    )
+    outcome = softband.run("two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 17"), ("b", reader), ("b", refused))
     assert f"17 readers, 16 failed, {ODD_BYTES} bytes" in outcome.program("a-0"), said(outcome)
     assert "the server has all the readers that it takes" in said(outcome)
     assert (tmp_path / "copy").read_bytes() == (store / "data").read_bytes()
@@ -147,17 +137,12 @@ def test_the_memory_of_a_reader_covers_the_buffer_for_copies(softband: Softband,
 
 
 def test_simulated_time_is_the_same_in_each_run(softband: Softband, store: Path) -> None:
-    lines = {
-        copy(softband, store, "--csv --verify a:data /dev/null", fabric=PCIE).assert_ok().program("b-0")
-        for _ in range(2)
-    }
+    lines = {copy(softband, store, "--csv --verify a:data /dev/null", fabric=PCIE).assert_ok().program("b-0") for _ in range(2)}
     assert len(lines) == 1
     assert re.fullmatch(rf"{ODD_BYTES},[\d.]+,[\d.]+,[0-9a-f]{{16}}\n", lines.pop())
 
 
-def test_memory_comes_at_the_rate_of_the_link_and_files_at_most_at_that_of_copies(
-    softband: Softband, store: Path
-) -> None:
+def test_memory_comes_at_the_rate_of_the_link_and_files_at_most_at_that_of_copies(softband: Softband, store: Path) -> None:
     """The host copies 1,600 MB/s from its page cache.
 
     Without pipelining, copy and transfer add up.
@@ -195,13 +180,9 @@ def test_a_host_without_costs_of_files_reads_in_no_time(softband: Softband, stor
 def test_twelve_readers_share_a_server(softband: Softband, store: Path, tmp_path: Path, pace: str) -> None:
     readers = [(f"r{at}", f"{rfio(softband)} cp --verify server:data {tmp_path}/copy-{at}") for at in range(1, 13)]
     server = ("server", f"{rfio(softband)} serve --root {store} --transfers 12")
-    outcome = softband.run(
-        FABRICS / "karlsruhe" / "rfio-readers.toml", server, *readers, options=("--pace", pace)
-    ).assert_ok()
+    outcome = softband.run(FABRICS / "karlsruhe" / "rfio-readers.toml", server, *readers, options=("--pace", pace)).assert_ok()
     assert all((tmp_path / f"copy-{at}").read_bytes() == (store / "data").read_bytes() for at in range(1, 13))
-    found = re.search(
-        rf"12 readers, 0 failed, {12 * ODD_BYTES} bytes in [\d.]+ s, ([\d.]+) MB/s", outcome.program("server-0")
-    )
+    found = re.search(rf"12 readers, 0 failed, {12 * ODD_BYTES} bytes in [\d.]+ s, ([\d.]+) MB/s", outcome.program("server-0"))
     assert found is not None
     # The server's bus is PCI-X of 133 MHz.
     assert pace == "wall" or 500 < float(found[1]) < 1067
@@ -213,9 +194,7 @@ def test_too_many_readers_or_buffers_are_refused(softband: Softband, store: Path
     assert "8 buffers of 262144 bytes exceed the 1048576 bytes of a reader" in said(outcome)
     cp = f"{rfio(softband)} cp"
     both = f"sh -c '{cp} a:mem:64M /dev/null & sleep 0.01; {cp} a:data /dev/null; wait; {cp} a:data /dev/null'"
-    outcome = softband.run(
-        "two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 2 --readers 1"), ("b", both)
-    ).assert_ok()
+    outcome = softband.run("two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 2 --readers 1"), ("b", both)).assert_ok()
     assert "the server has all the readers that it takes (--readers)" in said(outcome)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("copy")) == []
 
@@ -237,9 +216,7 @@ def test_too_many_readers_or_buffers_are_refused(softband: Softband, store: Path
         ("a\33[31m", "cannot open `a?[31m`"),
     ],
 )
-def test_paths_that_lead_out_or_nowhere_are_refused(
-    softband: Softband, store: Path, tmp_path: Path, path: str, message: str
-) -> None:
+def test_paths_that_lead_out_or_nowhere_are_refused(softband: Softband, store: Path, tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "secret").write_text("secret")
     (store / "out").symlink_to(tmp_path / "secret")
     (store / "away").symlink_to("..")
@@ -283,9 +260,7 @@ def test_wrong_use_is_named(softband: Softband, words: str, status: int, message
 
 @PACES
 @METHODS
-def test_a_full_disk_leaves_no_half_file(
-    softband: Softband, store: Path, tmp_path: Path, pace: str, method: str
-) -> None:
+def test_a_full_disk_leaves_no_half_file(softband: Softband, store: Path, tmp_path: Path, pace: str, method: str) -> None:
     outcome = copy(softband, store, f"--method {method} a:data /dev/full", pace=pace)
     assert outcome.status == 1
     assert "cannot write `/dev/full`: No space left on device" in said(outcome)
@@ -307,9 +282,7 @@ DEATH = {"virtual": "0.05", "wall": "1"}
 
 
 @PACES
-def test_a_reader_that_dies_costs_its_own_transfer_only(
-    softband: Softband, store: Path, tmp_path: Path, pace: str
-) -> None:
+def test_a_reader_that_dies_costs_its_own_transfer_only(softband: Softband, store: Path, tmp_path: Path, pace: str) -> None:
     dies = f"timeout -s KILL {DEATH[pace]} {rfio(softband)} cp a:mem:1000G /dev/null"
     lives = f"{rfio(softband)} cp --verify a:data {tmp_path}/copy"
     later = f"sh -c 'sleep 2; {rfio(softband)} cp --verify a:data {tmp_path}/copy-2'"
@@ -336,9 +309,7 @@ def head(kind: int, length: int, magic: int = MAGIC, version: int = 1) -> bytes:
     return struct.pack(">IHHI", magic, version, kind, length)
 
 
-def opening(
-    buffers: int = 8, size: int = 8192, mtu: int = 4, method: int = 0, path: bytes = b"data", more: int = 0
-) -> bytes:
+def opening(buffers: int = 8, size: int = 8192, mtu: int = 4, method: int = 0, path: bytes = b"data", more: int = 0) -> bytes:
     """Returns an OPEN. `more` adds to the length of the path."""
     body = struct.pack(">IIHBB16xBBIIIQH", 7, 7, 1, mtu, 0, method, 0, buffers, size, 1, 0, len(path) + more) + path
     return head(1, len(body)) + body
@@ -443,9 +414,7 @@ def test_a_server_goes_on_after_a_shortage_of_descriptors(softband: Softband) ->
         client = dial(port)
         time.sleep(0.3)
         assert server.poll() is None
-        resource.prlimit(
-            server.pid, resource.RLIMIT_NOFILE, (64, resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[1])
-        )
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (64, resource.prlimit(server.pid, resource.RLIMIT_NOFILE)[1]))
         client.sendall(bytes(12))
         assert b"these are no messages of softband-rfio" in client.recv(1000)
         assert "1 readers, 1 failed, 0 bytes" in server.communicate(timeout=10)[0]
@@ -471,3 +440,13 @@ def test_the_parser_survives_any_bytes(tmp_path: Path) -> None:
     subprocess.run(["cc", *checks, f"-I{ROOT}/tools/rfio", "-o", str(program), *sources], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.stdout == "the parser survives\n", done.stderr[-3000:]
+
+
+def test_a_copy_does_not_wait_for_completions_of_its_credits(tmp_path: Path) -> None:
+    """The server's DONE can come by TCP before the acknowledgment of the last credit."""
+    program = tmp_path / "late"
+    sources = [str(PROGRAMS / "rfio_late_completion.c"), *(str(ROOT / "tools" / "rfio" / name) for name in ("copy.c", "checksum.c"))]
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/tools/rfio", "-o", str(program), *sources], check=True)
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("8192 bytes in ")
