@@ -34,16 +34,7 @@ def store(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "data").write_bytes(os.urandom(ODD_BYTES))
     return folder
-
-
-def copy(
-    softband: Softband,
-    store: Path,
-    words: str,
-    server: str = "--transfers 1",
-    pace: str = "virtual",
-    fabric: str | Path = "two-hosts",
-) -> Outcome:
+def copy(softband: Softband, store: Path, words: str, server: str = "--transfers 1", pace: str = "virtual", fabric: str | Path = "two-hosts") -> Outcome:
     """Runs a server on a and one copy on b."""
     serve = f"{rfio(softband)} serve --root {store} {server}"
     return softband.run(fabric, ("a", serve), ("b", f"{rfio(softband)} cp {words}"), options=("--pace", pace))
@@ -266,12 +257,7 @@ def test_a_full_disk_leaves_no_half_file(softband: Softband, store: Path, tmp_pa
     assert "cannot write `/dev/full`: No space left on device" in said(outcome)
     target = tmp_path / "copy"
     limited = f"sh -c 'ulimit -f 512; {rfio(softband)} cp --method {method} a:data {target}'"
-    outcome = softband.run(
-        "two-hosts",
-        ("a", f"{rfio(softband)} serve --root {store} --transfers 1"),
-        ("b", limited),
-        options=("--pace", pace),
-    )
+    outcome = softband.run("two-hosts", ("a", f"{rfio(softband)} serve --root {store} --transfers 1"), ("b", limited), options=("--pace", pace))
     assert outcome.status == 1
     assert f"cannot write `{target}`: File too large" in said(outcome)
     assert not list(tmp_path.glob("copy*"))
@@ -450,3 +436,14 @@ def test_a_copy_does_not_wait_for_completions_of_its_credits(tmp_path: Path) -> 
     done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("8192 bytes in ")
+
+
+@pytest.mark.parametrize(("words", "status", "message"), [([], 0, "2 locks"), (["no-locks"], 1, "cannot lock `copy.part`: No locks available")])
+def test_a_copy_takes_a_new_unfinished_file_after_another_copy_has_finished(tmp_path: Path, words: list[str], status: int, message: str) -> None:
+    program = tmp_path / "part"
+    sources = [str(PROGRAMS / "rfio_part.c"), str(ROOT / "tools" / "rfio" / "target.c")]
+    flags = ["-Wall", "-Wextra", "-Werror", "-Wl,--wrap=flock", f"-I{ROOT}/tools/rfio"]
+    subprocess.run(["cc", *flags, "-o", str(program), *sources], check=True)
+    done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (status, f"{message}\n"), done.stderr
+    assert words or (tmp_path / "copy").read_text() == "new"

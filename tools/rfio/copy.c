@@ -78,7 +78,7 @@ static void take_block(struct copy *c, const struct ibv_wc *wc)
 	c->taken++;
 }
 
-/* The server's DONE proves that the last credits have arrived, even if their completions are late. */
+/* The server's DONE proves that the last credits have arrived. Their completions may be late. */
 static void take_blocks(struct copy *c)
 {
 	struct ibv_wc wc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * softband-rfio copies files over InfiniBand. TCP carries the control messages, reliable
- * connections carry the data. It uses plain verbs, so it runs on a fabric of Softband and on hardware. */
+ * connections carry the data. It uses plain verbs, so it runs on a fabric of Softband and on
+ * hardware. */
 #ifndef RFIO_H
 #define RFIO_H
 

@@ -48,8 +48,8 @@ static void catch_ends(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
-/* Opens and locks the unfinished file. Returns whether the file still has its name: another copy may
- * have finished it meanwhile. */
+/* Opens and locks the unfinished file. Returns whether the file still has its name: another copy
+ * may have finished it meanwhile. */
 static int lock_part(const char *wanted)
 {
 	struct stat opened, named;

@@ -1,7 +1,7 @@
-//! POSIX asynchronous I/O. A transfer from or to a file is complete when the call returns, and takes
-//! its time (`file_costs`) in the call. The C library would use threads of its own, outside
-//! simulated time, and would run functions of the program in them. Other descriptors are left to the
-//! C library.
+//! POSIX asynchronous I/O. A transfer from or to a file is complete when the call returns, and
+//! takes its time (`file_costs`) in the call. The C library would use threads of its own, outside
+//! simulated time, and would run functions of the program in them. Other descriptors are left to
+//! the C library.
 
 use crate::clib::args::{In, InOut, Managed, slice};
 use crate::clib::real;

@@ -115,8 +115,8 @@ pub fn pay_write(fd: c_int, count: ssize_t, offset: Option<off_t>) -> ssize_t {
 }
 
 /// Takes the time in which the disk writes the bytes that the process has written to the file. The
-/// page cache holds at most the present size: later writes replace earlier ones, and a file that was
-/// cut has lost its end.
+/// page cache holds at most the present size: later writes replace earlier ones, and a file that
+/// was cut has lost its end.
 pub fn pay_sync(fd: c_int) {
     if !files_take_time() {
         return;
