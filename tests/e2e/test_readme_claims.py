@@ -62,7 +62,7 @@ def test_each_fabric_that_a_command_names_is_there(words: list[str]) -> None:
 
 def test_each_study_that_a_command_names_is_there() -> None:
     studies = [words[1] for words in commands("softband") if words[0] == "study"]
-    assert {"cables", "accuracy", "sockets", "osu", "dell", "papers"} == set(studies)
+    assert {"cables", "accuracy", "sockets", "osu", "dell", "karlsruhe", "papers"} == set(studies)
     assert all((ROOT / "studies" / study).is_dir() for study in studies)
 
 

@@ -22,7 +22,7 @@ from softband_lab.base.errors import LabError
 # Output of `softband` in the folder of a run. `softband model` writes only its standard error there.
 LOG_NAME = "softband.log"
 # The folders of a tree that can change a result.
-_RESULT_FOLDERS = ("lib", "catalog", "mpibench", "npb")
+_RESULT_FOLDERS = ("lib", "catalog", "tools", "mpibench", "npb", "lattice", "weather")
 _GRACE_SECONDS = 5.0
 _CATALOG = "SOFTBAND_CATALOG"
 _SHORT_COMMAND_SECONDS = 60.0

@@ -74,8 +74,12 @@ class MpiStep:
         return " ".join([*variables, "softband", *(word if word == program else shlex.quote(word) for word in words)])
 
     def run(self, softband: Softband, fabric: Path, out: Path, seed: int, timeout_seconds: float) -> dict[str, Any]:
-        recording = self.recording.lay(out.parent) if self.recording else None
-        return softband.mpirun(fabric, self.job, out, seed, timeout_seconds, recording)
+        recording = self.recording.lay(out.parent, ".rec") if self.recording else None
+        try:
+            return softband.mpirun(fabric, self.job, out, seed, timeout_seconds, recording)
+        finally:
+            if recording is not None:
+                recording.unlink(missing_ok=True)
 
 
 AnyStep = Step | MpiStep | TraceStep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,17 +35,23 @@ class TraceStep:
         return f"{shlex.join(made)} && {shlex.join(['softband', *self._model(fabric, 'app.goal', seed)])}"
 
     def run(self, softband: Softband, fabric: Path, out: Path, seed: int, timeout_seconds: float) -> dict[str, Any]:
+        began = time.monotonic()
         out.mkdir(parents=True, exist_ok=True)
-        trace = out / "app.goal"
-        words = ["record", "goal", str(self.recording.lay(out)), "--out", str(trace), *self.goal_options]
+        trace, recording = out / "app.goal", self.recording.lay(out, ".rec")
+        words = ["record", "goal", str(recording), "--out", str(trace), *self.goal_options]
         made = softband.ask(words)
+        recording.unlink()
         if made.exit_status != 0:
             raise RunFailed(shlex.join(["softband", *words]), "no trace", made.stderr.rstrip().splitlines()[-12:])
         summary = softband.model(self._model(str(fabric), str(trace), seed)[1:], out / "model", timeout_seconds)
         trace.unlink()
         seconds = summary["completion_picos"] * 1e-12
         (out / self.output_name).write_text(f"{_HEAD}\n{seconds!r},{self.operations!r}\n", encoding="utf-8")
-        return {"virtual_seconds": seconds, "versions": {"softband": summary["softband_version"]}}
+        return {
+            "virtual_seconds": seconds,
+            "wall_seconds": time.monotonic() - began,
+            "versions": {"softband": summary["softband_version"]},
+        }
 
     def _model(self, fabric: str, trace: str, seed: int) -> list[str]:
         return ["model", fabric, trace, "--ranks-per-host", str(self.ranks_per_host), "--seed", str(seed)]

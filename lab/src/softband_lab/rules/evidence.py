@@ -48,10 +48,11 @@ class Evidence:
     _shown: dict[str, Answer] = field(default_factory=dict)
 
     def on_other_host(self, word: str, curves: Iterable[tuple[str, str]]) -> Evidence | None:
-        """Returns the evidence of a host that computes at another rate, or None if no curve has a run of it."""
+        """Returns the evidence of a host that computes at another rate, or None if one of its runs is missing."""
         found = [self.study.run_of(curve, test) for curve, test in curves]
         others = self.other_hosts.get(word, {})
-        if not any(run is not None and run.id in others for run in found):
+        computing = [run for run in found if run is not None and self.study.tests[run.test].computation is not None]
+        if not computing or any(run.id not in others for run in computing):
             return None
         return replace(self, results={**self.results, **others}, touched=set())
 

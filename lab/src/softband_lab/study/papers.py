@@ -28,6 +28,7 @@ from softband_lab.study.plan import Plan, StudyOptions, plan
 FORMAT = 1
 RUNS = "runs"
 OTHER_HCAS = "other HCAs"
+WITHOUT_RUNS = "Rows without a run"
 COLUMNS = [
     "id", "paper", "study", "system", "claim", "published", "unit", "quality", "predicted", "deviation_percent",
     "verdict", "basis", "host_effect", "note", "format",
@@ -134,6 +135,8 @@ def _print_interrupted(options: StudyOptions, console: Console) -> None:
 def _generation(papers: Papers, home: Path, claim: ClaimRow) -> str:
     settings = papers.generations.accuracy
     assert settings is not None
+    if not claim.fabrics and claim.judgement.verdict in ("not testable", "not run"):
+        return WITHOUT_RUNS
     try:
         return generation_of(settings, home, claim.fabrics)
     except LabError:
