@@ -32,13 +32,17 @@ def solved(folder: Path, ranks: int, *arguments: str, mpi: str = "mpich") -> dic
     return mpi_jobs.report(job.text)
 
 
+# Eight ranks that spin take long on few processors.
+RANKS = (1, 2, 4, 8) if FULL else (1, 2, 4)
+
+
 def test_each_number_of_ranks_has_the_same_fields_and_solution(folder: Path) -> None:
-    reports = [solved(folder, ranks, *SMALL, "--verify") for ranks in (1, 2, 4, 8)]
+    reports = [solved(folder, ranks, *SMALL, "--verify") for ranks in RANKS]
     for name in ("Checksum", "Plaquette", "Iterations"):
         assert len({report[name] for report in reports}) == 1, name
     assert {report["One rank agrees"] for report in reports} == {"YES"}
     assert {report["Verification"] for report in reports} == {"SUCCESSFUL"}
-    assert [report["Grid of ranks"] for report in reports] == ["1x1x1x1", "1x1x1x2", "2x1x1x2", "2x1x2x2"]
+    assert [report["Grid of ranks"] for report in reports] == ["1x1x1x1", "1x1x1x2", "2x1x1x2", "2x1x2x2"][: len(RANKS)]
     assert all(0 < float(report["Residual"]) <= 1e-10 for report in reports)
     assert all(float(report["Residual"]) == pytest.approx(float(reports[0]["Residual"]), rel=1e-4) for report in reports)
 
@@ -71,7 +75,7 @@ def test_single_precision_and_overlap_solve_the_same_system(folder: Path) -> Non
     assert 1e-7 < float(single["Residual"]) <= 2e-5
 
 
-@pytest.mark.parametrize("mpi", mpi_jobs.MPIS)
+@pytest.mark.parametrize("mpi", mpi_jobs.MPIS if FULL else ["mpich"])
 def test_simulated_time_is_the_same_in_each_run(mpi: str, folder: Path) -> None:
     first, second = (mpi_jobs.mpirun(mpi, 4, [lattice(folder, mpi), *SMALL], folder) for _ in range(2))
     assert first.text == second.text and first.status == 0

@@ -32,12 +32,16 @@ def computed(folder: Path, ranks: int, *arguments: str) -> dict[str, str]:
     return mpi_jobs.report(job.text)
 
 
+# Eight ranks that spin take long on few processors.
+RANKS = (1, 2, 4, 8) if FULL else (1, 2, 4)
+
+
 def test_each_number_of_ranks_has_the_same_weather(folder: Path) -> None:
-    reports = [computed(folder, ranks, *SMALL, "--verify") for ranks in (1, 2, 4, 8)]
+    reports = [computed(folder, ranks, *SMALL, "--verify") for ranks in RANKS]
     for name in ("Checksum", "Mass (kg)", "Wind (m/s)", "Drift of mass", "Drift of water"):
         assert len({report[name] for report in reports}) == 1, name
     assert {report["One rank agrees"] for report in reports} == {"YES"}
-    assert [report["Decomposition"] for report in reports] == ["1x1", "2x1", "2x2", "4x2"]
+    assert [report["Decomposition"] for report in reports] == ["1x1", "2x1", "2x2", "4x2"][: len(RANKS)]
     assert {report["Verification"] for report in reports} == {"SUCCESSFUL"}
 
 
@@ -56,7 +60,7 @@ def test_an_hour_of_weather_keeps_mass_and_water_and_stays_calm(folder: Path) ->
     assert short["Checksum"] != report["Checksum"] and float(short["Mass (kg)"]) == pytest.approx(float(report["Mass (kg)"]), rel=1e-14)
 
 
-@pytest.mark.parametrize("mpi", mpi_jobs.MPIS)
+@pytest.mark.parametrize("mpi", mpi_jobs.MPIS if FULL else ["mpich"])
 def test_simulated_time_is_the_same_in_each_run(mpi: str, folder: Path) -> None:
     first, second = (mpi_jobs.mpirun(mpi, 4, [weather(folder, mpi), *SMALL], folder) for _ in range(2))
     assert first.text == second.text and first.status == 0
