@@ -32,9 +32,9 @@ fn a_part_of_another_kind_is_recognised() {
     assert_eq!(
         error_of(&text),
         "test.toml:2:8: error: no host part `voltaire-ddr`\n  help: `voltaire-ddr` is a hca part; the host parts are: \
-         cray-xt3-io, dell-pe1950, dell-pe2650, epyc-7003, epyc-9004, hp-xeon-3400, modern-host, nec-quad-opteron, opteron-252, osu-em64t, osu-em64t-pci-x, \
-         pcie-gen6-server, qdr-host, s5000xal-dual, s5000xal-quad, se7520jr23d, spider-opteron, sun-v20z, tyan-s2882, \
-         xeon-2400-pci-x, xeon-e5-2600, xeon-e5-2600-v4, xeon-em64t-3200, xeon-em64t-3600 and 3 more"
+         cray-xt3-io, dell-pe1950, dell-pe2650, epyc-7003, epyc-9004, hp-xeon-3400, ibm-js20, modern-host, nec-quad-opteron, \
+         opteron-252, osu-em64t, osu-em64t-pci-x, pcie-gen6-server, qdr-host, s5000xal-dual, s5000xal-quad, se7520jr23d, \
+         spider-opteron, sun-v20z, tyan-s2882, xeon-2400-pci-x, xeon-2400-pci-x-100, xeon-e5-2600, xeon-e5-2600-v4 and 5 more"
     );
 }
 
