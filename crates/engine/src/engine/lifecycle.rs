@@ -3,13 +3,17 @@
 use crate::control::tickets::Grant;
 use crate::engine::{Engine, surroundings};
 use crate::process::record::ProcessState;
-use crate::process::system_process::{exists, is_zombie};
+use crate::process::system_process::{exists, is_ending, is_zombie};
 use crate::scheduler::agenda::Event;
 use softband_types::ProcessId;
 use std::time::{Duration, Instant};
 
 /// Wall-clock time within which a call outside the engine's sight counts as immediate.
 const AWAY_GRACE: Duration = Duration::from_millis(5);
+/// Wall-clock time within which an ending program's status comes on a busy machine.
+const STATUS_PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a program that lives on without its connection.
+const STATUS_GRACE: Duration = Duration::from_secs(1);
 /// Smallest exit status that stands for a signal.
 const STATUS_OF_SIGNALS: i32 = 128;
 
@@ -143,11 +147,13 @@ impl Engine {
         self.programs.status_of(self.processes[process].program()).is_some_and(|status| status < STATUS_OF_SIGNALS)
     }
 
-    /// Waits for the exit status of the program whose first process has ended.
+    /// Waits for the exit status of the program whose first process has ended. Simulated time stands
+    /// still meanwhile. Otherwise timeouts of other programs would pass on a busy machine.
     fn await_status(&mut self, process: usize) {
-        let program = self.processes[process].program();
+        let (program, pid) = (self.processes[process].program(), self.processes[process].pid());
         let started = Instant::now();
-        while self.programs.status_of(program).is_none() && started.elapsed() < Duration::from_secs(1) && !self.scheduler.is_interrupted() {
+        let is_patient = || started.elapsed() < STATUS_GRACE || started.elapsed() < STATUS_PATIENCE && is_ending(pid);
+        while self.programs.status_of(program).is_none() && is_patient() && !self.scheduler.is_interrupted() {
             self.await_control_event(Duration::from_millis(1));
             self.note_early_exits();
         }
@@ -221,7 +227,8 @@ impl Engine {
     /// SIGCHLD and can wait for it.
     pub(super) fn await_zombie(&self, process: usize) {
         let (started, pid) = (Instant::now(), self.processes[process].pid());
-        while pid > 0 && !is_zombie(pid) && started.elapsed() < Duration::from_secs(1) {
+        let is_patient = || started.elapsed() < STATUS_GRACE || started.elapsed() < STATUS_PATIENCE && is_ending(pid);
+        while pid > 0 && !is_zombie(pid) && is_patient() {
             std::thread::sleep(Duration::from_micros(20));
         }
     }

@@ -4,6 +4,9 @@ use crate::control::admission::start_of;
 use crate::procfs::stat;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+/// Flag of a process that has begun to end (Linux, include/linux/sched.h).
+const PF_EXITING: u32 = 0x4;
+
 /// Sends a signal to process `pid` if it started at `since` (kernel ticks since boot). Without
 /// `since` it checks only the id. Returns whether it sent the signal.
 pub(crate) fn send_signal(pid: i32, since: Option<u64>, signal: i32) -> bool {
@@ -45,6 +48,17 @@ pub(crate) fn is_zombie(pid: i32) -> bool {
     matches!(state_in(&stat(format!("/proc/{pid}/stat"))), None | Some('Z' | 'X'))
 }
 
+/// Returns whether a process is a zombie, is gone, or is on its way there.
+pub(crate) fn is_ending(pid: i32) -> bool {
+    let stat = stat(format!("/proc/{pid}/stat"));
+    matches!(state_in(&stat), None | Some('Z' | 'X')) || flags_in(&stat).is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
+/// Returns the flags of a process by a line of proc_pid_stat(5).
+fn flags_in(stat: &str) -> Option<u32> {
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6)?.parse().ok())
+}
+
 /// Returns whether a process waits for a processor or for the disk, or runs.
 pub(crate) fn wants_to_run(pid: i32) -> bool {
     matches!(state_in(&stat(format!("/proc/{pid}/stat"))), Some('R' | 'D'))
@@ -65,6 +79,26 @@ mod tests {
         assert_eq!(state_in("17 (a program) T 1 17 17"), Some('T'));
         assert_eq!(state_in("17 (a) T 1) S 1 17 17"), Some('S'));
         assert_eq!(state_in(""), None);
+    }
+
+    #[test]
+    fn a_zombie_and_a_process_that_is_gone_are_ending() {
+        let (mut child, pid, _) = sleeper();
+        assert!(!is_ending(pid));
+        child.kill().unwrap();
+        while !is_zombie(pid) {
+            std::thread::yield_now();
+        }
+        assert!(is_ending(pid));
+        child.wait().unwrap();
+        assert!(is_ending(pid));
+    }
+
+    #[test]
+    fn the_flags_follow_the_terminal() {
+        let exiting = "17 (a) b) R 1 17 17 0 -1 4194564 12 0 0 0";
+        assert_eq!(flags_in(exiting), Some(4_194_564));
+        assert_eq!(flags_in("17 (a) R 1 17"), None);
     }
 
     fn sleeper() -> (Child, i32, Option<u64>) {
