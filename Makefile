@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-e2e fuzz docs deny publish-check clean
+.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-abi test-e2e fuzz docs deny publish-check clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -71,14 +71,17 @@ lint: target/setup.stamp
 
 test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet
-	@$(CARGO) run --quiet -p xtask -- abi
 
 test-lab: $(VENV)/stamp
 	@$(VENV)/bin/ruff check --extend-select PLR0915 lab tests conformance benches scripts
 	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
 	@$(VENV)/bin/pytest -q -n 2 --dist loadfile lab/tests
 
-test-e2e: build $(VENV)/stamp
+# The libraries of the tree have the exports that a separate build would give.
+test-abi: build
+	@"$${CARGO_TARGET_DIR:-target}/release/xtask" abi --tree $(DIST)
+
+test-e2e: test-abi $(VENV)/stamp
 	@$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not alone" tests/e2e
 	@$(VENV)/bin/pytest -q -m alone tests/e2e
 

@@ -5,16 +5,32 @@ use crate::link;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs `cargo xtask abi [--write]`.
+const USAGE: &str = "usage: cargo xtask abi [--write] [--tree DIR]";
+
+/// Runs `cargo xtask abi [--write] [--tree DIR]`.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let write = arguments.iter().any(|argument| argument == "--write");
+    let (mut write, mut tree) = (false, None);
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--write" => write = true,
+            "--tree" => tree = Some(PathBuf::from(rest.next().with_context(|| format!("--tree takes a folder; {USAGE}"))?)),
+            other => bail!("cargo xtask abi does not know {other}; {USAGE}"),
+        }
+    }
     let out = link::target_directory().join("abi");
     std::fs::create_dir_all(&out)?;
     layouts(&out, write)?;
-    symbols(&out)
+    match tree {
+        Some(tree) => symbols(&tree),
+        None => {
+            link::link(&link::build()?, &out)?;
+            symbols(&out)
+        }
+    }
 }
 
 /// Compiles every C expression of `softband_abi::layout` against the installed headers and compares
@@ -67,9 +83,8 @@ fn measure<'a>(out: &Path, expressions: impl Iterator<Item = &'a String>) -> Res
         .collect()
 }
 
-/// Links both libraries and compares their exports with the lists.
+/// Compares the exports of both libraries in `out`/lib with the lists.
 fn symbols(out: &Path) -> Result<()> {
-    link::link(&link::build()?, out)?;
     let library = out.join("lib/libibverbs.so.1");
     let exported = exported_symbols(&library)?;
     let mut missing = Vec::new();

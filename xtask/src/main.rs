@@ -17,7 +17,7 @@ fn main() -> anyhow::Result<()> {
         "models" => models::run(rest),
         _ => {
             println!("cargo xtask link [--archive FILE] --out DIR     the shared objects that programs load");
-            println!("cargo xtask abi [--write]                       layouts and symbols against the installed headers and library");
+            println!("cargo xtask abi [--write] [--tree DIR]          layouts and symbols against the installed headers and library");
             println!("cargo xtask simulate SEED                       a random fabric, programs and faults under an oracle");
             println!("cargo xtask simulate --minutes M [--from SEED]  one seed after another");
             println!("cargo xtask models [--preemptions N]            loom models of the shared-memory protocol");
