@@ -125,10 +125,12 @@ pub struct SharedHeader {
     pub epoch_seconds: u64,
     /// CPU time that the program pays for each operation, in picoseconds.
     pub cost_post_send: u64,
-    /// Additional time for each byte of inline data.
-    pub cost_inline_byte: u64,
+    /// Additional time for each list of send requests.
+    pub cost_ring_doorbell: u64,
     pub cost_post_receive: u64,
     pub cost_poll_cq: u64,
+    /// Additional time for each completion that a poll returns.
+    pub cost_take_completion: u64,
     pub cost_clock_read: u64,
     /// Time to copy a mebibyte.
     pub cost_copy_mebibyte: u64,

@@ -18,7 +18,7 @@ pub mod ring;
 
 /// Changes with every change of meaning or layout in this crate, and in the tables and queues of
 /// `softband-shm-transport`.
-pub const VERSION: u32 = 28;
+pub const VERSION: u32 = 29;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {

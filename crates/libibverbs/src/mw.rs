@@ -2,7 +2,7 @@
 
 use crate::context::context;
 use crate::guard::{not_null, object, status};
-use crate::post::{Data, bind_info, submit_send};
+use crate::post::{Data, bind_info, charge_list, submit_send};
 use crate::qp;
 use crate::unsupported::refuse;
 use libc::c_int;
@@ -57,6 +57,7 @@ pub(crate) unsafe extern "C" fn bind_mw(abi_qp: *mut ibv_qp, mw: *mut ibv_mw, bi
                 rkey,
                 ..bytemuck::Zeroable::zeroed()
             };
+            charge_list(qp);
             submit_send(qp, &record, Data::Copied(bytemuck::bytes_of(&bind_info(mw, &bind.bind_info)?)))?;
             window.rkey = rkey;
         }

@@ -68,6 +68,7 @@ pub(crate) fn poll(ours: &Context, cq: &CqInner, room: usize, mut store: impl Fn
         not_overflowed(cq)?
     } else {
         end_looks();
+        advance_ps(header().cost_take_completion * taken as u64);
     }
     Ok(taken)
 }

@@ -18,6 +18,7 @@ pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_s
         let mut at = first;
         // SAFETY: the caller names a queue pair of ours and a list of requests.
         let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
+            charge_list(qp);
             while !at.is_null() {
                 // SAFETY: `at` is not NULL, so it is a request of the caller's list.
                 unsafe {
@@ -231,6 +232,15 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     submit_send(qp, &record, data)
 }
 
+/// Charges the cost of a list of requests, beside that of each request. A doorbell follows its list,
+/// but a request that waited for it would only be later by the cost of those behind it.
+#[inline(always)]
+pub(crate) fn charge_list(qp: &QpInner) {
+    if !is_wall() {
+        qp.send.charge(header().cost_ring_doorbell);
+    }
+}
+
 /// Takes a place in the send queue and posts the request.
 #[inline(always)]
 pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> Result<(), Errno> {
@@ -252,8 +262,7 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
 
 #[inline(never)]
 fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
-    let inline_bytes = if let Data::Here(list) = &data { total_bytes(list) } else { 0 };
-    qp.send.charge(header().cost_post_send + header().cost_inline_byte * inline_bytes);
+    qp.send.charge(header().cost_post_send);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
         // SAFETY: the creator of `data` promised that the memory is valid until the post returns.

@@ -4,7 +4,7 @@
 use crate::ah;
 use crate::builder::Pending;
 use crate::guard::{guarded, not_null};
-use crate::post::{bind_info, check_opcode, check_send_state, may_be_inline, submit_send};
+use crate::post::{bind_info, charge_list, check_opcode, check_send_state, may_be_inline, submit_send};
 use crate::qp::{self, QpInner};
 use crate::unsupported::refuse;
 use libc::{c_int, c_void};
@@ -265,6 +265,9 @@ unsafe extern "C" fn wr_abort(abi_qp: *mut ibv_qp_ex) {
 fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     if requests.len() > 1 && qp.send.places_left() < requests.len() {
         return Err(Errno(libc::ENOMEM));
+    }
+    if !requests.is_empty() {
+        charge_list(qp);
     }
     requests.iter().try_for_each(|request| submit_send(qp, &request.record, request.data()))
 }

@@ -36,6 +36,24 @@ pub struct MessageGaps {
     pub datagram: SimDuration,
 }
 
+/// Bytes of an HCA's queue entries on a PCI Express bus, beside payload. The default costs nothing.
+///
+/// On PCI-X, they are part of the bus's clocks for each burst.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueEntries {
+    /// Send WQE without inline data, as the HCA fetches or receives it.
+    pub send_wqe_bytes: u32,
+    /// Send WQE of a datagram, which holds the address.
+    pub datagram_wqe_bytes: u32,
+    /// Receive WQE, as the HCA fetches it.
+    pub receive_wqe_bytes: u32,
+    /// Entry of a completion queue.
+    pub completion_bytes: u32,
+    /// Whether the CPU writes the WQE to the HCA together with the doorbell. Otherwise the HCA
+    /// fetches it.
+    pub doorbell_carries_wqe: bool,
+}
+
 /// Way in which an HCA hands arriving packets to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveMode {
@@ -115,6 +133,11 @@ pub struct HcaPart {
     pub receive_wqe_fetch: SimDuration,
     /// Time from payload in the HCA to the first bit on the link.
     pub transmit_processing: SimDuration,
+    /// Time for which DMA writes pause while the HCA looks at the receive WQE of a new message. It
+    /// limits the rate of messages that take a receive request.
+    pub receive_wqe_pause: SimDuration,
+    /// Bytes of its queue entries on the bus.
+    pub entries: QueueEntries,
     /// Time from a packet's arrival to the start of its DMA write.
     pub receive_processing: SimDuration,
     /// Time from the last DMA write to a completion that the CPU can see.
@@ -227,15 +250,20 @@ pub struct HostPart {
     pub read_request_bytes: u32,
     /// Latencies and rates of memory.
     pub memory: MemoryPart,
-    /// CPU time of `ibv_post_send` for a request, at least 1 ps.
+    /// CPU time of `ibv_post_send` for each request of its list, at least 1 ps.
     pub post_send: SimDuration,
-    /// Rate at which the CPU writes inline data to the HCA, in bytes per second, beside
-    /// `post_send`. `None`: inline data takes no time.
+    /// CPU time of `ibv_post_send` for each list beside its requests: the doorbell, and the flush of
+    /// the CPU's write-combining buffer.
+    pub ring_doorbell: SimDuration,
+    /// Rate at which inline data of a queue pair reaches the HCA, in bytes per second. The CPU goes
+    /// on meanwhile. `None`: inline data takes no time.
     pub inline_bytes_per_second: Option<u64>,
     /// CPU time of `ibv_post_recv` for a request.
     pub post_receive: SimDuration,
     /// CPU time of `ibv_poll_cq`, at least 1 ps.
     pub poll_cq: SimDuration,
+    /// CPU time of `ibv_poll_cq` for each completion that it returns.
+    pub take_completion: SimDuration,
     /// CPU time to read a clock, at least 1 ps.
     pub clock_read: SimDuration,
     /// Time from a store of a core until a polling core of the same host has the new value, at least
@@ -301,9 +329,10 @@ pub struct SwitchPart {
 }
 
 impl HostPart {
-    /// Returns the CPU time for each byte of inline data, rounded down to a picosecond.
-    pub fn inline_byte(&self) -> SimDuration {
-        SimDuration::from_picos(self.inline_bytes_per_second.map_or(0, |rate| 1_000_000_000_000 / rate))
+    /// Returns the time in which `bytes` of inline data reach the HCA, rounded down to a picosecond.
+    pub fn inline_time(&self, bytes: u64) -> SimDuration {
+        let picos = self.inline_bytes_per_second.map_or(0, |rate| u128::from(bytes) * 1_000_000_000_000 / u128::from(rate.max(1)));
+        SimDuration::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
     }
 
     /// Returns the time in which a core copies a mebibyte, rounded down to a picosecond.

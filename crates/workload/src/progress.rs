@@ -13,15 +13,22 @@ pub(crate) struct Costs {
     pub post_send: SimDuration,
     pub post_receive: SimDuration,
     pub poll: SimDuration,
+    pub take_completion: SimDuration,
     pub clock: SimDuration,
-    pub inline_byte: SimDuration,
 }
 
 impl Costs {
     pub(crate) fn of(world: &World, host: usize, reads_clock: bool) -> Self {
         let part = &world.spec().hosts[host].part;
         let clock = if reads_clock { part.clock_read } else { SimDuration::ZERO };
-        Self { post_send: part.post_send, post_receive: part.post_receive, poll: part.poll_cq, clock, inline_byte: part.inline_byte() }
+        Self {
+            // A thread posts one request at a time.
+            post_send: part.ring_doorbell + part.post_send,
+            post_receive: part.post_receive,
+            poll: part.poll_cq,
+            take_completion: part.take_completion,
+            clock,
+        }
     }
 }
 

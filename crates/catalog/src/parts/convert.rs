@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use softband_model::parts::{
     BusPart, CablePart, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart,
-    MessageGaps, OptionalVerbs, ReceiveMode, SwitchPart,
+    MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -50,6 +50,8 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         doorbell: read.duration("doorbell"),
         send_wqe_fetch: read.duration("send_wqe_fetch"),
         receive_wqe_fetch: read.duration("receive_wqe_fetch"),
+        receive_wqe_pause: read.optional_duration("receive_wqe_pause").unwrap_or(SimDuration::ZERO),
+        entries: queue_entries(&mut read),
         transmit_processing: read.duration("transmit_processing"),
         receive_processing: read.duration("receive_processing"),
         completion_write: read.duration("completion_write"),
@@ -119,6 +121,17 @@ fn optional_verbs(read: &mut PartReader<'_>) -> OptionalVerbs {
         gid_table_len: read.count("gid_table_len"),
         on_demand_paging: read.choice("on_demand_paging", Dimension::Name, &[("no", false), ("yes", true)]),
         atomic_write: read.choice("atomic_write", Dimension::Name, &[("no", false), ("yes", true)]),
+    }
+}
+
+fn queue_entries(read: &mut PartReader<'_>) -> QueueEntries {
+    let mut bytes = |name| read.optional_bytes(name).unwrap_or(0);
+    QueueEntries {
+        send_wqe_bytes: bytes("send_wqe"),
+        datagram_wqe_bytes: bytes("datagram_wqe"),
+        receive_wqe_bytes: bytes("receive_wqe"),
+        completion_bytes: bytes("completion"),
+        doorbell_carries_wqe: read.optional_flag("doorbell_carries_wqe"),
     }
 }
 
@@ -207,9 +220,11 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
             bytes_per_second: read.optional_rate("memory_rate"),
         },
         post_send: read.duration("post_send"),
+        ring_doorbell: read.optional_duration("ring_doorbell").unwrap_or(SimDuration::ZERO),
         inline_bytes_per_second: read.optional_rate("inline_rate"),
         post_receive: read.duration("post_receive"),
         poll_cq: read.duration("poll_cq"),
+        take_completion: read.optional_duration("take_completion").unwrap_or(SimDuration::ZERO),
         clock_read: read.duration("clock_read"),
         cache_line_transfer: read.duration("cache_line_transfer"),
         copy_bytes_per_second: read.rate("copy_rate"),

@@ -56,6 +56,7 @@ impl Hcas {
         {
             if queue == SEND { counters.note_sent(completion.status) } else { counters.note_received(completion.status) }
         }
+        self.nodes[node as usize].write_completion(timeline.now());
         let completion = self.completions.insert((owner, cq, completion));
         timeline.push(at, node, Event::Completed { completion });
     }

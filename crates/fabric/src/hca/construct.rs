@@ -58,6 +58,7 @@ fn nodes(spec: &FabricSpec, numbering: &Numbering, buses: &mut Vec<SharedBus>) -
                 name: format!("{}/{}", host.name, hca.device),
                 place: (host_index, index),
                 part: shared_with(hcas.last(), behind_bridge(&hca.part, &hca.bus)),
+                inline_rate: host.part.inline_bytes_per_second,
                 pkeys: hca.pkeys.clone(),
                 first_port: numbering.first_port_of_hca(hcas.len()),
                 bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),

@@ -8,6 +8,7 @@ mod congestion;
 mod construct;
 mod counters;
 mod departures;
+mod entries;
 mod frames;
 mod groups;
 mod ports;
@@ -81,6 +82,8 @@ struct Hca {
     place: (usize, usize),
     /// The part with the delays of its slot: see `construct`. Equal HCAs share it.
     part: Arc<HcaPart>,
+    /// Rate of inline data of a queue pair, in bytes per second.
+    inline_rate: Option<u64>,
     /// P_Key table of its ports.
     pkeys: Vec<PKey>,
     first_port: u32,

@@ -37,6 +37,8 @@ pub(super) struct QpSlot {
     pub on_bus_completes: SimTime,
     /// DMA writes of received payload so far.
     pub dma_writes_started: u64,
+    /// Time at which the last inline data reaches the HCA. Later requests come behind it.
+    pub inline_until: SimTime,
     /// Time at which the last received byte is in memory.
     pub in_memory_last: SimTime,
     pub timer_at: Option<SimTime>,
@@ -71,6 +73,7 @@ impl QpSlot {
             failed_last: [SimTime::ZERO; 2],
             on_bus_completes: SimTime::ZERO,
             dma_writes_started: 0,
+            inline_until: SimTime::ZERO,
             in_memory_last: SimTime::ZERO,
             timer_at: None,
             established: false,
@@ -338,8 +341,17 @@ impl Hcas {
     /// Posts a send request. Errors in the request become completions.
     pub(crate) fn post_send(&mut self, timeline: &mut Timeline, now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn, request: SendRequest) {
         let Ok((qp, slot)) = self.owned_qp(owner, hca, qpn) else { return };
-        let post = self.posts.insert(Post::Send { qp, epoch: slot.qp.epoch, request });
-        let at = now + self.nodes[hca.0 as usize].part.doorbell;
+        let (epoch, inline_until) = (slot.qp.epoch, slot.inline_until);
+        let inline_bytes = request.inline.as_ref().map_or(0, |inline| inline.len);
+        let node = &self.nodes[hca.0 as usize];
+        let written = now.max(inline_until) + node.inline_time(inline_bytes);
+        let at = written + node.part.doorbell;
+        if inline_bytes > 0
+            && let Some(slot) = self.slot_mut(qp)
+        {
+            slot.inline_until = written;
+        }
+        let post = self.posts.insert(Post::Send { qp, epoch, request });
         timeline.push(at, hca.0, Event::Doorbell { post });
     }
 
@@ -400,6 +412,9 @@ impl Hcas {
         let attributes = slot.qp.attributes;
         let full = slot.qp.requester.queue_len() >= attributes.init.capabilities.max_send_wr as usize;
         let hca = slot.qp.hca;
+        let inline_bytes = request.inline.as_ref().map_or(0, |inline| inline.len);
+        self.nodes[hca.0 as usize].ring(request.datagram.is_some(), inline_bytes, now);
+        let Some(slot) = self.slot_mut(qp) else { return };
         match attributes.state {
             QpState::Error | QpState::Sqe => {
                 slot.qp.requester.post(request);

@@ -324,6 +324,9 @@ impl Hcas {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
         let hca = slot.qp.hca.0;
         let node = &mut self.nodes[hca as usize];
+        if dma_write.fetches_receive_wqe {
+            node.fetch_receive_wqe(now);
+        }
         let part = &node.part;
         let head = match part.receive_mode {
             ReceiveMode::CutThrough => arrival.head,

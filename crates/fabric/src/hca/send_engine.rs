@@ -25,6 +25,7 @@ struct Next {
     port: u32,
     lane: VirtualLane,
     service_level: ServiceLevel,
+    inline_bytes: u32,
 }
 
 impl Next {
@@ -109,23 +110,23 @@ impl Hcas {
         let slot = self.slot(work.qp)?;
         let port = slot.port?;
         let a = &slot.qp.attributes;
-        let (starts, service_level) = match work.side {
+        let (starts, service_level, inline_bytes) = match work.side {
             Side::Requester => {
                 if slot.fetching {
                     return None;
                 }
                 let pending = slot.qp.requester.pending(a, &self.verbs)?;
-                (pending.starts, pending.service_level)
+                (pending.starts, pending.service_level, pending.inline_bytes)
             }
             Side::Responder => {
                 if !slot.qp.responder.pending(now) {
                     return None;
                 }
-                (None, a.address_vector.service_level)
+                (None, a.address_vector.service_level, 0)
             }
         };
         let engine = a.qpn.0 as usize % self.nodes[slot.qp.hca.0 as usize].engines.len();
-        Some(Next { starts, engine, port, lane: self.lane_at(links, port, service_level), service_level })
+        Some(Next { starts, engine, port, lane: self.lane_at(links, port, service_level), service_level, inline_bytes })
     }
 
     /// Returns the lane of a service level at an HCA's port.
@@ -149,6 +150,7 @@ impl Hcas {
             let engine = &mut node.engines[next.engine];
             engine.free = now + gap;
             engine.gaps += gap;
+            node.fetch_send_wqe(kind, next.inline_bytes, now);
         }
         match emission {
             Emission::Packet { mut packet, dma_bytes, completes_when_sent } => {

@@ -6,7 +6,7 @@ use softband_fabric::notice::Notice;
 use softband_model::management::Routing;
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, FileCosts, HcaPart, HostPart, KernelPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
-    PciExpress, ReceiveMode, Slot, SwitchPart,
+    PciExpress, QueueEntries, ReceiveMode, Slot, SwitchPart,
 };
 use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
@@ -51,6 +51,8 @@ pub fn hca_part() -> HcaPart {
         doorbell: nanos(500),
         send_wqe_fetch: nanos(1_250),
         receive_wqe_fetch: nanos(650),
+        receive_wqe_pause: nanos(0),
+        entries: QueueEntries::default(),
         transmit_processing: nanos(350),
         receive_processing: nanos(100),
         completion_write: nanos(300),
@@ -116,8 +118,10 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
             bytes_per_second: Some(2_727_000_000),
         },
         post_send: nanos(300),
+        ring_doorbell: nanos(0),
         post_receive: nanos(200),
         poll_cq: nanos(100),
+        take_completion: nanos(0),
         clock_read: nanos(20),
         cache_line_transfer: nanos(100),
         copy_bytes_per_second: 2_000_000_000,

@@ -122,7 +122,10 @@ impl Bus {
             let issued = now.max(self.read_ends[self.read_oldest]);
             self.note_wait(now, issued);
             end = match &mut self.segment {
-                Segment::PciExpress(link) => link.complete_read(issued + latency, part),
+                Segment::PciExpress(link) => {
+                    link.packet_to_host(now, 0);
+                    link.complete_read(issued + latency, part)
+                }
                 Segment::PciX(card) => {
                     let first = issued + card.request() + latency;
                     card.complete_read(&mut shared.lines, now, first, part)
@@ -134,6 +137,29 @@ impl Bus {
         }
         let end = shared.bridge.pass(now, bytes, end, Direction::Read);
         memory.read(now, bytes, end)
+    }
+
+    /// Carries a doorbell or a queue entry of `bytes` to the card. It costs bandwidth only: its
+    /// latency is part of the HCA's own times, and on PCI-X its bus time is part of each burst's.
+    pub fn entry_to_card(&mut self, now: SimTime, bytes: u32) {
+        if let Segment::PciExpress(link) = &mut self.segment {
+            link.packet_to_card(now, bytes);
+        }
+    }
+
+    /// Carries a queue entry of `bytes`, or with 0 bytes the request for an entry, to the host. As
+    /// [`Self::entry_to_card`].
+    pub fn entry_to_host(&mut self, now: SimTime, bytes: u32) {
+        if let Segment::PciExpress(link) = &mut self.segment {
+            link.packet_to_host(now, bytes);
+        }
+    }
+
+    /// Lets no DMA write start for `pause` after those before. Does nothing on PCI-X.
+    pub fn pause_writes(&mut self, now: SimTime, pause: SimDuration) {
+        if let Segment::PciExpress(link) = &mut self.segment {
+            link.pause_writes(now, pause);
+        }
     }
 
     /// Returns the time when the last byte of a DMA write of `bytes` is in memory. The write may

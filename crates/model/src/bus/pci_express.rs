@@ -6,6 +6,10 @@ use softband_sim::{SimDuration, SimTime};
 
 pub(super) struct Link {
     max_payload_bytes: u32,
+    /// Bytes of a packet beside its payload.
+    packet_bytes: u32,
+    /// Rate of packets, headers included.
+    packet_rate: Rate,
     read_rate: Rate,
     write_rate: Rate,
     read_free: SimTime,
@@ -25,6 +29,8 @@ impl Link {
         let completion_bytes = slot.completion_bytes.min(read_request_bytes);
         Self {
             max_payload_bytes: slot.max_payload_bytes,
+            packet_bytes: slot.write_header_bytes + slot.framing_bytes(),
+            packet_rate: Rate::new(raw, slot.link_layer_ppm, 1, 0),
             read_rate: rate(completion_bytes, slot.completion_header_bytes),
             write_rate: rate(slot.max_payload_bytes, slot.write_header_bytes),
             read_free: SimTime::ZERO,
@@ -32,6 +38,26 @@ impl Link {
             read_busy: SimDuration::ZERO,
             write_busy: SimDuration::ZERO,
         }
+    }
+
+    /// Carries a packet with `bytes` of payload to the card, as soon as the direction is free. The
+    /// packet delays later ones.
+    pub(super) fn packet_to_card(&mut self, now: SimTime, bytes: u32) {
+        let time = self.packet_rate.duration(bytes + self.packet_bytes);
+        self.read_busy += time;
+        self.read_free = self.read_free.max(now) + time;
+    }
+
+    /// As [`Self::packet_to_card`], to the host.
+    pub(super) fn packet_to_host(&mut self, now: SimTime, bytes: u32) {
+        let time = self.packet_rate.duration(bytes + self.packet_bytes);
+        self.write_busy += time;
+        self.write_free = self.write_free.max(now) + time;
+    }
+
+    /// Lets no write start for `pause` after those before.
+    pub(super) fn pause_writes(&mut self, now: SimTime, pause: SimDuration) {
+        self.write_free = self.write_free.max(now) + pause;
     }
 
     /// Carries the data of one read request, which come from `first` on. Returns the time when the

@@ -2,7 +2,7 @@
 
 use super::{
     BusPart, CablePart, CardInterface, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
-    PciExpress, ReceiveMode, Slot, SwitchPart,
+    PciExpress, QueueEntries, ReceiveMode, Slot, SwitchPart,
 };
 use crate::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -60,6 +60,8 @@ impl HcaPart {
             doorbell: none,
             send_wqe_fetch: none,
             receive_wqe_fetch: none,
+            receive_wqe_pause: SimDuration::ZERO,
+            entries: QueueEntries::default(),
             transmit_processing: none,
             receive_processing: none,
             completion_write: none,
@@ -127,9 +129,11 @@ impl HostPart {
                 bytes_per_second: None,
             },
             post_send: LEAST,
+            ring_doorbell: SimDuration::ZERO,
             inline_bytes_per_second: None,
             post_receive: LEAST,
             poll_cq: LEAST,
+            take_completion: SimDuration::ZERO,
             clock_read: LEAST,
             cache_line_transfer: LEAST,
             copy_bytes_per_second: 1_000_000_000_000,

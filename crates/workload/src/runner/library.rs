@@ -120,6 +120,7 @@ impl Runner {
         while count < POLL_BATCH as u32 {
             let Some(received) = self.library.as_mut().and_then(|library| library.ranks[rank as usize].received.pop_front()) else { break };
             count += 1;
+            self.charge_completion(rank);
             if let Some(immediate) = received {
                 self.on_arrival(rank, immediate);
             }
@@ -140,6 +141,7 @@ impl Runner {
         while count < POLL_BATCH {
             let Some(seen) = self.threads[rank as usize].ring.pop_front() else { break };
             count += 1;
+            self.charge_completion(rank);
             if let Seen::Sent { step, index } = seen {
                 self.on_request_done(rank, step, index);
             }

@@ -22,6 +22,7 @@ impl Runner {
         let thread = &mut self.threads[rank as usize];
         thread.clock = thread.clock.max(at);
         for _ in 0..thread.ring.len().min(POLL_BATCH) {
+            self.charge_completion(rank);
             match self.threads[rank as usize].ring.pop_front() {
                 Some(Seen::Sent { step, index }) => self.on_sent(rank, step, index),
                 Some(Seen::Received { step }) => self.on_received(rank, step),
@@ -40,6 +41,12 @@ impl Runner {
         } else {
             self.wake_at(rank, next, Due::Poll { rank });
         }
+    }
+
+    /// Charges the part of a poll that each completion costs.
+    pub(super) fn charge_completion(&mut self, rank: u32) {
+        let thread = &mut self.threads[rank as usize];
+        thread.clock += thread.costs.take_completion;
     }
 
     /// Processes a completion, which covers all messages of its step up to its own.

@@ -184,9 +184,6 @@ impl Runner {
         let covered = if signaled { std::mem::take(&mut sending.unsignaled) } else { 0 };
         let thread = &mut self.threads[flow.from as usize];
         thread.clock += thread.costs.post_send;
-        if work.is_inline {
-            (0..work.bytes).for_each(|_| thread.clock += thread.costs.inline_byte);
-        }
         let (bytes, operation) = match work.kind {
             None => (work.bytes, SendOperation::RdmaRead { remote_address: BASE, rkey: peer.rkey }),
             Some(kind) => (work.bytes - IMMEDIATE_BYTES, SendOperation::Send { immediate: Some((kind as u32) << KIND_SHIFT | work.step) }),

@@ -23,6 +23,8 @@ pub struct Pending {
     pub starts: Option<MessageKind>,
     /// Service level of the packet.
     pub service_level: ServiceLevel,
+    /// Bytes of inline data in the message's WQE.
+    pub inline_bytes: u32,
 }
 
 /// Result of the send engine's request for a packet.
@@ -69,7 +71,8 @@ impl Requester {
         let datagram = wqe.request.datagram.and_then(|to| verbs.ahs.get(to.ah.0));
         let service_level = datagram.map_or(a.address_vector.service_level, |ah| ah.vector.service_level);
         let starts = (!mid_message).then(|| wqe.kind(a.init.qp_type));
-        Some(Pending { starts, service_level })
+        let inline_bytes = wqe.request.inline.as_ref().map_or(0, |inline| inline.len);
+        Some(Pending { starts, service_level, inline_bytes })
     }
 
     /// Returns the next packet. Call it when [`Self::pending`] names one.
