@@ -10,7 +10,7 @@ mod lab;
 
 use lab::{Lab, nanos};
 use softband_catalog::{LoadOptions, load_fabric};
-use softband_model::bus::{Bus, MemoryController, SharedBus};
+use softband_model::bus::{Bus, MemoryController, ReadPurpose, SharedBus};
 use softband_model::parts::{BusPart, MemoryPart, Slot};
 use softband_model::verbs::api::{AddressVector, Completion, QpModification, SendOperation};
 use softband_sim::SimTime;
@@ -285,10 +285,10 @@ fn dma_rate(part: &BusPart, reads: bool) -> f64 {
     const TRANSFERS: u32 = 64;
     let (read_latency, write_latency) = (nanos(500), nanos(250));
     let memory = MemoryPart { read_latency, write_latency, read_bytes_per_second: None, write_bytes_per_second: None, bytes_per_second: None };
-    let (mut bus, mut shared, mut memory) = (Bus::new(part, 512, 8), SharedBus::new(part), MemoryController::new(&memory));
+    let (mut bus, mut shared, mut memory) = (Bus::new(part, 512, 8, None), SharedBus::new(part), MemoryController::new(&memory));
     let mut now = SimTime::ZERO;
     for _ in 0..TRANSFERS {
-        let read = reads.then(|| bus.read(&mut shared, &mut memory, now, TRANSFER_BYTES));
+        let read = reads.then(|| bus.read(&mut shared, &mut memory, now, TRANSFER_BYTES, ReadPurpose::Request));
         now = read.unwrap_or_else(|| bus.write(&mut shared, &mut memory, now, now, now, TRANSFER_BYTES));
     }
     f64::from(TRANSFERS * TRANSFER_BYTES) / (now - SimTime::ZERO).as_secs_f64() / 1e6

@@ -177,7 +177,7 @@ pod! {
         pub ports: u32, pub max_qp: u32, pub max_qp_wr: u32, pub max_sge: u32, pub max_cq: u32, pub max_cqe: u32, pub max_mr: u32,
         pub max_pd: u32, pub max_ah: u32, pub max_inline: u32, pub max_rd_atomic: u32,
         pub max_srq: u32, pub max_srq_wr: u32, pub max_srq_sge: u32, pub max_xrcd: u32, pub max_mw: u32,
-        pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32, pub atomic_write: u32, pub reserved: u32,
+        pub max_multicast_groups: u32, pub max_multicast_members: u32, pub gid_table_len: u32, pub on_demand_paging: u32, pub atomic_write: u32, pub doorbell_carries_wqe: u32,
     }
     pub struct PortQuery { pub hca: u32, pub port: u32, }
     /// Codes as in `struct ibv_port_attr`; GIDs in network order.

@@ -125,8 +125,10 @@ pub struct SharedHeader {
     pub epoch_seconds: u64,
     /// CPU time that the program pays for each operation, in picoseconds.
     pub cost_post_send: u64,
-    /// Additional time for each list of send requests.
-    pub cost_ring_doorbell: u64,
+    /// Additional time for each list of send requests whose doorbell carries the WQE.
+    pub cost_write_combining_flush: u64,
+    /// Additional time for each datagram.
+    pub cost_post_address: u64,
     pub cost_post_receive: u64,
     pub cost_poll_cq: u64,
     /// Additional time for each completion that a poll returns.

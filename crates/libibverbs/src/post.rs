@@ -237,7 +237,7 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
 #[inline(always)]
 pub(crate) fn charge_list(qp: &QpInner) {
     if !is_wall() {
-        qp.send.charge(header().cost_ring_doorbell);
+        qp.send.charge(qp.send_costs.list_ps);
     }
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn submit_send(qp: &QpInner, record: &PostRecord, data: Data<'_>) -> 
 
 #[inline(never)]
 fn give_to_engine(qp: &QpInner, record: PostRecord, data: Data<'_>) -> Result<(), Errno> {
-    qp.send.charge(header().cost_post_send);
+    qp.send.charge(qp.send_costs.request_ps);
     let outcome = match data {
         Data::Registered(list) => submit(record, list, &[]),
         // SAFETY: the creator of `data` promised that the memory is valid until the post returns.

@@ -14,7 +14,7 @@ use crate::work_queue::WorkQueue;
 use crate::{events, poll, srq, xrc};
 use libc::c_int;
 use softband_abi::verbs::*;
-use softband_client::{Errno, call};
+use softband_client::{Errno, call, header};
 use softband_ipc::calls::{OpenQp, QpFields, QpName, op};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -44,6 +44,7 @@ pub(crate) struct QpInner {
     /// Time of the last reset, in picoseconds. Earlier completions are void.
     pub(crate) reset_at_ps: AtomicU64,
     pub(crate) send: WorkQueue,
+    pub(crate) send_costs: SendCosts,
     pub(crate) receive: WorkQueue,
     pub(crate) async_events: EventCount,
     pub(crate) builder: Builder,
@@ -53,6 +54,23 @@ pub(crate) struct QpInner {
     pub(crate) send_cq: CqOfQp,
     pub(crate) recv_cq: CqOfQp,
     pub(crate) direct: DirectState,
+}
+
+/// CPU time of posts to a send queue, in picoseconds.
+pub(crate) struct SendCosts {
+    /// For each list of requests.
+    pub(crate) list_ps: u64,
+    /// For each request.
+    pub(crate) request_ps: u64,
+}
+
+impl SendCosts {
+    fn of(qp_type: u32, doorbell_carries_wqe: bool) -> Self {
+        let costs = header();
+        let address_ps = if qp_type == IBV_QPT_UD { costs.cost_post_address } else { 0 };
+        let list_ps = if doorbell_carries_wqe { costs.cost_write_combining_flush } else { 0 };
+        Self { list_ps, request_ps: costs.cost_post_send + address_ps }
+    }
 }
 
 /// Destination of completions; NULL if the queue pair sends or receives nothing.
@@ -205,7 +223,9 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
     // nothing.
     let send_cq = if sends { unsafe { CqOfQp::of(wanted.send_cq) } } else { CqOfQp(std::ptr::null()) };
     // SAFETY: `create` has checked that it is an open context of ours.
-    let has_atomic_write = unsafe { device_of(base.context) }.is_ok_and(|device| device.atomic_write != 0);
+    let device = unsafe { device_of(base.context) };
+    let has_atomic_write = device.as_ref().is_ok_and(|device| device.atomic_write != 0);
+    let doorbell_carries_wqe = device.is_ok_and(|device| device.doorbell_carries_wqe != 0);
     let is_direct = made.direct != 0 && send_cq.get().is_some_and(|cq| cq.takes_own);
     let offered = if is_direct { direct::operations(wanted.qp_type, has_atomic_write) } else { 0 };
     let qp = Box::into_raw(Box::new(Qp {
@@ -223,6 +243,7 @@ fn show(base: &Base, ours: &Context, wanted: &ibv_qp_init_attr, made: &QpFields)
             // The CQs may still hold completions of a former queue pair with the same number.
             reset_at_ps: AtomicU64::new(since(made.since_ps)),
             send: WorkQueue::new(cap.max_send_wr),
+            send_costs: SendCosts::of(wanted.qp_type, doorbell_carries_wqe),
             receive: WorkQueue::new(cap.max_recv_wr),
             async_events: EventCount::default(),
             builder: Builder::default(),

@@ -136,6 +136,9 @@ pub struct HcaPart {
     /// Time for which DMA writes pause while the HCA looks at the receive WQE of a new message. It
     /// limits the rate of messages that take a receive request.
     pub receive_wqe_pause: SimDuration,
+    /// Largest completion of the DMA reads for RDMA read responses, in bytes: a power of two from 64
+    /// to 4096. `None`: as for other DMA reads.
+    pub response_completion_bytes: Option<u32>,
     /// Bytes of its queue entries on the bus.
     pub entries: QueueEntries,
     /// Time from a packet's arrival to the start of its DMA write.
@@ -252,9 +255,11 @@ pub struct HostPart {
     pub memory: MemoryPart,
     /// CPU time of `ibv_post_send` for each request of its list, at least 1 ps.
     pub post_send: SimDuration,
-    /// CPU time of `ibv_post_send` for each list beside its requests: the doorbell, and the flush of
-    /// the CPU's write-combining buffer.
-    pub ring_doorbell: SimDuration,
+    /// CPU time of `ibv_post_send` for each list beside its requests, if the doorbell carries the
+    /// WQE: the flush of the write-combining buffers.
+    pub write_combining_flush: SimDuration,
+    /// CPU time of `ibv_post_send` for each datagram beside `post_send`: the address in its WQE.
+    pub post_address: SimDuration,
     /// Rate at which inline data of a queue pair reaches the HCA, in bytes per second. The CPU goes
     /// on meanwhile. `None`: inline data takes no time.
     pub inline_bytes_per_second: Option<u64>,

@@ -19,11 +19,13 @@ pub(crate) struct Costs {
 
 impl Costs {
     pub(crate) fn of(world: &World, host: usize, reads_clock: bool) -> Self {
-        let part = &world.spec().hosts[host].part;
+        let (part, hcas) = (&world.spec().hosts[host].part, &world.spec().hosts[host].hcas);
+        let flushes = hcas.first().is_some_and(|hca| hca.part.entries.doorbell_carries_wqe);
+        // A thread posts one request at a time.
+        let list = if flushes { part.write_combining_flush } else { SimDuration::ZERO };
         let clock = if reads_clock { part.clock_read } else { SimDuration::ZERO };
         Self {
-            // A thread posts one request at a time.
-            post_send: part.ring_doorbell + part.post_send,
+            post_send: list + part.post_send,
             post_receive: part.post_receive,
             poll: part.poll_cq,
             take_completion: part.take_completion,

@@ -51,6 +51,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         send_wqe_fetch: read.duration("send_wqe_fetch"),
         receive_wqe_fetch: read.duration("receive_wqe_fetch"),
         receive_wqe_pause: read.optional_duration("receive_wqe_pause").unwrap_or(SimDuration::ZERO),
+        response_completion_bytes: read.optional_bytes("response_completion"),
         entries: queue_entries(&mut read),
         transmit_processing: read.duration("transmit_processing"),
         receive_processing: read.duration("receive_processing"),
@@ -103,6 +104,9 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     check_driver(&mut read, &part.driver);
     check_fields(&mut read, &part);
     check_ack_timer(&mut read, part.ack_timer);
+    if part.response_completion_bytes.is_some_and(|bytes| !(64..=4096).contains(&bytes) || !bytes.is_power_of_two()) {
+        read.refuse("response_completion", "no completion has this size".into(), Some("write a power of two from 64 to 4096".into()));
+    }
     if let Some(bytes) = part.tuned_read_request_bytes {
         check_read_request(&mut read, "tuned_read_request", bytes, part.interface);
     }
@@ -220,7 +224,8 @@ pub(crate) fn host(mut read: PartReader<'_>, buses: &BTreeMap<String, (BusPart, 
             bytes_per_second: read.optional_rate("memory_rate"),
         },
         post_send: read.duration("post_send"),
-        ring_doorbell: read.optional_duration("ring_doorbell").unwrap_or(SimDuration::ZERO),
+        write_combining_flush: read.optional_duration("write_combining_flush").unwrap_or(SimDuration::ZERO),
+        post_address: read.optional_duration("post_address").unwrap_or(SimDuration::ZERO),
         inline_bytes_per_second: read.optional_rate("inline_rate"),
         post_receive: read.duration("post_receive"),
         poll_cq: read.duration("poll_cq"),

@@ -78,7 +78,7 @@ fn device(hca: HcaId, spec: &HcaSpec) -> Device {
         gid_table_len: part.optional.gid_table_len.max(if spec.link_layer == LinkLayer::Ethernet { 2 } else { 1 }),
         on_demand_paging: u32::from(part.optional.on_demand_paging),
         atomic_write: u32::from(part.optional.atomic_write),
-        reserved: 0,
+        doorbell_carries_wqe: u32::from(part.entries.doorbell_carries_wqe),
     }
 }
 

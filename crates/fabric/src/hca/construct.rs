@@ -61,7 +61,7 @@ fn nodes(spec: &FabricSpec, numbering: &Numbering, buses: &mut Vec<SharedBus>) -
                 inline_rate: host.part.inline_bytes_per_second,
                 pkeys: hca.pkeys.clone(),
                 first_port: numbering.first_port_of_hca(hcas.len()),
-                bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads),
+                bus: Bus::new(&hca.bus, request, hca.part.outstanding_reads, hca.part.response_completion_bytes),
                 shared_bus: bus_of(hca, &mut known, buses),
                 qp_of_qpn: Vec::new(),
                 qp_count: 0,

@@ -5,6 +5,7 @@ use super::send_engine::transit;
 use super::{Hcas, Hop};
 use crate::link::Transit;
 use crate::notice::Notice;
+use softband_model::bus::ReadPurpose;
 use softband_model::packet::{Carried, Packet, PacketKind};
 use softband_model::verbs::api::PayloadSlice;
 use softband_sim::SimTime;
@@ -69,7 +70,7 @@ impl Hcas {
         let PostedFrame { port, destination, bytes } = self.posted_frames.take(frame);
         let node = &mut self.nodes[self.ports[port as usize].hca as usize];
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
-        let at = node.bus.read(shared, memory, now, bytes.len() as u32) + node.part.transmit_processing;
+        let at = node.bus.read(shared, memory, now, bytes.len() as u32, ReadPurpose::Request) + node.part.transmit_processing;
         let lane = self.lane_at(hop.links, port, ServiceLevel(0));
         if !hop.links.can_send(port, lane) || hop.faults.will_be_down(port, at) {
             hop.links.count_discards(port, 1);

@@ -5,6 +5,7 @@ use super::congestion::FlowOf;
 use super::{Hcas, Hop};
 use crate::event::Event;
 use crate::link::{Links, Transit};
+use softband_model::bus::ReadPurpose;
 use softband_model::packet::Packet;
 use softband_model::transport::{Emission, Environment, MessageKind, Side};
 use softband_model::verbs::api::HostMemory;
@@ -179,7 +180,8 @@ impl Hcas {
         let (packet, dma_bytes, completes) = staged;
         let node = &mut self.nodes[hca as usize];
         let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
-        let read = if dma_bytes > 0 { node.bus.read(shared, memory, now, dma_bytes) } else { now };
+        let purpose = if work.side == Side::Responder { ReadPurpose::Response } else { ReadPurpose::Request };
+        let read = if dma_bytes > 0 { node.bus.read(shared, memory, now, dma_bytes, purpose) } else { now };
         let at = read + node.part.transmit_processing;
         let mut transit = transit(hop.links, packet, next.port, next.lane);
         transit.staged = true;

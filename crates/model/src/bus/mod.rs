@@ -29,6 +29,15 @@ pub struct Bus {
     waited_until: SimTime,
 }
 
+/// Purpose of a DMA read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadPurpose {
+    /// Payload of a request.
+    Request,
+    /// Payload of a response to an RDMA read.
+    Response,
+}
+
 /// Busy time of each limit on an HCA's path to memory, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusUsage {
@@ -69,8 +78,9 @@ enum Segment {
 
 impl Bus {
     /// Creates the bus of an HCA that keeps up to `outstanding_reads` requests of
-    /// `read_request_bytes` in flight. `part` is the bus as both ends have trained.
-    pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32) -> Self {
+    /// `read_request_bytes` in flight. `part` is the bus as both ends have trained. DMA reads for
+    /// responses have completions of at most `response_bytes`, or of any size.
+    pub fn new(part: &BusPart, read_request_bytes: u32, outstanding_reads: u32, response_bytes: Option<u32>) -> Self {
         let least = match part.slot {
             Slot::PciExpress(_) => 64,
             // Least value of the field in the command register (PCI-X 1.0a).
@@ -78,7 +88,7 @@ impl Bus {
         };
         let read_request_bytes = read_request_bytes.max(least);
         let segment = match &part.slot {
-            Slot::PciExpress(slot) => Segment::PciExpress(pci_express::Link::new(slot, read_request_bytes)),
+            Slot::PciExpress(slot) => Segment::PciExpress(pci_express::Link::new(slot, read_request_bytes, response_bytes.unwrap_or(u32::MAX))),
             Slot::PciX(slot) => Segment::PciX(pci_x::Card::new(slot)),
         };
         Self {
@@ -113,7 +123,7 @@ impl Bus {
     ///
     /// Each request waits for a free place among the outstanding requests. Then it waits for a
     /// memory latency, then for its turn on the bus.
-    pub fn read(&mut self, shared: &mut SharedBus, memory: &mut MemoryController, now: SimTime, bytes: u32) -> SimTime {
+    pub fn read(&mut self, shared: &mut SharedBus, memory: &mut MemoryController, now: SimTime, bytes: u32, purpose: ReadPurpose) -> SimTime {
         let latency = memory.read_latency() + self.bridge_delay * 2;
         let mut rest = bytes;
         let mut end = now;
@@ -124,7 +134,7 @@ impl Bus {
             end = match &mut self.segment {
                 Segment::PciExpress(link) => {
                     link.packet_to_host(now, 0);
-                    link.complete_read(issued + latency, part)
+                    link.complete_read(issued + latency, part, purpose)
                 }
                 Segment::PciX(card) => {
                     let first = issued + card.request() + latency;

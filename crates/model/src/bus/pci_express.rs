@@ -1,5 +1,6 @@
 //! A PCI Express link: independent directions, packets of limited size.
 
+use super::ReadPurpose;
 use super::rate::Rate;
 use crate::parts::PciExpress;
 use softband_sim::{SimDuration, SimTime};
@@ -11,6 +12,8 @@ pub(super) struct Link {
     /// Rate of packets, headers included.
     packet_rate: Rate,
     read_rate: Rate,
+    /// Rate of reads for responses.
+    response_rate: Rate,
     write_rate: Rate,
     read_free: SimTime,
     write_free: SimTime,
@@ -20,8 +23,9 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Creates the link of a card in `slot` that requests `read_request_bytes` at a time.
-    pub(super) fn new(slot: &PciExpress, read_request_bytes: u32) -> Self {
+    /// Creates the link of a card in `slot` that requests `read_request_bytes` at a time. Reads for
+    /// responses have completions of at most `response_bytes`.
+    pub(super) fn new(slot: &PciExpress, read_request_bytes: u32, response_bytes: u32) -> Self {
         let raw = slot.raw_bytes_per_second();
         let rate = |payload, header| Rate::new(raw, slot.link_layer_ppm, payload, header + slot.framing_bytes());
         // A completion answers a single request, and no more than its bytes (PCI Express Base
@@ -32,6 +36,7 @@ impl Link {
             packet_bytes: slot.write_header_bytes + slot.framing_bytes(),
             packet_rate: Rate::new(raw, slot.link_layer_ppm, 1, 0),
             read_rate: rate(completion_bytes, slot.completion_header_bytes),
+            response_rate: rate(completion_bytes.min(response_bytes), slot.completion_header_bytes),
             write_rate: rate(slot.max_payload_bytes, slot.write_header_bytes),
             read_free: SimTime::ZERO,
             write_free: SimTime::ZERO,
@@ -65,8 +70,12 @@ impl Link {
     ///
     /// A smaller last packet pays only its share of a header. So no transfer costs more per byte
     /// than transfers that fill their completions.
-    pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32) -> SimTime {
-        let time = self.read_rate.duration(bytes);
+    pub(super) fn complete_read(&mut self, first: SimTime, bytes: u32, purpose: ReadPurpose) -> SimTime {
+        let time = match purpose {
+            ReadPurpose::Request => self.read_rate,
+            ReadPurpose::Response => self.response_rate,
+        }
+        .duration(bytes);
         self.read_busy += time;
         self.read_free = first.max(self.read_free) + time;
         self.read_free

@@ -35,7 +35,7 @@ fn with_bridge(slot: Slot, bridge: Option<Bridge>, latency_nanos: u64, request: 
         bytes_per_second,
     };
     let part = BusPart { name: "test".into(), slot, bridge };
-    Path { bus: Bus::new(&part, request, outstanding), shared: SharedBus::new(&part), memory: MemoryController::new(&memory) }
+    Path { bus: Bus::new(&part, request, outstanding, None), shared: SharedBus::new(&part), memory: MemoryController::new(&memory) }
 }
 
 fn gen1(latency_nanos: u64, request: u32, duplex: Option<u64>) -> Path {
@@ -44,7 +44,7 @@ fn gen1(latency_nanos: u64, request: u32, duplex: Option<u64>) -> Path {
 
 impl Path {
     fn read(&mut self, now: SimTime, bytes: u32) -> SimTime {
-        self.bus.read(&mut self.shared, &mut self.memory, now, bytes)
+        self.bus.read(&mut self.shared, &mut self.memory, now, bytes, ReadPurpose::Request)
     }
 
     fn write(&mut self, now: SimTime, bytes: u32) -> SimTime {
@@ -159,7 +159,7 @@ fn pci_x_is_free_for_writes_while_reads_wait_for_memory() {
     let end = SimTime::from_picos(5_000_000_000);
     while let Some(at) = reads.iter().chain(&writes).min().copied().filter(|at| *at < end) {
         if let Some(next) = reads.iter_mut().find(|next| **next == at) {
-            *next = path.bus.read(&mut path.shared, &mut path.memory, at, 1_024);
+            *next = path.bus.read(&mut path.shared, &mut path.memory, at, 1_024, ReadPurpose::Request);
         } else {
             *writes.iter_mut().find(|next| **next == at).unwrap() = path.write(at, 1_024);
         }
@@ -285,7 +285,7 @@ fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, write
         bytes_per_second: None,
     };
     let (mut shared, mut memory) = (SharedBus::new(&part), MemoryController::new(&memory));
-    let mut cards: Vec<Bus> = (0..cards).map(|_| Bus::new(&part, 512, 4)).collect();
+    let mut cards: Vec<Bus> = (0..cards).map(|_| Bus::new(&part, 512, 4, None)).collect();
     // Streams in the order of time, as the fabric's events are.
     let mut streams: Vec<(SimTime, usize, bool)> = Vec::new();
     for card in 0..cards.len() {
@@ -296,7 +296,7 @@ fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, write
     while let Some(stream) = streams.iter_mut().min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at < SimTime::from_picos(10_000_000_000)) {
         let (now, card, read) = *stream;
         let bus = &mut cards[card];
-        stream.0 = if read { bus.read(&mut shared, &mut memory, now, 4_096) } else { bus.write(&mut shared, &mut memory, now, now, now, 4_096) };
+        stream.0 = if read { bus.read(&mut shared, &mut memory, now, 4_096, ReadPurpose::Request) } else { bus.write(&mut shared, &mut memory, now, now, now, 4_096) };
         bytes += 4_096;
     }
     let end = streams.iter().map(|(at, ..)| *at).max().unwrap();
