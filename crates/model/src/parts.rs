@@ -54,6 +54,15 @@ pub struct QueueEntries {
     pub doorbell_carries_wqe: bool,
 }
 
+/// Cache of an HCA for the contexts of queue pairs, which lie in the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextCache {
+    /// Contexts that the cache holds, at least 1. The one used longest ago leaves first.
+    pub contexts: u32,
+    /// Time to fetch a context. The HCA fetches one at a time.
+    pub miss: SimDuration,
+}
+
 /// Way in which an HCA hands arriving packets to the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveMode {
@@ -139,6 +148,8 @@ pub struct HcaPart {
     /// Largest completion of the DMA reads for RDMA read responses, in bytes: a power of two from 64
     /// to 4096. `None`: as for other DMA reads.
     pub response_completion_bytes: Option<u32>,
+    /// Cache of contexts. `None`: the HCA holds all contexts.
+    pub context_cache: Option<ContextCache>,
     /// Bytes of its queue entries on the bus.
     pub entries: QueueEntries,
     /// Time from a packet's arrival to the start of its DMA write.

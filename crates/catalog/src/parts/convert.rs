@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart,
+    BusPart, CablePart, ContextCache, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart,
     MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
@@ -52,6 +52,7 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
         receive_wqe_fetch: read.duration("receive_wqe_fetch"),
         receive_wqe_pause: read.optional_duration("receive_wqe_pause").unwrap_or(SimDuration::ZERO),
         response_completion_bytes: read.optional_bytes("response_completion"),
+        context_cache: context_cache(&mut read),
         entries: queue_entries(&mut read),
         transmit_processing: read.duration("transmit_processing"),
         receive_processing: read.duration("receive_processing"),
@@ -126,6 +127,17 @@ fn optional_verbs(read: &mut PartReader<'_>) -> OptionalVerbs {
         on_demand_paging: read.choice("on_demand_paging", Dimension::Name, &[("no", false), ("yes", true)]),
         atomic_write: read.choice("atomic_write", Dimension::Name, &[("no", false), ("yes", true)]),
     }
+}
+
+fn context_cache(read: &mut PartReader<'_>) -> Option<ContextCache> {
+    let (contexts, miss) = (read.optional_count("context_cache"), read.optional_duration("context_miss"));
+    match (contexts, miss) {
+        (Some(0), _) => read.refuse("context_cache", "no queue pair could have a context".into(), Some("write at least 1".into())),
+        (Some(_), None) => read.refuse("context_cache", "a cache has a time to fetch".into(), Some("add `context_miss`".into())),
+        (None, Some(_)) => read.refuse("context_miss", "there is no cache".into(), Some("add `context_cache`".into())),
+        _ => {}
+    }
+    Some(ContextCache { contexts: contexts?, miss: miss? })
 }
 
 fn queue_entries(read: &mut PartReader<'_>) -> QueueEntries {

@@ -1,5 +1,6 @@
 //! Builds the HCAs of a fabric.
 
+use super::contexts::Contexts;
 use super::ports::HcaPort;
 use super::transfers::Transfers;
 use super::{Hca, Hcas, ProcessingEngine};
@@ -67,6 +68,7 @@ fn nodes(spec: &FabricSpec, numbering: &Numbering, buses: &mut Vec<SharedBus>) -
                 qp_count: 0,
                 engines: vec![ProcessingEngine::default(); hca.part.processing_engines.clamp(1, u32::from(u16::MAX)) as usize],
                 ready: VecDeque::new(),
+                contexts: Contexts::default(),
                 rings: hca.nic.as_ref().map(|nic| (nic.transmit_ring_frames, nic.receive_ring_frames)),
             });
         }

@@ -6,6 +6,7 @@ mod audit;
 mod complete;
 mod congestion;
 mod construct;
+mod contexts;
 mod counters;
 mod departures;
 mod entries;
@@ -29,6 +30,7 @@ pub use views::QueuePairView;
 
 use crate::link::Hop;
 use crate::slab::Slab;
+use contexts::Contexts;
 use ports::HcaPort;
 use queue_pairs::{Post, QpSlot};
 use receive::InFlight;
@@ -95,6 +97,7 @@ struct Hca {
     qp_count: u32,
     engines: Vec<ProcessingEngine>,
     ready: VecDeque<Work>,
+    contexts: Contexts,
     /// Sizes of the rings of a NIC's port, to and from the link.
     rings: Option<(u32, u32)>,
 }

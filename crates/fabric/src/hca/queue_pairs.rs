@@ -1,5 +1,6 @@
 //! Queue pairs as programs handle them: creation, modification, posting, destruction.
 
+use super::contexts::Context;
 use super::{Hcas, Hop};
 use crate::event::Event;
 use crate::link::Links;
@@ -37,6 +38,7 @@ pub(super) struct QpSlot {
     pub on_bus_completes: SimTime,
     /// DMA writes of received payload so far.
     pub dma_writes_started: u64,
+    pub context: Context,
     /// Time at which the last inline data reaches the HCA. Later requests come behind it.
     pub inline_until: SimTime,
     /// Time at which the last received byte is in memory.
@@ -73,6 +75,7 @@ impl QpSlot {
             failed_last: [SimTime::ZERO; 2],
             on_bus_completes: SimTime::ZERO,
             dma_writes_started: 0,
+            context: Context::default(),
             inline_until: SimTime::ZERO,
             in_memory_last: SimTime::ZERO,
             timer_at: None,
@@ -329,6 +332,7 @@ impl Hcas {
         let QpSnapshot { init, qpn, .. } = slot.qp.attributes;
         let node = &mut self.nodes[slot.qp.hca.0 as usize];
         node.qp_of_qpn[(qpn.0 - QPN_FIRST) as usize] = None;
+        Self::forget_context(&mut node.contexts, &slot);
         node.qp_count -= 1;
         self.verbs.use_pd(init.pd, -1);
         self.verbs.use_srq(init.srq, -1);

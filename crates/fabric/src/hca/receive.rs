@@ -179,6 +179,8 @@ impl Hcas {
 
     fn on_request(&mut self, hop: &mut Hop<'_>, qp: u32, packet: &Packet, arrival: Arrival, now: SimTime) -> Option<SimTime> {
         self.note_established(hop.timeline, qp, now);
+        let has_context = self.use_context(self.slot(qp)?.qp.hca.0, qp, now);
+        let arrival = Arrival { head: arrival.head.max(has_context), tail: arrival.tail.max(has_context) };
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);

@@ -79,6 +79,15 @@ impl Hcas {
                 staged.parked.push_back(work);
                 continue;
             }
+            if next.starts.is_some() {
+                let at = self.use_context_to_start(hca, work.qp, now);
+                if at > now {
+                    let engine = &mut self.nodes[hca as usize].engines[next.engine];
+                    engine.free = at;
+                    engine.starters.push_back(work);
+                    continue;
+                }
+            }
             self.emit(hop, hca, work, &next, memory, now);
             if !self.waits_for_place(hca, work, &next) {
                 self.nodes[hca as usize].ready.push_back(work);

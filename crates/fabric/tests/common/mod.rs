@@ -53,6 +53,7 @@ pub fn hca_part() -> HcaPart {
         receive_wqe_fetch: nanos(650),
         receive_wqe_pause: nanos(0),
         response_completion_bytes: None,
+        context_cache: None,
         entries: QueueEntries::default(),
         transmit_processing: nanos(350),
         receive_processing: nanos(100),
