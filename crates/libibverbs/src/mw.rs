@@ -57,8 +57,8 @@ pub(crate) unsafe extern "C" fn bind_mw(abi_qp: *mut ibv_qp, mw: *mut ibv_mw, bi
                 rkey,
                 ..bytemuck::Zeroable::zeroed()
             };
-            charge_list(qp);
             submit_send(qp, &record, Data::Copied(bytemuck::bytes_of(&bind_info(mw, &bind.bind_info)?)))?;
+            charge_list(qp);
             window.rkey = rkey;
         }
         Ok(())

@@ -18,7 +18,6 @@ pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_s
         let mut at = first;
         // SAFETY: the caller names a queue pair of ours and a list of requests.
         let outcome = unsafe { qp::inner(abi_qp) }.and_then(|qp| {
-            charge_list(qp);
             while !at.is_null() {
                 // SAFETY: `at` is not NULL, so it is a request of the caller's list.
                 unsafe {
@@ -26,6 +25,7 @@ pub(crate) unsafe extern "C" fn post_send(abi_qp: *mut ibv_qp, first: *mut ibv_s
                     at = (*at).next;
                 }
             }
+            charge_list(qp);
             Ok(())
         });
         // SAFETY: the caller gives `bad` writable, or NULL.
@@ -232,8 +232,8 @@ unsafe fn send_one(qp: &QpInner, request: &ibv_send_wr) -> Result<(), Errno> {
     submit_send(qp, &record, data)
 }
 
-/// Charges the cost of a list of requests, beside that of each request. A doorbell follows its list,
-/// but a request that waited for it would only be later by the cost of those behind it.
+/// Charges the cost of a list of requests, beside that of each request. The requests are on their way
+/// to the HCA meanwhile.
 #[inline(always)]
 pub(crate) fn charge_list(qp: &QpInner) {
     if !is_wall() {

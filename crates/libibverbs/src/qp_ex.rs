@@ -266,10 +266,11 @@ fn post_all(qp: &QpInner, requests: &[Pending]) -> Result<(), Errno> {
     if requests.len() > 1 && qp.send.places_left() < requests.len() {
         return Err(Errno(libc::ENOMEM));
     }
+    requests.iter().try_for_each(|request| submit_send(qp, &request.record, request.data()))?;
     if !requests.is_empty() {
         charge_list(qp);
     }
-    requests.iter().try_for_each(|request| submit_send(qp, &request.record, request.data()))
+    Ok(())
 }
 
 /// Returns the table of an extended queue pair with the head `qp_base`.

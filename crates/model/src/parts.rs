@@ -267,7 +267,7 @@ pub struct HostPart {
     /// CPU time of `ibv_post_send` for each request of its list, at least 1 ps.
     pub post_send: SimDuration,
     /// CPU time of `ibv_post_send` for each list beside its requests, if the doorbell carries the
-    /// WQE: the flush of the write-combining buffers.
+    /// WQE: the flush of the write-combining buffers. The requests are on their way meanwhile.
     pub write_combining_flush: SimDuration,
     /// CPU time of `ibv_post_send` for each datagram beside `post_send`: the address in its WQE.
     pub post_address: SimDuration,

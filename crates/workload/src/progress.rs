@@ -11,6 +11,8 @@ pub(crate) const POLL_BATCH: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Costs {
     pub post_send: SimDuration,
+    /// After each post, while the request is on its way.
+    pub flush: SimDuration,
     pub post_receive: SimDuration,
     pub poll: SimDuration,
     pub take_completion: SimDuration,
@@ -22,10 +24,11 @@ impl Costs {
         let (part, hcas) = (&world.spec().hosts[host].part, &world.spec().hosts[host].hcas);
         let flushes = hcas.first().is_some_and(|hca| hca.part.entries.doorbell_carries_wqe);
         // A thread posts one request at a time.
-        let list = if flushes { part.write_combining_flush } else { SimDuration::ZERO };
+        let flush = if flushes { part.write_combining_flush } else { SimDuration::ZERO };
         let clock = if reads_clock { part.clock_read } else { SimDuration::ZERO };
         Self {
-            post_send: list + part.post_send,
+            post_send: part.post_send,
+            flush,
             post_receive: part.post_receive,
             poll: part.poll_cq,
             take_completion: part.take_completion,

@@ -112,6 +112,7 @@ impl Runner {
         let interval = self.schedule.completion_interval;
         let signaled = state.posted % interval == interval - 1 || state.posted + 1 == messages;
         self.states[step as usize].posted += 1;
+        thread.clock += thread.costs.flush;
         self.post(at, step, bytes, (state.posted, signaled));
         if state.posted + 1 < messages {
             self.open(step);

@@ -184,6 +184,8 @@ impl Runner {
         let covered = if signaled { std::mem::take(&mut sending.unsignaled) } else { 0 };
         let thread = &mut self.threads[flow.from as usize];
         thread.clock += thread.costs.post_send;
+        let at = thread.clock;
+        thread.clock += thread.costs.flush;
         let (bytes, operation) = match work.kind {
             None => (work.bytes, SendOperation::RdmaRead { remote_address: BASE, rkey: peer.rkey }),
             Some(kind) => (work.bytes - IMMEDIATE_BYTES, SendOperation::Send { immediate: Some((kind as u32) << KIND_SHIFT | work.step) }),
@@ -199,7 +201,7 @@ impl Runner {
             datagram: None,
             xrc_srq: None,
         };
-        self.world.post_send(thread.clock, own.process, own.hca, flow.qpn, request);
+        self.world.post_send(at, own.process, own.hca, flow.qpn, request);
     }
 
     /// Processes the completion of a request, which covers those before it.
