@@ -211,6 +211,12 @@ class Tree:
         path = self.home / "fabrics" / fabric
         path.write_text(path.read_text().replace("[fake]\n", f"[fake]\n{text}\n"))
 
+    def replace_study(self, old: str, new: str) -> None:
+        path = self.home / "studies/mini/study.toml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:

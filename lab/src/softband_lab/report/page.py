@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from softband_lab.base.files import write_whole
 from softband_lab.base.version import VERSION
 from softband_lab.campaign.engine_job import EngineJob, JobResult
 from softband_lab.campaign.runner import Outcome
-from softband_lab.report import svg
+from softband_lab.report import scatter, svg
 from softband_lab.report.charts import Panel, page_panel
 from softband_lab.report.takeaway import signed_percent, takeaway
 from softband_lab.rules.claims import ClaimRow, count_by_basis, count_verdicts
+from softband_lab.rules.families import Compared, Group, groups, panels
+from softband_lab.rules.host_rules import LeftOut, spreads
 from softband_lab.spec.study import Figure, Study
 
 
@@ -36,6 +38,9 @@ class Report:
     softband_version: str
     command: str
     quick: bool
+    # Of a study with `families`, and of one with `host_rules`.
+    numbers: list[Compared] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
 
 def write_report(report: Report, path: Path) -> None:
@@ -55,8 +60,36 @@ def write_report(report: Report, path: Path) -> None:
             "runs": _run_context(report),
             "finished": sum(not result.lacks for result in report.outcome.results.values()),
             "provenance": provenance(report),
+            "families": _families_context(report.numbers),
+            "host_rules": _host_rules_context(report.left_out),
         },
     )
+
+
+def _families_context(numbers: list[Compared]) -> dict[str, Any]:
+    """Returns the charts and tables of a study's numbers by family, or nothing without numbers."""
+    if not numbers:
+        return {}
+    kinds, found = scatter.legend(numbers), groups(numbers)
+    drawn = [(name, own, Markup(scatter.scatter(name, own, kinds))) for name, own in panels(numbers)]
+    return {
+        "legend": kinds,
+        "panels": [(name, scatter.sentence(own), drawing) for name, own, drawing in drawn],
+        "by_family": _spread_context([group for group in found if group.kind != "system"]),
+        "by_system": _spread_context([group for group in found if group.kind == "system"]),
+    }
+
+
+def _spread_context(found: list[Group]) -> list[dict[str, Any]]:
+    return [
+        {"name": group.name, "basis": group.basis, "spread": group.spread, "within": group.within} for group in found
+    ]
+
+
+def _host_rules_context(left_out: list[LeftOut]) -> dict[str, Any]:
+    if not left_out:
+        return {}
+    return {"spreads": spreads(left_out), "rows": left_out}
 
 
 def render(template: str, path: Path, context: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ text.inside{{fill:{paper};font-weight:600}}
 .dot{{fill:currentColor}} .bar{{fill:currentColor}} .hit{{fill:transparent}}
 .published{{stroke:{ink};stroke-width:1.4;fill:none;stroke-dasharray:5 4}}
 .band{{fill:{grid};fill-opacity:.6}} .diamond{{fill:{paper};stroke:currentColor;stroke-width:2}}
+.ring{{fill:{paper};stroke:currentColor;stroke-width:2}} .edge{{stroke:{axis};stroke-width:1;stroke-dasharray:4 3}}
 .tick{{stroke:{ink};stroke-width:2.5}} .cell{{stroke:{paper}}}
 """
 

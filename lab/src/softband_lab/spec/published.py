@@ -14,6 +14,7 @@ from softband_lab.base.units import is_known, known_units, may_be_negative
 
 # Columns that the lab reads. The others describe the measurement for readers.
 _NEEDED = ("id", "source", "section", "value", "unit", "quality", "note")
+_DESCRIBED = ("system", "transport", "op", "size_bytes")
 _COLUMNS = (
     "id", "source", "section", "system", "test", "transport", "op", "size_bytes", "direction", "ports", "procs",
     "metric", "value", "unit", "quality", "note",
@@ -38,8 +39,11 @@ class Published:
     note: str
     # The file and the line.
     place: str
-    # The measured system, if the file names it.
+    # The measured system, its transport, operation and message size in bytes, if the file names them.
     system: str = ""
+    transport: str = ""
+    op: str = ""
+    size_bytes: str = ""
 
     @property
     def where(self) -> str:
@@ -141,7 +145,8 @@ def _parse(row: dict[str, str], where: str) -> Published:
             f"the value `{row['value']}` is negative, which nothing in `{row['unit']}` is",
             "a number above 0; of a `difference` the other way round `base` and `curves` change places",
         )
-    return Published(**{column: row[column] for column in _NEEDED}, place=where, system=row.get("system", ""))
+    described = {column: row.get(column, "") for column in _DESCRIBED}
+    return Published(**{column: row[column] for column in _NEEDED}, place=where, **described)
 
 
 def _check_words(row: dict[str, str], where: str) -> None:

@@ -20,20 +20,31 @@ Direction = Literal["uni", "bi", "pingpong"]
 # The rates of a host's computation in the further runs of a test with a recording, against the rate of its part.
 HOST_RATES = {"slower": 0.8, "faster": 1.2}
 # Words in braces that the command of a test may contain.
-COMMAND_WORDS = {"transport", "iterations", "size", "sizes", "smallest", "largest"}
+COMMAND_WORDS = {"transport", "iterations", "options", "size", "sizes", "smallest", "largest"}
 
 
 class PowerRange(Strict):
     """Message sizes: the powers of two from `from` to `to`, both included.
 
     `halfway`: also the sizes halfway between two powers, as NetPIPE has them (1, 2, 3, 4, 6, 8).
+    `only`: these sizes of the range, and no other.
     """
 
     smallest: int = Field(alias="from", gt=0)
     largest: int = Field(alias="to", gt=0)
     halfway: bool = False
+    only: list[Annotated[int, Field(gt=0)]] = Field(default_factory=list)
 
     def sizes(self) -> list[int]:
+        every = self._range()
+        return [size for size in every if size in self.only] if self.only else every
+
+    def outside(self) -> list[int]:
+        """Returns the sizes of `only` that the range does not have."""
+        every = self._range()
+        return [size for size in self.only if size not in every]
+
+    def _range(self) -> list[int]:
         sizes, power = [], self.smallest
         while power <= self.largest:
             sizes.append(power)
@@ -99,10 +110,14 @@ class MpiProgram(Strict):
 
 
 class Test(Strict):
-    """The measurement of a quantity: two commands or an MPI job, and the column that a figure shows."""
+    """The measurement of a quantity: two commands or an MPI job, and the column that a figure shows.
+
+    `like`: a test without `like`, whose other keys this one has as well. `options`: the word `{options}` of commands.
+    """
 
     __test__ = False  # not a pytest class
 
+    like: str = ""
     title: str
     quantity: str
     unit: str
@@ -113,6 +128,7 @@ class Test(Strict):
     server: str = ""
     client_host: str = ""
     client: str = ""
+    options: str = ""
     mpi: MpiProgram | None = None
     trace: Trace | None = None
     run_per_size: bool = False
@@ -169,6 +185,7 @@ class Test(Strict):
         words: dict[str, str | int | None] = {
             "transport": transport,
             "iterations": self.iterations,
+            "options": self.options,
             "size": size,
             "sizes": ",".join(map(str, range_.sizes())),
             "smallest": range_.smallest,
@@ -236,6 +253,10 @@ class StudyHead(Strict):
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     timeout_seconds: float = Field(default=900.0, gt=0, allow_inf_nan=False)
     quick_figures: list[int]
+    # Whether the page has charts of the model's values against the published ones, by family.
+    families: bool = False
+    # A table in references/: the time of a small message on one queue pair, by system and class of host.
+    host_rules: str = ""
 
 
 class Generation(Strict):

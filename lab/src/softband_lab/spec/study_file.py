@@ -28,7 +28,9 @@ def load_study(home: Path, name: str) -> Study:
     if not path.is_file():
         known = ", ".join(list_studies(home)) or "none"
         raise LabError(path, f"there is no study `{name}`", f"one of the studies here: {known}; or a study's folder")
-    content = parse_model(StudyFile, load_toml(path), path)
+    document = load_toml(path)
+    inherit_tests(document, path)
+    content = parse_model(StudyFile, document, path)
     study = Study(folder, content.study, content.tests, content.figures, content.accuracy)
     _check_numbers(study, path)
     for name, test in study.tests.items():
@@ -41,6 +43,21 @@ def load_study(home: Path, name: str) -> Study:
     if study.accuracy is not None:
         _check_targets(study.accuracy, study.head.name, path)
     return study
+
+
+def inherit_tests(document: dict[str, Any], path: Path) -> None:
+    """Gives each test with `like` the keys of the named test that it lacks."""
+    tests = _table(document, "tests")
+    whole = [name for name, test in tests.items() if isinstance(test, dict) and "like" not in test]
+    for name, test in tests.items():
+        if isinstance(test, dict) and "like" in test:
+            if test["like"] not in whole:
+                raise LabError(
+                    place(path, ["tests", name, "like"]),
+                    f"`{test['like']}` is not a test without `like`",
+                    suggest(str(test["like"]), whole),
+                )
+            tests[name] = {**tests[test["like"]], **test}
 
 
 def check_fabrics(study: Study, home: Path) -> None:
@@ -139,6 +156,12 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
                 place(path, [*where, "sizes", transport]),
                 f"goes from {range_.smallest} to {range_.largest}, which is less",
                 "`from` at the most as great as `to`",
+            )
+        if outside := range_.outside():
+            raise LabError(
+                place(path, [*where, "sizes", transport, "only"]),
+                f"has {outside[0]}, which is not a power of two from {range_.smallest} to {range_.largest}",
+                "sizes of the range",
             )
     if test.mpi is not None and test.trace is not None:
         raise LabError(place(path, where), "has `mpi` and `trace`", "a test for each")

@@ -53,5 +53,5 @@ def run_study(
             evaluated = evaluate(measured, softband, options, others)
         with console.status("drawing the figures and the page"):
             report = render(evaluated, softband, options)
-    print_end(evaluated, options, console)
+    print_end(evaluated, report, options, console)
     return StudyResult(1 if outcome.failures else 0, evaluated.claims, evaluated.evidence, report)

@@ -20,6 +20,7 @@ from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
 from softband_lab.campaign.trace_step import TraceStep
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
+from softband_lab.spec.host_rules import load_host_logs
 from softband_lab.spec.published import Published, load_published
 from softband_lab.spec.study import HOST_RATES, Computation, Figure, Run, Study, Test, Transport
 from softband_lab.spec.study_file import check_fabrics
@@ -72,6 +73,8 @@ def plan(study: Study, included: Sequence[Study], options: StudyOptions) -> Plan
 def check_study(study: Study, included: Sequence[Study], home: Path) -> tuple[list[Published], dict[str, AnyRule]]:
     """Returns the published claims of a study and its rules. Fails if a run or a judgement is impossible."""
     check_fabrics(study, home)
+    if study.head.host_rules:
+        load_host_logs(home / "references" / study.head.host_rules)
     reference = study.claims_path(home)
     published = load_published(reference)
     rules = load_rules(study, published, reference)

@@ -13,6 +13,9 @@ from softband_lab.report.charts import Panel, make_panel, save_chart, static_fig
 from softband_lab.report.marks import published_marks
 from softband_lab.report.page import Report, write_report
 from softband_lab.rules.claims import describe_counts, write_claims
+from softband_lab.rules.families import Compared, compare, groups, write_families
+from softband_lab.rules.host_rules import LeftOut, leave_one_out, spreads, write_host_rules
+from softband_lab.spec.host_rules import load_host_logs
 from softband_lab.spec.study import Figure
 from softband_lab.study.evaluate import Evaluated
 from softband_lab.study.plan import Plan, StudyOptions
@@ -21,7 +24,7 @@ from softband_lab.study.plan import Plan, StudyOptions
 def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> Report:
     """Writes `claims.csv`, `claims_notes.csv`, `figures/`, `drawings/` and `report.html` into the results folder.
 
-    Returns the content of the page.
+    A study with these settings also gets `families.csv` and `host_rules.csv`. Returns the content of the page.
     """
     write_claims(evaluated.claims, options.out)
     plan, outcome = evaluated.measured.plan, evaluated.measured.outcome
@@ -39,12 +42,33 @@ def render(evaluated: Evaluated, softband: Softband, options: StudyOptions) -> R
         softband.version,
         options.command,
         options.quick,
+        _compare(evaluated, options),
+        _leave_out(plan, options),
     )
     write_report(report, options.out / "report.html")
     return report
 
 
-def print_end(evaluated: Evaluated, options: StudyOptions, console: Console) -> None:
+def _compare(evaluated: Evaluated, options: StudyOptions) -> list[Compared]:
+    """Writes `families.csv` of a study with `families`. Returns its numbers."""
+    if not evaluated.measured.plan.study.head.families:
+        return []
+    numbers = compare(evaluated.claims, options.home)
+    write_families(groups(numbers), options.out / "families.csv")
+    return numbers
+
+
+def _leave_out(plan: Plan, options: StudyOptions) -> list[LeftOut]:
+    """Writes `host_rules.csv` of a study with a table of logs. Returns each system with the rule of the others."""
+    name = plan.study.head.host_rules
+    if not name:
+        return []
+    found = leave_one_out(load_host_logs(options.home / "references" / name))
+    write_host_rules(found, options.out / "host_rules.csv")
+    return found
+
+
+def print_end(evaluated: Evaluated, report: Report, options: StudyOptions, console: Console) -> None:
     """Prints the numbers of runs and claims, the failed runs, and the place of the page."""
     outcome = evaluated.measured.outcome
     lacking = Counter(result.lacks for result in outcome.results.values() if result.lacks)
@@ -54,6 +78,16 @@ def print_end(evaluated: Evaluated, options: StudyOptions, console: Console) -> 
     console.print("claims by how the model came to them:")
     for line in describe_counts(evaluated.claims):
         console.print(f"  {line}")
+    for group in (group for group in groups(report.numbers) if group.kind != "system"):
+        console.print(
+            f"  {group.name}, {group.basis}: {group.spread.numbers}, median {group.spread.median:.1f} %, "
+            f"90 % of them below {group.spread.ninth:.1f} %"
+        )
+    for words, spread in spreads(report.left_out):
+        console.print(
+            f"small messages of a left-out system, {words}: {spread.numbers}, median {spread.median:.0f} %, "
+            f"90 % of them below {spread.ninth:.0f} %"
+        )
     if outcome.failures:
         console.print(f"[bold red]{len(outcome.failures)} runs failed:[/] {', '.join(outcome.failures)}")
         console.print(f"what their programs printed: {options.out / 'runs' / 'failed'}", soft_wrap=True)
