@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from softband_lab.report import svg
@@ -10,8 +11,8 @@ from softband_lab.rules.families import WITHIN_PERCENT, Compared
 
 _WIDTH, _HEIGHT = 400.0, 344.0
 _BOX = Box(60, 30, 386, 300)
-# Room beyond the smallest and the largest value.
-_ROOM = 1.3
+# Room beyond the smallest and the largest value, and the least ratio of the ends of an axis.
+_ROOM, _LEAST_RATIO = 1.3, 10.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def scatter(title: str, numbers: list[Compared], kinds: list[Legend]) -> str:
     """Draws a chart. A ring is a number that rests on a calibration."""
     quantity = numbers[0].quantity
     values = [value for one in numbers for value in (one.published, one.predicted)]
-    low, high = min(values) / _ROOM, max(values) * _ROOM
+    low, high = _range(min(values) / _ROOM, max(values) * _ROOM)
     x = Scale(low, high, _BOX.left, _BOX.right, log=True)
     y = Scale(low, high, _BOX.bottom, _BOX.top, log=True)
     parts = svg.y_axis(_BOX, y, f"model ({quantity.unit})")
@@ -62,6 +63,12 @@ def scatter(title: str, numbers: list[Compared], kinds: list[Legend]) -> str:
         f"{max(values):,.4g} {quantity.unit}. {sentence(numbers)}"
     )
     return svg.drawing(_WIDTH, _HEIGHT, words, parts)
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    """Widens a short range, which would have one tick or none."""
+    more = math.sqrt(max(1.0, _LEAST_RATIO / (high / low)))
+    return low / more, high * more
 
 
 def _lines() -> list[tuple[float, str]]:
