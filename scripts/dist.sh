@@ -24,6 +24,8 @@ step "compiling softband-multirail"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
 step "compiling softband-rfio"
 cc -O2 -Wall -Wextra -o "$dist/bin/softband-rfio" tools/rfio/*.c -libverbs
+step "compiling softband-tcpplay"
+cc -O2 -Wall -Wextra -o "$dist/bin/softband-tcpplay" tools/tcpplay/*.c
 install -m 755 tools/rsh/softband-rsh "$dist/bin/softband-rsh"
 
 step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"

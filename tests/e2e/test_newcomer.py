@@ -12,8 +12,8 @@ import pytest
 from conftest import DIST, FABRICS, ROOT, Softband
 
 COMMANDS = ("run", "mpirun", "record", "up", "exec", "status", "fault", "capture", "down", "model", "fabric", "parts", "completions")
-COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "rfio", "mpibench", "npb", "lattice",
-              "weather")
+COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "rfio", "tcpplay", "mpibench", "npb",
+              "lattice", "weather")
 
 
 def listed(text: str) -> dict[str, str]:

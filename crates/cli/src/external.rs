@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The commands of the installation that are programs of their own. Most belong to the lab.
-const COMPANIONS: [(&str, &str); 12] = [
+const COMPANIONS: [(&str, &str); 13] = [
     ("study", "Run a study: each figure and claim of a paper, on one page"),
     ("what-if", "Vary cable length, lanes and rate, and find the longest cable at full bandwidth"),
     ("compare", "Compare two folders of results, such as those of hardware and of the model"),
@@ -19,6 +19,7 @@ const COMPANIONS: [(&str, &str); 12] = [
     ("rsh", "Run a command on a host of a fabric, as rsh and ssh do; for the launchers of MPI"),
     ("multirail", "Measure both ports of an HCA together; runs in `run` and `exec`, and on hardware"),
     ("rfio", "Copy files over InfiniBand from a server; runs in `run` and `exec`, and on hardware"),
+    ("tcpplay", "Play a trace of an MPI program over TCP, as a process for each rank; on any hosts"),
     ("mpibench", "Benchmark MPI: messages, message rates and collectives; compiled with your mpicc"),
     ("npb", "Run a kernel of the NAS Parallel Benchmarks over MPI; compiled with your mpicc"),
     ("lattice", "Solve for quarks on a lattice (Wilson fermions) over MPI; compiled with your mpicc"),
