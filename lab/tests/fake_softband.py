@@ -69,6 +69,9 @@ def table(fabric: dict[str, Any], command: str) -> str:
     option = {name: words[index + 1] for index, name in enumerate(words[:-1]) if name.startswith("-")}
     transport, iterations = option.get("-c", "RC"), int(option.get("-n", "1000"))
     largest = 2048 if transport == "UD" else 1 << 23
+    if words[0] == "softband-tcpplay":
+        # Only rank 0 prints. The trace of `record_goal` has the factor of computation.
+        return f"ranks,seconds\n2,{2.0 * float(Path(words[-1]).read_text()):.3f}" if option["--rank"] == "0" else ""
     if words[0] == "softband-multirail":
         factor = 2.0 if "--ports" in words and option["--ports"] == "2" else 1.0
         rows = [(size, factor * bandwidth(fabric, size, transport)) for size in (4096, 8192)]
@@ -124,6 +127,8 @@ def run(arguments: list[str]) -> int:
         number = count.get(host, 0)
         count[host] = number + 1
         text = f"{'-' * 80}\n                    Send Test\n{table(fabric, command)}\n{'-' * 80}\n"
+        if command.startswith("softband-tcpplay"):
+            text = table(fabric, command)
         if " && echo there " in command:
             text = fabric.get("fake", {}).get("probe", "there") + "\n"
         (out / f"{host}-{number}.out").write_text(text)
@@ -242,8 +247,20 @@ def leave_model(fabric: dict[str, Any], workload: str, size: int, out: Path) -> 
     (out / "model.json").write_text(json.dumps(summary))
 
 
+def record_goal(arguments: list[str]) -> int:
+    """Leaves the factor of computation as the trace of a recording."""
+    if "broken" in Path(arguments[0]).read_text():
+        print(f"softband: {arguments[0]}:1: error: broken", file=sys.stderr)
+        return 2
+    option = dict(itertools.pairwise(arguments))
+    Path(option["--out"]).write_text(option.get("--compute-factor", "1"))
+    return 0
+
+
 def main() -> int:
     arguments = sys.argv[1:]
+    if arguments[:2] == ["record", "goal"]:
+        return record_goal(arguments[2:])
     if arguments[0] == "model":
         return model(arguments[1:])
     if arguments == ["--version"]:

@@ -15,7 +15,7 @@ from softband_lab.campaign.inputs import InputFile
 from softband_lab.campaign.jobs import Tables
 from softband_lab.campaign.perftest import Measurement
 from softband_lab.campaign.printed import parse_table
-from softband_lab.campaign.trace_step import TraceStep
+from softband_lab.campaign.trace_step import TcpTraceStep, TraceStep
 
 MEASURED: dict[str, Kind] = {item.name: Kind.INT if item.type == "int" else Kind.FLOAT for item in fields(Measurement)}
 SCHEMA: dict[str, Kind] = {
@@ -82,7 +82,7 @@ class MpiStep:
                 recording.unlink(missing_ok=True)
 
 
-AnyStep = Step | MpiStep | TraceStep
+AnyStep = Step | MpiStep | TraceStep | TcpTraceStep
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from softband_lab.base.errors import LabError
 from softband_lab.base.softband import Program
 from softband_lab.campaign.engine_job import AnyStep, EngineJob, MpiStep, Step
 from softband_lab.campaign.inputs import InputFile
-from softband_lab.campaign.trace_step import TraceStep
+from softband_lab.campaign.trace_step import TcpTraceStep, TraceStep
 
 # Settings that OpenSM's configuration has under the same name, with the same codes.
 _SAME = ("max_op_vls", "packet_life_time", "head_of_queue_lifetime", "leaf_head_of_queue_lifetime")
@@ -104,6 +104,8 @@ def _with_opensm(command: str, step: AnyStep, label: str) -> Step:
     """Returns a step whose programs wait for their ports. OpenSM runs beside the first of them."""
     if isinstance(step, TraceStep):
         raise LabError(label, "carries a replay, which has no programs and no manager", "`--sm builtin`")
+    if isinstance(step, TcpTraceStep):
+        raise LabError(label, "carries a replay over TCP, whose ranks do not wait for OpenSM", "`--sm builtin`")
     if isinstance(step, MpiStep):
         raise LabError(label, "carries an MPI job, whose ranks do not wait for OpenSM", "`--sm builtin`")
     programs = [Program(program.host, _WAIT + program.command) for program in step.programs]

@@ -17,6 +17,8 @@ from softband_lab.base.units import BINARY_MEGABYTE
 # Of verbs, or of sockets: IPoIB, SDP, and Ethernet without RDMA.
 Transport = Literal["RC", "UC", "UD", "IPoIB", "SDP", "Ethernet"]
 Direction = Literal["uni", "bi", "pingpong"]
+# Of a trace that plays over TCP.
+TCP_TRANSPORTS = ("Ethernet", "IPoIB")
 # The rates of a host's computation in the further runs of a test with a recording, against the rate of its part.
 HOST_RATES = {"slower": 0.8, "faster": 1.2}
 # Words in braces that the command of a test may contain.
@@ -87,11 +89,16 @@ class Computation(Strict):
 
 
 class Trace(Strict):
-    """A recorded MPI program that the model plays without the program. `operations`: its own count of them."""
+    """A recorded MPI program that plays without the program. `operations`: its own count of them.
+
+    `softband model` plays it over RC. Over sockets, `softband-tcpplay` plays it on the `interfaces` of the hosts.
+    """
 
     computation: Computation
     ranks_per_host: int = Field(ge=1)
     operations: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    # The interface of each transport over sockets, such as `eth1`.
+    interfaces: dict[Transport, str] = Field(default_factory=dict)
 
 
 class MpiProgram(Strict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from softband_lab.base.spelling import suggest
 from softband_lab.base.strict import parse_model
 from softband_lab.base.toml_lines import at, place
 from softband_lab.base.units import COLUMN_UNITS, axis_units
-from softband_lab.spec.study import COMMAND_WORDS, Accuracy, Curve, Figure, Run, Study, StudyFile, Test
+from softband_lab.spec.study import (
+    COMMAND_WORDS,
+    TCP_TRANSPORTS,
+    Accuracy,
+    Curve,
+    Figure,
+    Run,
+    Study,
+    StudyFile,
+    Test,
+    Trace,
+)
 
 
 def list_studies(home: Path) -> list[str]:
@@ -169,8 +181,23 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
         for key in ("server_host", "server", "client_host", "client"):
             if not getattr(test, key):
                 raise LabError(place(path, where), f"has no `{key}`", f"`{key}`, an `mpi` job or a `trace`")
+    if test.trace is not None:
+        _check_trace(test.trace, test.sizes, place(path, [*where, "trace"]))
     for key, command in test.commands():
         _check_command(command, test.run_per_size, place(path, [*where, key]))
+
+
+def _check_trace(trace: Trace, transports: Iterable[str], where: str) -> None:
+    for transport in transports:
+        if transport not in ("RC", *TCP_TRANSPORTS):
+            raise LabError(where, f"cannot play over {transport}", f"one of RC, {', '.join(TCP_TRANSPORTS)}")
+        if transport in TCP_TRANSPORTS and transport not in trace.interfaces:
+            raise LabError(
+                where, f"has no interface for {transport}", f'`interfaces = {{ {transport} = "eth1" }}` in the trace'
+            )
+    for transport in trace.interfaces:
+        if transport not in TCP_TRANSPORTS:
+            raise LabError(where, f"has an interface for {transport}, which needs none", "only those of sockets")
 
 
 def _check_command(command: str, run_per_size: bool, where: str) -> None:

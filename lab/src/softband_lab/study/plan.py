@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tomllib
 import zlib
 from collections.abc import Sequence
@@ -17,12 +18,12 @@ from softband_lab.campaign.engine_job import AnyStep, EngineJob, MpiStep, Requir
 from softband_lab.campaign.inputs import InputFile, fabric_file
 from softband_lab.campaign.runner import Pool
 from softband_lab.campaign.subnet_manager import SubnetManager, managed_by
-from softband_lab.campaign.trace_step import TraceStep
+from softband_lab.campaign.trace_step import TcpTraceStep, TraceStep
 from softband_lab.rules.claims import check_calibrated, check_claims, load_rules
 from softband_lab.rules.evaluators import AnyRule
 from softband_lab.spec.host_rules import load_host_logs
 from softband_lab.spec.published import Published, load_published
-from softband_lab.spec.study import HOST_RATES, Computation, Figure, Run, Study, Test, Transport
+from softband_lab.spec.study import HOST_RATES, TCP_TRANSPORTS, Computation, Figure, Run, Study, Test, Trace, Transport
 from softband_lab.spec.study_file import check_fabrics
 
 
@@ -113,10 +114,40 @@ def _step(study: Study, run: Run, size: int | None, rate: float, fabric: InputFi
     if test.trace is not None and recording is not None:
         ranks = test.trace.ranks_per_host
         options = ("--timed", *test.trace.computation.options(host, rate), "--compute-ranks", str(ranks))
+        if run.transport in TCP_TRANSPORTS:
+            interface = test.trace.interfaces[run.transport]
+            place_of_trace = place(study.folder / "study.toml", ["tests", run.test, "trace"])
+            return _tcp_step(test.trace, interface, recording, options, fabric, place_of_trace)
         return TraceStep(recording, options, ranks, test.trace.operations)
     if test.mpi is not None:
         return MpiStep(test.job(test.mpi, run.transport, size, host, rate), recording)
     return Step(test.programs(run.transport, size, run.client_host))
+
+
+def _tcp_step(
+    trace: Trace, interface: str, recording: InputFile, options: tuple[str, ...], fabric: InputFile, where: str
+) -> TcpTraceStep:
+    """Returns the replay of a recording over TCP. Fails if the fabric lacks hosts or their interface."""
+    document = tomllib.loads(fabric.text)
+    tables, ranks = document.get("hosts", {}), _ranks_of(recording, where)
+    needed = -(-ranks // trace.ranks_per_host)
+    hosts = tuple(tables)[:needed]
+    if len(hosts) < needed:
+        problem = f"needs {needed} hosts for {ranks} ranks, and {fabric.label} names {len(hosts)}"
+        raise LabError(where, problem, "more `ranks_per_host`, or a larger fabric")
+    for host in hosts:
+        found = {**document.get("interfaces", {}), **tables[host].get("nics", {}), **tables[host].get("interfaces", {})}
+        if not found.get(interface):
+            raise LabError(where, f"`{host}` has no interface `{interface}` in {fabric.label}", "one of its interfaces")
+    return TcpTraceStep(recording, options, trace.ranks_per_host, trace.operations, ranks, hosts, interface)
+
+
+def _ranks_of(recording: InputFile, where: str) -> int:
+    """Returns the number of ranks in the first line of a recording."""
+    try:
+        return int(json.loads(recording.text.split("\n", 1)[0])["ranks"])
+    except (LookupError, TypeError, ValueError):
+        raise LabError(where, f"{recording.label} states no ranks", "a file of `softband mpirun --record`") from None
 
 
 def _host_part(fabric: InputFile, work: Computation, test: Test, where: str) -> str:
