@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 from conftest import Tree
 
 from softband_lab.base.errors import LabError
+from softband_lab.base.parquet import read_parquet
 from softband_lab.base.softband import RunFailed
 from softband_lab.campaign.cluster import Cluster
 from softband_lab.campaign.engine_job import EngineJob
@@ -109,13 +109,10 @@ def test_two_ranks_of_a_host_need_no_other_host(replay: Tree) -> None:
 def test_a_study_reads_the_seconds_of_rank_0_for_each_rate_of_the_host(replay: Tree) -> None:
     status, printed = replay.run()
     assert status == 0, printed
-    rows = {}
-    for path in (replay.out / "data").rglob("*.csv"):
-        if "replay" in path.name:
-            rows[path.stem] = next(csv.DictReader(path.open()))
     seconds = {"": 2.0, "-host-slower": 2.5, "-host-faster": 1.666666}
     for word, time in seconds.items():
-        row = rows[f"gigabit-ethernet-replay{word}"]
+        path = replay.out / f"data/measurements/gigabit-ethernet-replay{word}.parquet"
+        row = next(iter(read_parquet(path.read_bytes()).rows()))
         assert float(row["latency_max_us"]) == pytest.approx(time * 1e6, rel=1e-3)
         assert float(row["operations_gflop_s"]) == pytest.approx(1.0 / time, rel=1e-3)
 
