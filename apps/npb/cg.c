@@ -104,16 +104,16 @@ static void swap_with(int partner, const double *out, int out_count, double *in,
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
-/* Adds one number of each rank in the own row of the grid. */
-static double sum(const struct grid *grid, double own)
+/* Adds numbers of each rank in the own row of the grid, up to two. The original starts with the farthest. */
+static void sum(const struct grid *grid, double *own, int count)
 {
-	for (int i = 0; i < grid->stages; i++) {
-		double other;
+	double others[2];
 
-		swap_with(grid->partners[i], &own, 1, &other, 1);
-		own += other;
+	for (int i = grid->stages - 1; i >= 0; i--) {
+		swap_with(grid->partners[i], own, count, others, count);
+		for (int j = 0; j < count; j++)
+			own[j] += others[j];
 	}
-	return own;
 }
 
 /* Adds the vectors `w` of the own row of the grid, and gives the ranks of a column their part in `to`. */
@@ -159,7 +159,8 @@ static double product(const struct solver *solver, const double *a, const double
 
 	for (int i = 0; i < solver->matrix.columns; i++)
 		own += a[i] * b[i];
-	return sum(&solver->grid, own);
+	sum(&solver->grid, &own, 1);
+	return own;
 }
 
 /* Solves A z = x by 25 steps, and returns the norm of the residual. */
@@ -190,27 +191,21 @@ static double solve(struct solver *solver)
 	multiply(solver, solver->z, solver->r);
 	for (int i = 0; i < count; i++)
 		own += (solver->x[i] - solver->r[i]) * (solver->x[i] - solver->r[i]);
-	return sqrt(sum(&solver->grid, own));
+	sum(&solver->grid, &own, 1);
+	return sqrt(own);
 }
 
 /* Makes one step of the inverse power method, and returns the estimate of the eigenvalue. */
 static double iterate(struct solver *solver, double *residual)
 {
-	double products[2];
+	double products[2] = {0, 0};
 
 	*residual = solve(solver);
-	products[0] = products[1] = 0;
 	for (int i = 0; i < solver->matrix.columns; i++) {
 		products[0] += solver->x[i] * solver->z[i];
 		products[1] += solver->z[i] * solver->z[i];
 	}
-	for (int i = 0; i < solver->grid.stages; i++) {
-		double others[2];
-
-		swap_with(solver->grid.partners[i], products, 2, others, 2);
-		products[0] += others[0];
-		products[1] += others[1];
-	}
+	sum(&solver->grid, products, 2);
 	for (int i = 0; i < solver->matrix.columns; i++)
 		solver->x[i] = solver->z[i] / sqrt(products[1]);
 	return solver->size->form.shift + 1 / products[0];

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FULL, ROOT, Softband
@@ -85,14 +86,27 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_messages_have_the_sizes_of_the_original_programs(softband: Softband, kernel: str, folder: Path) -> None:
+def calls_of_the_first_rank(softband: Softband, ranks: int, kernel: str, folder: Path) -> list[dict[str, Any]]:
     out = softband.folder / "npb.rec"
-    starter = ["mpiexec.mpich", "-n", "4", npb("mpich", folder), kernel]
+    starter = ["mpiexec.mpich", "-n", str(ranks), npb("mpich", folder), kernel]
     done = softband.command("record", "run", "--out", str(out), "--mpicc", "mpicc.mpich", "--", *starter)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     end = next(at for at, line in enumerate(lines) if line.keys() == {"end"})
-    calls = Counter((line["c"], line.get("b")) for line in lines[:end] if "c" in line)
+    return [line for line in lines[:end] if "c" in line]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_messages_have_the_sizes_of_the_original_programs(softband: Softband, kernel: str, folder: Path) -> None:
+    calls = Counter((line["c"], line.get("b")) for line in calls_of_the_first_rank(softband, 4, kernel, folder))
     for name, size, count in MESSAGES[kernel]:
         assert calls[name, size] == count, calls
+
+
+def test_cg_sends_in_the_order_of_the_original(softband: Softband, folder: Path) -> None:
+    """On 8 ranks: single numbers to the farthest partner first, vectors to the nearest first, then to the opposite."""
+    calls = calls_of_the_first_rank(softband, 8, "cg", folder)
+    sends = [(line["to"], line["b"]) for line in calls if line["c"] == "MPI_Send"]
+    assert sends[:7] == [(2, 8), (1, 8), (1, 2800), (2, 2800), (0, 2800), (2, 8), (1, 8)]
+    # Two products of an iteration, and the residual before them.
+    assert sends[-4:] == [(2, 8), (1, 8), (2, 16), (1, 16)]
