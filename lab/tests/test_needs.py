@@ -45,7 +45,7 @@ def test_claims_are_not_testable_while_the_model_lacks_what_they_need(tree: Tree
     assert notes["M1"].startswith("the model has no magic")
     page = (tree.out / "report.html").read_text()
     assert "The model has no magic, so these curves are missing: rc-sdr." in page
-    assert "not modelled" in page
+    assert "did not start" in page
 
 
 def test_the_answer_is_kept_until_the_tree_changes(tree: Tree) -> None:
@@ -64,6 +64,39 @@ def test_a_need_names_its_transports(tree: Tree) -> None:
     path = needy(tree).home / "studies/mini/study.toml"
     path.write_text(path.read_text().replace('transports = ["RC"]', 'transports = ["TCP"]'))
     with pytest.raises(LabError, match="`TCP` is not known"):
+        tree.study()
+
+
+def test_a_run_asks_again_for_programs(tree: Tree, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program that the user installs later starts the run, without another tree."""
+    path = needy(tree, sdr="not there").home / "studies/mini/study.toml"
+    path.write_text(path.read_text().replace('command = "cast"', 'programs = ["cast", "spell"]'))
+    _, printed = tree.run()
+    assert "1 of them did not start: the machine of the run has no magic" in printed
+    before = len(tree.runs())
+    tree.run()
+    assert len(tree.runs()) == before
+    cast = tmp_path / "programs" / "cast"
+    cast.parent.mkdir()
+    cast.write_text("#!/bin/sh\n")
+    cast.chmod(0o755)
+    monkeypatch.setenv("PATH", str(cast.parent), prepend=":")
+    tree.run()
+    assert len(tree.runs()) > before
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong", "problem"),
+    [
+        ('command = "cast", ', "", "has no `command` and no `programs`"),
+        ('command = "cast"', 'command = "cast", programs = ["cast"]', "has `command` and `programs`"),
+        ('command = "cast"', 'programs = ["cast; rm -r"]', "programs"),
+    ],
+)
+def test_a_need_has_a_command_or_programs(tree: Tree, found: str, wrong: str, problem: str) -> None:
+    path = needy(tree).home / "studies/mini/study.toml"
+    path.write_text(path.read_text().replace(found, wrong))
+    with pytest.raises(LabError, match=problem):
         tree.study()
 
 

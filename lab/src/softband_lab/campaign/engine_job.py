@@ -24,7 +24,7 @@ SCHEMA: dict[str, Kind] = {
     "wall_seconds": Kind.FLOAT,
     "command": Kind.STRING,
     "versions": Kind.STRING,
-    # The missing property of the model, in the only row of a run that therefore did not start.
+    # The reason, in the only row of a run that did not start because it lacks what it needs.
     "lacks": Kind.STRING,
 }
 # In the engine's warning of a program without its library, such as one that a busy machine starts too late.
@@ -87,11 +87,18 @@ AnyStep = Step | MpiStep | TraceStep | TcpTraceStep
 
 @dataclass(frozen=True)
 class Requirement:
-    """A property of the model that a run needs. It is there if the command succeeds on the host."""
+    """A property of the model, or programs of the machine, that a run needs. A command on the host finds out."""
 
     name: str
     host: str
     command: str
+    programs: tuple[str, ...] = ()
+    # The programs that this machine has. With others, the run asks again.
+    found: tuple[str, ...] = ()
+
+    def lacking(self) -> str:
+        """Returns the reason for a run that does not start."""
+        return f"{'the machine of the run' if self.programs else 'the model'} has no {self.name}"
 
     def probe(self) -> Program:
         """Returns a program that prints the answer and never fails, so that a failure means another fault."""
@@ -111,7 +118,7 @@ class Row:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The rows of a run. `lacks`: the property of the model without which it did not start, else empty."""
+    """The rows of a run. `lacks`: the reason if it did not start because it lacks what it needs, else empty."""
 
     id: str
     key: str
@@ -176,7 +183,7 @@ class EngineJob:
         return JobResult(self.id, key, rows, lacks)
 
     def _has(self, requirement: Requirement, softband: Softband, fabric: Path, out: Path) -> bool:
-        """Returns whether the model has a property. Raises RunFailed if the probe gives no answer."""
+        """Returns whether a run has what it needs. Raises RunFailed if the probe gives no answer."""
         step = Step([requirement.probe()])
         self._execute(step, softband, fabric, out)
         answer = _output(step, self.command_of(step), out)
@@ -191,7 +198,7 @@ class EngineJob:
             "wall_seconds": 0.0,
             "command": self.command_of(Step([requirement.probe()])),
             "versions": "",
-            "lacks": requirement.name,
+            "lacks": requirement.lacking(),
         }
 
     def _execute(self, step: AnyStep, softband: Softband, fabric: Path, out: Path) -> dict[str, Any]:

@@ -139,14 +139,17 @@ def figure_context(report: Report, figure: Figure) -> dict[str, Any]:
 
 
 def _lacking(report: Report, figure: Figure) -> list[str]:
-    """Returns a sentence for each property that the model lacks, with the curves that need it."""
+    """Returns a sentence for each property or program that is missing, with the curves that need it."""
     curves: dict[str, list[str]] = {}
     for test in figure.tests:
         for curve in figure.curves:
             result = report.outcome.results.get(figure.run_of(curve, test).id)
             if result is not None and result.lacks and curve.shown not in curves.get(result.lacks, []):
                 curves.setdefault(result.lacks, []).append(curve.shown)
-    return [f"The model has no {name}, so these curves are missing: {', '.join(of)}." for name, of in curves.items()]
+    return [
+        f"{reason[:1].upper()}{reason[1:]}, so these curves are missing: {', '.join(of)}."
+        for reason, of in curves.items()
+    ]
 
 
 def claim_context(row: ClaimRow) -> dict[str, Any]:
@@ -192,7 +195,7 @@ def _state(report: Report, job_id: str) -> str:
     if job_id in report.outcome.failures:
         return "failed"
     result = report.outcome.results.get(job_id)
-    return "not modelled" if result is not None and result.lacks else "finished"
+    return "did not start" if result is not None and result.lacks else "finished"
 
 
 def provenance(report: Report) -> list[tuple[str, str]]:

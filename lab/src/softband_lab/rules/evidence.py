@@ -60,7 +60,7 @@ class Evidence:
         """Returns a curve of a figure: message size in bytes to value, in the unit of the test's column."""
         result = self.results[self._finished(curve, test).id]
         if result.lacks:
-            raise MissingEvidence(f"the model has no {result.lacks}")
+            raise MissingEvidence(result.lacks)
         rows, column = result.rows, self.study.tests[test].column
         values = {row.measurement.size_bytes: getattr(row.measurement, column) for row in rows}
         found = {size: value for size, value in values.items() if value is not None}

@@ -58,13 +58,14 @@ class PowerRange(Strict):
 
 
 class Need(Strict):
-    """A property of the model that a test needs. Without it, its claims are not testable.
+    """A property of the model, or programs of the machine, that a test needs. Without it, its claims are not testable.
 
-    It is there if `command` succeeds on the test's server host. `transports`: the runs that need it.
+    The property is there if `command` succeeds on the test's server host. `transports`: the runs that need it.
     """
 
     name: str = Field(min_length=1)
-    command: str = Field(min_length=1)
+    command: str = ""
+    programs: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]+$")]] = Field(default_factory=list)
     transports: Annotated[list[Transport], Field(min_length=1)]
 
 
@@ -224,6 +225,8 @@ class Curve(Strict):
     client_host: str | None = None
     # The name in legends and descriptions. Empty: the name of the curve.
     label: str = ""
+    # A test in place of the figure's.
+    test: str = ""
 
     @property
     def shown(self) -> str:
@@ -245,7 +248,7 @@ class Figure(Strict):
         return curve.transport or self.transport
 
     def run_of(self, curve: Curve, test: str) -> Run:
-        return Run(curve.fabric, self.transport_of(curve), test, curve.client_host)
+        return Run(curve.fabric, self.transport_of(curve), curve.test or test, curve.client_host)
 
 
 class StudyHead(Strict):

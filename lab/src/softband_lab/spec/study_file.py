@@ -183,6 +183,9 @@ def _check_test(study: Study, name: str, test: Test, path: Path) -> None:
                 raise LabError(place(path, where), f"has no `{key}`", f"`{key}`, an `mpi` job or a `trace`")
     if test.trace is not None:
         _check_trace(test.trace, test.sizes, place(path, [*where, "trace"]))
+    if test.needs is not None and bool(test.needs.command) == bool(test.needs.programs):
+        problem = "has `command` and `programs`" if test.needs.command else "has no `command` and no `programs`"
+        raise LabError(place(path, [*where, "needs"]), problem, "one of them")
     for key, command in test.commands():
         _check_command(command, test.run_per_size, place(path, [*where, key]))
 
@@ -226,13 +229,31 @@ def _check_use(study: Study, path: Path, figure: Figure, name: str) -> None:
             suggest(name, study.tests),
         )
     for curve in figure.curves:
-        transport = figure.transport_of(curve)
-        if transport not in study.tests[name].sizes:
+        transport, own = figure.transport_of(curve), curve.test or name
+        if curve.test:
+            _check_own_test(study, path, figure, curve)
+        if transport not in study.tests[own].sizes:
             raise LabError(
-                place(path, ["tests", name, "sizes"]),
+                place(path, ["tests", own, "sizes"]),
                 f"has no range for {transport}, which figure {figure.number} needs",
                 f"add `{transport} = {{ from = 2, to = 2048 }}` with the sizes of that transport",
             )
+
+
+def _check_own_test(study: Study, path: Path, figure: Figure, curve: Curve) -> None:
+    """Fails if the test of a curve cannot take the place of the figure's."""
+    where = _figure(study, figure, curve, path)
+    if curve.test not in study.tests:
+        raise LabError(where, f"there is no test `{curve.test}`", suggest(curve.test, study.tests))
+    if len(figure.tests) > 1:
+        raise LabError(where, f"has the test `{curve.test}`, and the figure has several", "a figure with one test")
+    own, other = study.tests[curve.test], study.tests[figure.tests[0]]
+    if (own.column, own.unit) != (other.column, other.unit):
+        raise LabError(
+            where,
+            f"its test has `{own.column}` in {own.unit}, that of the figure `{other.column}` in {other.unit}",
+            "a test with the same column and unit",
+        )
 
 
 def _check_names(study: Study, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import tomllib
 import zlib
 from collections.abc import Sequence
@@ -179,4 +180,9 @@ def _recording(study: Study, where: list[str], work: Computation) -> InputFile:
 def _requirement(test: Test, transport: Transport) -> Requirement | None:
     if test.needs is None or transport not in test.needs.transports:
         return None
-    return Requirement(test.needs.name, test.server_host, test.needs.command)
+    if not test.needs.programs:
+        return Requirement(test.needs.name, test.server_host, test.needs.command)
+    programs = tuple(test.needs.programs)
+    command = " && ".join(f"command -v {name}" for name in programs)
+    found = tuple(filter(shutil.which, programs))
+    return Requirement(test.needs.name, test.server_host, command, programs, found)

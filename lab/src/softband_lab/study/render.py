@@ -73,8 +73,8 @@ def print_end(evaluated: Evaluated, report: Report, options: StudyOptions, conso
     outcome = evaluated.measured.outcome
     lacking = Counter(result.lacks for result in outcome.results.values() if result.lacks)
     console.print(f"runs: {len(outcome.results)} finished, {outcome.reused} of them kept from before")
-    for name, count in lacking.items():
-        console.print(f"[yellow]{count} of them did not start:[/] the model has no {name}")
+    for reason, count in lacking.items():
+        console.print(f"[yellow]{count} of them did not start:[/] {reason}", soft_wrap=True)
     console.print("claims by how the model came to them:")
     for line in describe_counts(evaluated.claims):
         console.print(f"  {line}")
