@@ -169,9 +169,9 @@ def test_a_status_after_finalize_is_the_status_of_the_job(softband: Softband, mp
 @pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_a_job_that_hangs_names_its_ranks(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
     program = mpi_programs / f"misbehaves-{library}"
-    done = softband.command("mpirun", "-n", "2", "--pace", pace, "--timeout", "8", str(program), "hang")
+    done = softband.command("mpirun", "-n", "2", "--pace", pace, "--timeout", "15", str(program), "hang")
     assert done.returncode == 124, done.stderr
-    assert "softband: the run was ended after 8 s of wall-clock time:" in done.stderr
+    assert "softband: the run was ended after 15 s of wall-clock time:" in done.stderr
     waits = done.stderr.splitlines()
     for rank, (host, call) in enumerate((("a", "MPI_Barrier"), ("b", "MPI_Recv"))):
         of_rank = [line for line in waits if f"{host}: 'rank {rank}: {program} hang'" in line]

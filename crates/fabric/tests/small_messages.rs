@@ -9,13 +9,8 @@ use softband_sim::{SimDuration, SimTime};
 use softband_spec::FabricSpec;
 use softband_types::*;
 
-const ENTRIES: QueueEntries = QueueEntries {
-    send_wqe_bytes: 64,
-    datagram_wqe_bytes: 128,
-    receive_wqe_bytes: 16,
-    completion_bytes: 64,
-    doorbell_carries_wqe: false,
-};
+const ENTRIES: QueueEntries =
+    QueueEntries { send_wqe_bytes: 64, datagram_wqe_bytes: 128, receive_wqe_bytes: 16, completion_bytes: 64, doorbell_carries_wqe: false };
 
 /// Bytes of a packet of PCI Express beside its payload, of a write and of a read completion.
 const PACKET_BYTES: f64 = 24.0;

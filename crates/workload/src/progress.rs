@@ -26,14 +26,7 @@ impl Costs {
         // A thread posts one request at a time.
         let flush = if flushes { part.write_combining_flush } else { SimDuration::ZERO };
         let clock = if reads_clock { part.clock_read } else { SimDuration::ZERO };
-        Self {
-            post_send: part.post_send,
-            flush,
-            post_receive: part.post_receive,
-            poll: part.poll_cq,
-            take_completion: part.take_completion,
-            clock,
-        }
+        Self { post_send: part.post_send, flush, post_receive: part.post_receive, poll: part.poll_cq, take_completion: part.take_completion, clock }
     }
 }
 

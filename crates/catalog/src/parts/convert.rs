@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, ContextCache, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium, MemoryPart,
-    MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
+    BusPart, CablePart, ContextCache, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium,
+    MemoryPart, MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;

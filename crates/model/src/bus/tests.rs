@@ -296,7 +296,11 @@ fn together(slot: Slot, bridge: Option<Bridge>, cards: usize, reads: bool, write
     while let Some(stream) = streams.iter_mut().min_by_key(|(at, ..)| *at).filter(|(at, ..)| *at < SimTime::from_picos(10_000_000_000)) {
         let (now, card, read) = *stream;
         let bus = &mut cards[card];
-        stream.0 = if read { bus.read(&mut shared, &mut memory, now, 4_096, ReadPurpose::Request) } else { bus.write(&mut shared, &mut memory, now, now, now, 4_096) };
+        stream.0 = if read {
+            bus.read(&mut shared, &mut memory, now, 4_096, ReadPurpose::Request)
+        } else {
+            bus.write(&mut shared, &mut memory, now, now, now, 4_096)
+        };
         bytes += 4_096;
     }
     let end = streams.iter().map(|(at, ..)| *at).max().unwrap();

@@ -62,7 +62,7 @@ impl HcaPart {
             receive_wqe_fetch: none,
             receive_wqe_pause: SimDuration::ZERO,
             response_completion_bytes: None,
-        context_cache: None,
+            context_cache: None,
             entries: QueueEntries::default(),
             transmit_processing: none,
             receive_processing: none,
