@@ -66,8 +66,7 @@ lint: target/setup.stamp
 	@$(CARGO) fmt --all --check
 	@case "$$($(CARGO) --version)" in "cargo $(PINNED) "*) level=-D;; *) level=-W;; esac; \
 	$(CARGO) clippy --quiet --workspace --all-targets -- $$level warnings && \
-	RUSTDOCFLAGS="$$level warnings" $(CARGO) doc --quiet --workspace --no-deps && \
-	RUSTDOCFLAGS="$$level warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="$$level warnings" $(CARGO) doc --quiet --workspace --no-deps
 
 test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet
@@ -94,6 +93,7 @@ models: target/setup.stamp
 
 # SOFTBAND_FULL adds the cases that take longest to tests of the end-to-end suite.
 test-full: test models
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items
 	@SOFTBAND_FULL=1 $(VENV)/bin/pytest -q tests/e2e/test_parallel_computation.py tests/e2e/test_npb.py tests/e2e/test_lattice.py tests/e2e/test_weather.py tests/e2e/test_topology.py tests/e2e/test_mpirun.py
 	@$(VENV)/bin/pytest -q -rP tests/full
 	@$(CARGO) xtask simulate --minutes 10
