@@ -130,7 +130,8 @@ def test_a_rank_that_is_killed_ends_all_others(softband: Softband, pace: str) ->
     outcome = play(softband, text, pace=pace, b="timeout -s KILL 2")
     said = outcome.stdout + outcome.stderr
     assert outcome.status != 0 and "seconds" not in said
-    assert said.count("rank 1 has left before the end") in (2, 3) and said.count("has left before the end") == 3, said
+    # A rank that ends for this reason is a reason for others.
+    assert "rank 1 has left before the end" in said and said.count("has left before the end") == 3, said
 
 
 def test_ranks_that_wait_for_each_other_name_the_lines(softband: Softband) -> None:

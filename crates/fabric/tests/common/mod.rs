@@ -6,7 +6,7 @@ use softband_fabric::notice::Notice;
 use softband_model::management::Routing;
 use softband_model::parts::{
     BusPart, CablePart, CardInterface, FileCosts, HcaPart, HostPart, KernelPart, KernelPath, Medium, MemoryPart, MessageGaps, OptionalVerbs,
-    PciExpress, QueueEntries, ReceiveMode, Slot, SwitchPart,
+    PciExpress, ReceiveMode, Slot, SwitchPart,
 };
 use softband_model::switch::PacketLifetimes;
 use softband_model::transport::AckTimer;
@@ -51,10 +51,6 @@ pub fn hca_part() -> HcaPart {
         doorbell: nanos(500),
         send_wqe_fetch: nanos(1_250),
         receive_wqe_fetch: nanos(650),
-        receive_wqe_pause: nanos(0),
-        response_completion_bytes: None,
-        context_cache: None,
-        entries: QueueEntries::default(),
         transmit_processing: nanos(350),
         receive_processing: nanos(100),
         completion_write: nanos(300),
@@ -91,6 +87,7 @@ pub fn hca_part() -> HcaPart {
             on_demand_paging: true,
             atomic_write: true,
         },
+        ..HcaPart::ideal()
     }
 }
 
@@ -120,22 +117,19 @@ pub fn host_part(read_nanos: u64, write_nanos: u64) -> HostPart {
             bytes_per_second: Some(2_727_000_000),
         },
         post_send: nanos(300),
-        write_combining_flush: nanos(0),
-        post_address: nanos(0),
         post_receive: nanos(200),
         poll_cq: nanos(100),
-        take_completion: nanos(0),
         clock_read: nanos(20),
         cache_line_transfer: nanos(100),
         copy_bytes_per_second: 2_000_000_000,
         control_verb: nanos(1_000),
-        inline_bytes_per_second: None,
         register_page: nanos(100),
         event_wakeup: nanos(5_000),
         ethernet_latency: nanos(30_000),
         ethernet_bytes_per_second: 117_000_000,
         kernel_path: KernelPath::free(),
         files: FileCosts::default(),
+        ..HostPart::ideal()
     }
 }
 
