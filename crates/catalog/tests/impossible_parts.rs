@@ -214,3 +214,35 @@ fn newer_kernels_take_what_they_have_in_common_from_older_ones() {
     });
     assert_eq!(windows, [(3, Some(4), 15), (3, Some(4), 15), (10, Some(20), 15), (10, None, 15)]);
 }
+
+#[test]
+fn costs_of_messages_that_no_hca_has_are_refused() {
+    let (hca, base) = (PartKind::Hca, catalog_text(PartKind::Hca, "connectx2-qdr"));
+    for size in ["32", "96", "8192"] {
+        assert_refused(hca, &base, ("response_completion", size), "no completion has this size\n  help: write a power of two from 64 to 4096");
+    }
+    let contexts = |count: u32| format!("context_cache = {{ value = {count}, unit = \"count\", source = \"a test\", status = \"assumed\" }}\n");
+    let miss = "context_miss = { value = 1, unit = \"us\", source = \"a test\", status = \"assumed\" }\n";
+    for (added, wanted) in [
+        (contexts(8), "`context_cache`: a cache has a time to fetch\n  help: add `context_miss`"),
+        (miss.to_owned(), "`context_miss`: there is no cache\n  help: add `context_cache`"),
+        (contexts(0) + miss, "`context_cache`: no queue pair could have a context\n  help: write at least 1"),
+    ] {
+        let error = error_of(hca, &format!("{base}\n{added}"), &[]);
+        assert!(error.contains(&format!(": error: {wanted}")), "{error}");
+        assert_eq!(error.matches("error: ").count(), 1, "{error}");
+    }
+    load(hca, &format!("{base}\n{}{miss}", contexts(8)), &[]).expect("a cache with a time to fetch");
+}
+
+#[test]
+fn a_pci_x_card_has_no_costs_that_only_pci_express_models() {
+    let (hca, express) = (PartKind::Hca, catalog_text(PartKind::Hca, "voltaire-sdr"));
+    let base = PartFile { kind: hca, name: "voltaire-sdr".into(), file: "hca/voltaire-sdr.toml".into(), text: express };
+    let card = catalog_text(hca, "mt23108");
+    for (name, value, unit) in [("receive_wqe_pause", 80, "ns"), ("response_completion", 64, "B")] {
+        let added = format!("{card}\n{name} = {{ value = {value}, unit = \"{unit}\", source = \"a test\", status = \"assumed\" }}\n");
+        let error = error_of(hca, &added, &[base.clone()]);
+        assert!(error.contains(&format!(": error: `{name}`: only PCI Express models it\n  help: leave it out")), "{error}");
+    }
+}

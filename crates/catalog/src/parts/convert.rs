@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use softband_model::parts::{
-    BusPart, CablePart, ContextCache, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath, Medium,
-    MemoryPart, MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
+    BusPart, CablePart, CardInterface, ContextCache, DiskPart, EthernetCable, EthernetPorts, FileCosts, HcaPart, HostPart, IpoibOffloads, KernelPath,
+    Medium, MemoryPart, MessageGaps, OptionalVerbs, QueueEntries, ReceiveMode, SwitchPart,
 };
 use softband_model::transport::AckTimer;
 use softband_sim::SimDuration;
@@ -105,6 +105,13 @@ pub(crate) fn hca(mut read: PartReader<'_>) -> Option<(HcaPart, PartSheet)> {
     check_driver(&mut read, &part.driver);
     check_fields(&mut read, &part);
     check_ack_timer(&mut read, part.ack_timer);
+    if matches!(part.interface, CardInterface::PciX { .. }) {
+        let is_set =
+            [("receive_wqe_pause", part.receive_wqe_pause > SimDuration::ZERO), ("response_completion", part.response_completion_bytes.is_some())];
+        for (name, _) in is_set.into_iter().filter(|(_, is_set)| *is_set) {
+            read.refuse(name, "only PCI Express models it".into(), Some("leave it out".into()));
+        }
+    }
     if part.response_completion_bytes.is_some_and(|bytes| !(64..=4096).contains(&bytes) || !bytes.is_power_of_two()) {
         read.refuse("response_completion", "no completion has this size".into(), Some("write a power of two from 64 to 4096".into()));
     }
