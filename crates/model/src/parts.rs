@@ -345,12 +345,6 @@ pub struct SwitchPart {
 }
 
 impl HostPart {
-    /// Returns the time in which `bytes` of inline data reach the HCA, rounded down to a picosecond.
-    pub fn inline_time(&self, bytes: u64) -> SimDuration {
-        let picos = self.inline_bytes_per_second.map_or(0, |rate| u128::from(bytes) * 1_000_000_000_000 / u128::from(rate.max(1)));
-        SimDuration::from_picos(u64::try_from(picos).unwrap_or(u64::MAX))
-    }
-
     /// Returns the time in which a core copies a mebibyte, rounded down to a picosecond.
     pub fn copy_mebibyte(&self) -> SimDuration {
         let picos = (1_000_000_000_000u128 << 20) / u128::from(self.copy_bytes_per_second.max(1));
