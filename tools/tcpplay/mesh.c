@@ -201,7 +201,7 @@ static void name_missing(const struct mesh *m, const struct options *o)
 	fail("%u ranks have not connected in %d s (--start-timeout):%s%s", named, o->start_seconds, names, named > NAMED_MAX ? " ..." : "");
 }
 
-/* Accepts connections until all higher ranks are there. Others that connect do no harm. */
+/* Accepts connections until all higher ranks are there. Connections without the magic word do no harm. */
 static void accept_all(struct mesh *m, int listener, const struct options *o, const struct trace *t, uint64_t deadline)
 {
 	size_t room = t->ranks + STRANGERS_MAX, count = 0, i, kept;
