@@ -242,7 +242,7 @@ fn a_pci_x_card_has_no_costs_that_only_pci_express_models() {
     let card = catalog_text(hca, "mt23108");
     for (name, value, unit) in [("receive_wqe_pause", 80, "ns"), ("response_completion", 64, "B")] {
         let added = format!("{card}\n{name} = {{ value = {value}, unit = \"{unit}\", source = \"a test\", status = \"assumed\" }}\n");
-        let error = error_of(hca, &added, &[base.clone()]);
+        let error = error_of(hca, &added, std::slice::from_ref(&base));
         assert!(error.contains(&format!(": error: `{name}`: only PCI Express models it\n  help: leave it out")), "{error}");
     }
 }
