@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-from conftest import Outcome, Softband
+from conftest import ROOT, Outcome, Softband
 
 PACES = pytest.mark.parametrize("pace", ["virtual", "wall"])
 GIGABIT = "dell/dell-gigabit"
@@ -242,3 +244,42 @@ def test_the_help_is_complete(softband: Softband) -> None:
 def test_a_name_without_a_host_is_named(softband: Softband) -> None:
     outcome = play(softband, CHAIN, words="--hosts a-eth1,b-eth7,c-eth1,d-eth1")
     assert outcome.status != 0 and "there is no host `b-eth7`" in outcome.stdout + outcome.stderr
+
+
+# All words of a trace, for a rank that sends to itself.
+OWN = b"""// softband: protocol ucx
+num_ranks 1
+rank 0 { a: calc 1 cpu 2; b: send 8b to 0 tag 5 nic 1
+c: recv 8 b from 0 tag 5 /* its own */
+b requires a
+d: calc 2 # after the begin of b
+d irequires b }
+"""
+
+
+def mutated(draw: random.Random) -> bytes:
+    text = bytearray(OWN)
+    for _ in range(draw.randint(1, 4)):
+        at, length = draw.randrange(len(text)), draw.randint(0, 12)
+        change = draw.choice([b"", bytes([draw.randrange(256)]), text[at : at + length] * 2, b"4294967296", b"18446744073709551616", b"{", b"}"])
+        text[at : at + length] = change
+    return bytes(text)
+
+
+def test_the_reader_of_traces_survives_any_bytes(tmp_path: Path) -> None:
+    program, trace, draw = tmp_path / "tcpplay", tmp_path / "app.goal", random.Random(1)
+    checks = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *checks, "-o", str(program), *map(str, (ROOT / "tools" / "tcpplay").glob("*.c"))], check=True)
+    words = [str(program), "--rank", "0", "--hosts", "127.0.0.1", "--port", "29700", "--start-timeout", "1", str(trace)]
+    ended = []
+    for text in [OWN, *(mutated(draw) for _ in range(200))]:
+        trace.write_bytes(text)
+        try:
+            done = subprocess.run(words, capture_output=True, check=False, timeout=10)
+        except subprocess.TimeoutExpired:
+            continue  # a long calculation
+        assert done.returncode in (0, 1, 2), (text, done.stderr[-2000:])
+        own = (b"softband-tcpplay: ", f"{trace}:".encode())
+        assert done.returncode == 0 or done.stderr.startswith(own), (text, done.stderr[-2000:])
+        ended.append(done.returncode)
+    assert ended[0] == 0 and {0, 2} <= set(ended) and len(ended) > 180
