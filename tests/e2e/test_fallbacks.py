@@ -32,7 +32,7 @@ def test_status_shows_the_reasons_of_a_fabric_that_stays(fabrics: Fabrics) -> No
     assert fabrics.command("fault", "bit-errors", "1e-18", "a/mlx5_0/1").returncode == 0
     talk(fabrics)
     (fabric,) = fabrics.status()
-    assert fabric["fallbacks"]["fault_plan"] >= MESSAGES
+    assert fabric["fallbacks"]["fault_plan"] >= MESSAGES, fabric["fallbacks"]
     text = fabrics.command("status", "--verbose").stdout
     assert f"{fabric['fallbacks']['fault_plan']} to the engine: packets may meet a fault, or the port is down (fault_plan)" in text
     assert "fault_plan" not in fabrics.command("status").stdout

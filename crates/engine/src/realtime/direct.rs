@@ -417,8 +417,8 @@ impl DataPlane<'_> {
     }
 
     /// Returns the entry (plus one) of the peer of `qp`. Returns 0 unless the peer is ready to
-    /// receive and `qp` to send, and [`PEER_BEHIND_FAULTS`] if only faults forbid the link. All facts
-    /// that packets are checked for must fit: connection, sequence numbers, partitions, packet sizes.
+    /// receive and `qp` to send, and [`PEER_BEHIND_FAULTS`] if faults forbid the link. All facts that
+    /// packets are checked for must fit: connection, partitions, packet sizes, sequence numbers.
     fn peer_entry(&mut self, name: Name, qp: &QpSnapshot) -> u32 {
         let Some(to) = named_peer(self.world, name.0, qp).filter(|_| qp.state == QpState::Rts) else { return 0 };
         let Some((_, peer)) = self.world.find_qp(to.0, to.1) else { return 0 };
@@ -427,15 +427,17 @@ impl DataPlane<'_> {
             && Some(peer.init.qp_type) == receiving_type(qp.init.qp_type)
             && named_peer(self.world, to.0, &peer).is_some_and(|(back, _)| back == name.0);
         let fits = qp.pkey.reaches(peer.pkey) && qp.path_mtu == peer.path_mtu && qp.max_rd_atomic <= peer.max_dest_rd_atomic;
+        if !connected || !fits {
+            return 0;
+        }
+        if self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer) {
+            return PEER_BEHIND_FAULTS;
+        }
         // While packets are in flight, the numbers of both sides differ. Equal numbers at the start
         // suffice.
         let in_step = self.realtime.direct.fitted.get(&name) == Some(&to) || qp.send_psn == peer.receive_psn;
-        let meets_faults = self.may_meet_faults(name.0, qp) || self.may_meet_faults(to.0, &peer);
-        if !connected || !fits || !in_step {
+        if !in_step {
             return 0;
-        }
-        if meets_faults {
-            return PEER_BEHIND_FAULTS;
         }
         self.realtime.direct.note_fitted(name, to);
         self.realtime.direct.entry_of(to.0, to.1)
