@@ -86,9 +86,9 @@ MESSAGES = {
 }
 
 
-def calls_of_the_first_rank(softband: Softband, ranks: int, kernel: str, folder: Path) -> list[dict[str, Any]]:
+def calls_of_the_first_rank(softband: Softband, ranks: int, kernel: str, folder: Path, *options: str) -> list[dict[str, Any]]:
     out = softband.folder / "npb.rec"
-    starter = ["mpiexec.mpich", "-n", str(ranks), npb("mpich", folder), kernel]
+    starter = ["mpiexec.mpich", "-n", str(ranks), npb("mpich", folder), *options, kernel]
     done = softband.command("record", "run", "--out", str(out), "--mpicc", "mpicc.mpich", "--", *starter)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
@@ -105,7 +105,7 @@ def test_messages_have_the_sizes_of_the_original_programs(softband: Softband, ke
 
 def test_cg_sends_in_the_order_of_the_original(softband: Softband, folder: Path) -> None:
     """On 8 ranks: single numbers to the farthest partner first, vectors to the nearest first, then to the opposite."""
-    calls = calls_of_the_first_rank(softband, 8, "cg", folder)
+    calls = calls_of_the_first_rank(softband, 8, "cg", folder, "--iterations", "1")
     sends = [(line["to"], line["b"]) for line in calls if line["c"] == "MPI_Send"]
     assert sends[:7] == [(2, 8), (1, 8), (1, 2800), (2, 2800), (0, 2800), (2, 8), (1, 8)]
     # Two products of an iteration, and the residual before them.
