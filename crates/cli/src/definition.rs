@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Record the computation and the calls of an MPI program, and make traces of them
     #[command(subcommand)]
     Record(recording::RecordCommand),
-    /// List, check, show, generate, import or export fabric files
+    /// List, check, format, show, generate, import or export fabric files
     #[command(subcommand)]
     Fabric(fabric::FabricCommand),
     /// List the catalogue of parts, or show a part with units and sources

@@ -1,6 +1,6 @@
-//! `softband fabric list`, `check`, `generate`, `import`, `export` and `show`.
+//! `softband fabric list`, `check`, `fmt`, `generate`, `import`, `export` and `show`.
 
-use crate::{fabric_list, files, generate, home, output, topology};
+use crate::{fabric_format, fabric_list, files, generate, home, output, topology};
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -16,6 +16,8 @@ pub(crate) enum FabricCommand {
         #[arg(long)]
         allow_out_of_spec: bool,
     },
+    /// Format fabric files: spacing, and the order of keys
+    Fmt(fabric_format::FormatArguments),
     /// Write a fabric file for a common topology
     Generate(Box<generate::GenerateArguments>),
     /// Make a fabric file from the output of ibnetdiscover, or from a net file of ibsim
@@ -38,6 +40,7 @@ pub(crate) enum FabricCommand {
 pub(crate) fn run(command: &FabricCommand) -> anyhow::Result<i32> {
     match command {
         FabricCommand::List(search) => return fabric_list::run(search),
+        FabricCommand::Fmt(arguments) => return fabric_format::run(arguments),
         FabricCommand::Check { file, allow_out_of_spec } => {
             let (path, loaded, warnings) = home::load_and_count(file, *allow_out_of_spec)?;
             let spec = &loaded.spec;

@@ -11,6 +11,7 @@ mod definition;
 mod exec;
 mod external;
 mod fabric;
+mod fabric_format;
 mod fabric_list;
 mod fabric_loops;
 mod failures;

@@ -3,6 +3,7 @@
 mod buses;
 mod cables;
 mod congestion;
+mod edition;
 mod ethernet;
 mod faults;
 mod generate;
@@ -111,7 +112,7 @@ impl Context<'_> {
 /// Checks the text of a fabric file. `file` names it in messages. Reads no files and never panics.
 pub fn parse_fabric(file: &str, text: &str, catalog: &Catalog, options: &LoadOptions) -> Result<LoadedFabric, FabricError> {
     let mut findings = Findings::new(file, text);
-    let entries = document::parse(text, &mut findings);
+    let entries = document::parse(text, &mut findings).filter(|entries| edition::is_known(entries, &mut findings));
     let own = entries.as_deref().and_then(|entries| own_parts(entries, catalog, &mut findings));
     let catalog = own.as_ref().unwrap_or(catalog);
     let mut context = Context { catalog, options: *options, findings, sheets: BTreeMap::new() };
@@ -209,7 +210,8 @@ fn read_fabric(entry: Option<&Entry>, file: &str, findings: &mut Findings) -> (S
     let title = fields.optional_text("title", "\"what this fabric is\"", findings);
     let seed = fields.optional_integer("seed", findings);
     let start_date = fields.optional_text("start_date", "\"2026-01-31\"", findings);
-    // `kernels.rs` reads it.
+    // `edition.rs` and `kernels.rs` read these.
+    fields.optional("edition");
     fields.optional("kernel");
     fields.finish(findings);
     let seed = seed.map_or(SEED_DEFAULT, |(seed, span)| {
