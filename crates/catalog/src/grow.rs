@@ -33,8 +33,8 @@ pub fn with_hosts(text: &str, count: usize) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-/// Returns a to z, then aa, ab and so on.
-fn host_name(index: usize) -> String {
+/// Returns the usual name of a host by its number: a to z, then aa, ab and so on.
+pub fn host_name(index: usize) -> String {
     let letter = char::from(b'a' + (index % 26) as u8);
     if index < 26 { letter.to_string() } else { format!("{}{letter}", host_name(index / 26 - 1)) }
 }

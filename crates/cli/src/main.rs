@@ -19,6 +19,7 @@ mod fault;
 mod files;
 mod generate;
 mod home;
+mod init;
 mod inside;
 mod limits;
 mod metrics;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Down(arguments) => status::down(&arguments),
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Parts(command) => parts::run(&command),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::External(words) => external::run(&words),

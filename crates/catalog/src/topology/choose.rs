@@ -204,7 +204,7 @@ fn why(need: &Need, best: &Candidate<'_>, name: &str) -> String {
 }
 
 /// Returns the host part whose slot is next to the card.
-fn host_for<'a>(hca: &HcaPart, catalog: &'a Catalog) -> Option<&'a str> {
+pub(crate) fn host_for<'a>(hca: &HcaPart, catalog: &'a Catalog) -> Option<&'a str> {
     let distance = |name: &&str| catalog.host(name).map(|host| (slot_distance(hca.interface, host.bus.slot.interface()), host.bus.bridge.is_some()));
     catalog.parts(PartKind::Host).into_iter().filter(|name| catalog.host(name).is_some()).min_by_key(distance)
 }

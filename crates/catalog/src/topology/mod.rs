@@ -21,6 +21,7 @@ use std::ops::Range;
 use crate::catalog::Catalog;
 use crate::diagnostic::{FabricError, Findings, Label, Warning};
 use crate::fabric_file::{LoadOptions, parse_fabric};
+pub(crate) use choose::host_for;
 pub use export::{ExportedTopology, export_topology};
 
 /// Format of a topology.
