@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import DIST, FABRICS, ROOT, Softband
 
-COMMANDS = ("run", "mpirun", "record", "up", "exec", "status", "fault", "capture", "down", "model", "fabric", "parts", "completions")
+COMMANDS = ("run", "mpirun", "record", "up", "exec", "status", "fault", "capture", "down", "model", "doctor", "init", "fabric",
+            "parts", "completions")
 COMPANIONS = ("study", "what-if", "compare", "model-sweep", "dask", "rsh", "multirail", "rfio", "tcpplay", "mpibench", "npb",
               "lattice", "weather")
 

@@ -71,7 +71,9 @@ impl Catalog {
         let named = self.parts(PartKind::Cable).into_iter().filter_map(|name| Some((name, self.cable_template(name)?)));
         let fitting = named.filter(|(_, cable)| cable.adjustable && carries(cable) && is_allowed(cable));
         let order = |(name, cable): &(&str, &CableTemplate)| {
-            (cable.part.medium == Medium::Optical, cable.part.width_max, cable.part.speed_max, (*name).to_owned())
+            // Forward error correction of fast links is part of their latency.
+            let has_correction = cable.part.fec_latency.iter().any(|(speed, _)| *speed == rate.speed);
+            (cable.part.medium == Medium::Optical, !has_correction, cable.part.width_max, cable.part.speed_max, (*name).to_owned())
         };
         let (name, cable) = fitting.min_by_key(order)?;
         Some((name.to_owned(), length(cable).1.to_owned()))

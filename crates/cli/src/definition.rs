@@ -1,6 +1,6 @@
 //! The command line for clap: commands, options, help. Completions and man pages derive from it.
 
-use crate::{capture, completions, exec, external, fabric, fault, init, model, mpirun, own_parts, parts, recording, run, status, up};
+use crate::{capture, completions, doctor, exec, external, fabric, fault, init, model, mpirun, own_parts, parts, recording, run, status, up};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     /// Record the computation and the calls of an MPI program, and make traces of them
     #[command(subcommand)]
     Record(recording::RecordCommand),
+    /// Name the limits of this machine that Softband feels, with their remedies
+    Doctor(doctor::DoctorArguments),
     /// Ask four questions, and write a first fabric file
     Init(init::InitArguments),
     /// List, check, format, show, generate, import or export fabric files

@@ -57,6 +57,7 @@ pub(crate) fn remedy(error: &anyhow::Error) -> Option<&'static str> {
         libc::EMFILE => Some("raise the limit on open files (ulimit -n); 256 are enough for small runs"),
         libc::ENFILE => Some("the machine has too many open files; end other programs"),
         libc::ENOMEM => Some("raise the limit on memory (ulimit -v), or end other programs"),
+        libc::EFBIG => Some("raise the limit on file sizes (ulimit -f unlimited)"),
         libc::EAGAIN => Some("raise the limit on processes and threads (ulimit -u)"),
         _ => None,
     }

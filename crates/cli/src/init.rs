@@ -60,12 +60,7 @@ impl Topology {
 
 pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<i32> {
     refuse_former(arguments)?;
-    let given = Given {
-        hosts: arguments.hosts,
-        hca: arguments.hca.clone(),
-        link_layer: arguments.link_layer,
-        topology: arguments.topology,
-    };
+    let given = Given { hosts: arguments.hosts, hca: arguments.hca.clone(), link_layer: arguments.link_layer, topology: arguments.topology };
     let catalog = home::catalog(Some(&arguments.out))?;
     let usual_hca = usual_hca()?;
     let answers = if arguments.yes || given.has_any() && !std::io::stdin().is_terminal() {

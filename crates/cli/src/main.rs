@@ -8,6 +8,7 @@ mod completions;
 mod counter_table;
 mod counters;
 mod definition;
+mod doctor;
 mod exec;
 mod external;
 mod fabric;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         Command::Down(arguments) => status::down(&arguments),
         Command::Model(arguments) => model::run(&arguments, matches.subcommand_matches("model")),
         Command::Fabric(command) => fabric::run(&command),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Parts(command) => parts::run(&command),
         Command::Completions(arguments) => completions::run(&arguments),

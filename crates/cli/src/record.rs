@@ -44,6 +44,15 @@ fn folder() -> anyhow::Result<PathBuf> {
     }
 }
 
+/// Returns the folder, if it exists or this user can make it.
+pub(crate) fn usable_folder() -> anyhow::Result<PathBuf> {
+    use rustix::fs::{Access, access};
+    let folder = folder()?;
+    let place = if folder.is_dir() { &folder } else { folder.parent().unwrap_or(&folder) };
+    access(place, Access::WRITE_OK | Access::EXEC_OK).with_context(|| format!("cannot write into {}", place.display()))?;
+    Ok(folder)
+}
+
 fn make_folder() -> anyhow::Result<()> {
     let folder = folder()?;
     match std::fs::DirBuilder::new().mode(0o700).create(&folder) {

@@ -162,7 +162,9 @@ fn check_topology(hosts: u32, layer: LinkLayer, topology: Topology, parts: &Suit
     let ports = u32::from(parts.switch_ports);
     match topology {
         Topology::BackToBack if hosts != 2 => bail!("back-to-back joins 2 hosts, not {hosts}\n  help: take star, or 2 hosts"),
-        Topology::FatTree if layer == LinkLayer::Ethernet => bail!("a fat tree has several paths, and frames of Ethernet have one\n  help: take star"),
+        Topology::FatTree if layer == LinkLayer::Ethernet => {
+            bail!("a fat tree has several paths, and frames of Ethernet have one\n  help: take star")
+        }
         Topology::Star if hosts > ports => {
             let other = if layer == LinkLayer::Infiniband { "take fat-tree, or fewer hosts" } else { "take fewer hosts" };
             bail!("switch `{}` has {ports} ports, too few for {hosts} hosts\n  help: {other}", parts.switch)
