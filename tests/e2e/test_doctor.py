@@ -65,13 +65,16 @@ def test_the_text_has_a_line_for_each_check_and_a_sum(softband: Softband) -> Non
     assert all(re.match(r"(ok|limited|broken) +\S|         (effect|remedy): \S", line) for line in lines)
 
 
-def test_limits_of_the_shell_are_named_with_the_command_that_raises_them(softband: Softband) -> None:
+def test_few_open_files_are_named_with_the_command_that_raises_them(softband: Softband) -> None:
     files = limited(softband, "ulimit -Sn 100")["open files"]
     assert (files["status"], files["value"]) == ("limited", "100") and files["remedy"].startswith(("ulimit -Sn ", "sudo prlimit"))
-    found = limited(softband, "ulimit -f 1000")
-    assert found["file size"]["status"] == "broken" and found["simulated run"]["status"] == "broken"
-    space = limited(softband, "ulimit -v 1000000")
-    assert space["address space"]["status"] == "broken" and space["wall-pace run"]["status"] == "broken"
+
+
+@pytest.mark.parametrize(("limit", "name"), [("ulimit -f 1000", "file size"), ("ulimit -v 1000000", "address space")])
+def test_limits_that_stop_every_run_are_broken(softband: Softband, limit: str, name: str) -> None:
+    found = limited(softband, limit)
+    assert {found[check]["status"] for check in (name, "simulated run", "wall-pace run")} == {"broken"}
+    assert found[name]["remedy"].startswith(("ulimit -S", "sudo prlimit"))
 
 
 def test_no_locked_memory_is_no_limit(softband: Softband) -> None:

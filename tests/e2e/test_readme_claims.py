@@ -88,3 +88,18 @@ def test_the_outcomes_of_pyverbs_are_those_of_its_list() -> None:
     claimed = re.search(r"pyverbs\) \| (\d+) pass, (\d+) skip", README)
     assert claimed is not None
     assert outcomes == {"pass": int(claimed[1]), "skip": int(claimed[2])}
+
+
+def test_the_page_on_versions_names_the_versions_of_the_tree() -> None:
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    workspace = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
+    (rust,) = re.findall(r'^rust-version = "(.*)"$', workspace, re.MULTILINE)
+    lab = (ROOT / "lab" / "pyproject.toml").read_text(encoding="utf-8")
+    (python,) = re.findall(r'^requires-python = ">=(.*)"$', lab, re.MULTILINE)
+    assert f"at present {rust}." in page and f"The lab needs Python {python} or newer" in page
+    kernel = (ROOT / "crates" / "cli" / "src" / "doctor" / "kernel.rs").read_text(encoding="utf-8")
+    oldest, complete = (".".join(pair) for pair in re.findall(r"^const (?:OLDEST|COMPLETE): .* = \((\d+), (\d+)\);$", kernel, re.MULTILINE))
+    assert f"Linux {oldest} on x86-64, and {complete} for all" in page
+    edition = (ROOT / "crates" / "catalog" / "src" / "fabric_file" / "edition.rs").read_text(encoding="utf-8")
+    (editions,) = re.findall(r"^const EDITIONS: .* = \[(.*)\];$", edition, re.MULTILINE)
+    assert all(name in page for name in editions.split(", "))
