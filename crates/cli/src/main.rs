@@ -17,6 +17,7 @@ mod fabric_list;
 mod fabric_loops;
 mod failures;
 mod fault;
+mod fault_plan;
 mod files;
 mod generate;
 mod home;

@@ -53,6 +53,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     compute: crate::recording::compute::ComputeArguments,
     #[command(flatten)]
+    faults: crate::fault_plan::FaultPlanArguments,
+    #[command(flatten)]
     limits: crate::limits::LimitArguments,
     #[command(flatten)]
     capture: crate::capture::CaptureArguments,
@@ -175,6 +177,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let limits = arguments.limits.limits(arguments.pace == PaceName::Virtual)?;
     let network = arguments.network.network(arguments.pace.into())?;
     let (path, mut loaded) = load(arguments)?;
+    arguments.faults.add_to(&mut loaded)?;
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     loaded.seed = arguments.seed.unwrap_or(loaded.seed);
     let wanted = programs::wanted(arguments, &loaded)?;

@@ -1,6 +1,7 @@
 //! `softband up`: a fabric that stays, for programs from any terminal.
 
 use crate::capture::CaptureArguments;
+use crate::fault_plan::FaultPlanArguments;
 use crate::metrics::MetricsArguments;
 use crate::record::{self, Claim, Record};
 use crate::run::NetworkArguments;
@@ -31,6 +32,8 @@ pub(crate) struct UpArguments {
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
+    faults: FaultPlanArguments,
+    #[command(flatten)]
     capture: CaptureArguments,
     #[command(flatten)]
     metrics: MetricsArguments,
@@ -56,6 +59,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
     own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
+    command.args(arguments.faults.words()?);
     command.args(arguments.network.words().into_iter().flatten());
     command.args(arguments.capture.words()?).args(arguments.metrics.words());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot start the engine")?;
@@ -89,7 +93,8 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let interrupt = signals::interrupt_on_signals();
     let mut claim = Claim::take(&arguments.name)?;
     let metrics = arguments.metrics.prepare()?;
-    let (path, loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
+    let (path, mut loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
+    arguments.faults.add_to(&mut loaded)?;
     allow_many_programs();
     let (by_preload, network) = (!arguments.no_preload, arguments.network.network(Pace::Wall)?);
     let options = Options { by_preload, processors: None, pace: Pace::Wall, network, epoch_seconds: 0, limits: Limits::default() };

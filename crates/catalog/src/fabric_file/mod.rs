@@ -63,6 +63,25 @@ impl LoadedFabric {
     pub fn resolved_toml(&self) -> String {
         resolved::resolved_toml(&self.spec, (self.seed, self.start_date), &self.sheets)
     }
+    /// Adds the faults of a plan: a file that holds only `[[faults]]`. `file` names it in messages.
+    /// Leaves the fabric as it was if the plan has a mistake.
+    pub fn add_faults(&mut self, file: &str, text: &str) -> Result<(), FabricError> {
+        let mut findings = Findings::new(file, text);
+        let mut added = Vec::new();
+        if let Some(entries) = document::parse(text, &mut findings) {
+            let mut top = Fields::new("the fault plan", 0..0, &entries);
+            added = faults::read_faults(top.optional("faults"), &self.spec, &mut findings);
+            top.finish(&mut findings);
+            if added.is_empty() && findings.errors.is_empty() {
+                findings.error("the fault plan has no fault".into(), Vec::new(), Some("write `[[faults]]`, with its `kind`".into()));
+            }
+        }
+        if !findings.errors.is_empty() {
+            return Err(FabricError::new(findings.errors));
+        }
+        self.spec.faults.append(&mut added);
+        Ok(())
+    }
     /// Returns the sheets of the parts in use, by kind and name.
     pub fn sheets(&self) -> impl Iterator<Item = &PartSheet> {
         self.sheets.values()
