@@ -15,7 +15,7 @@ struct Library {
 }
 
 /// The crates that may be published, in order.
-const LIBRARIES: [&str; 8] = ["fabric", "model", "parallel", "sim", "spec", "types", "wire", "workload"];
+const LIBRARIES: [&str; 9] = ["fabric", "model", "parallel", "sim", "spec", "test", "types", "wire", "workload"];
 
 /// Returns the crates that may be published.
 fn libraries() -> Vec<Library> {

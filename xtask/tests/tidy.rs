@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 500;
 /// Allowed dependencies of each crate on our own crates. The model side never depends upwards. The
 /// program side never depends on the model.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("types", &[]),
     ("sim", &[]),
     ("wire", &["types"]),
@@ -22,6 +22,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("simulate", &["types", "sim", "model", "spec", "fabric", "catalog"]),
     ("abi", &[]),
     ("metrics", &[]),
+    ("test", &[]),
     ("pmi", &[]),
     ("libpmi", &["pmi"]),
     ("pmix", &["pmi"]),
@@ -35,7 +36,8 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("cli", &["types", "sim", "spec", "fabric", "catalog", "engine", "workload", "parallel", "metrics", "pmi", "pmix"]),
 ];
 /// Crates that must not contain `unsafe`.
-const SAFE: [&str; 13] = ["types", "sim", "wire", "metrics", "pmi", "model", "spec", "fabric", "net", "workload", "parallel", "catalog", "simulate"];
+const SAFE: [&str; 14] =
+    ["types", "sim", "wire", "metrics", "test", "pmi", "model", "spec", "fabric", "net", "workload", "parallel", "catalog", "simulate"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -57,7 +59,7 @@ fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
 
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for folder in ["crates", "xtask", "lab", "tests", "conformance", "fuzz", "tools", "benches", "scripts"] {
+    for folder in ["crates", "xtask", "lab", "tests", "conformance", "fuzz", "tools", "benches", "scripts", "recipes", "examples"] {
         files(&root().join(folder), &[".rs", ".py", ".c", ".h"], &mut found);
     }
     assert!(found.len() > 100, "the sources were not found");

@@ -1,0 +1,3 @@
+module softband.example/bell
+
+go 1.19
