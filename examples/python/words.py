@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from pyverbs.cm_enums import RAI_PASSIVE, RDMA_PS_TCP
 from pyverbs.cmid import CMID, AddrInfo
-from pyverbs.enums import IBV_WC_SUCCESS, RAI_PASSIVE, RDMA_PS_TCP
+from pyverbs.cq import cqe_status_to_str
+from pyverbs.enums import IBV_WC_SUCCESS
 from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QPCap, QPInitAttr
-from pyverbs.wr import wc_status_to_str
 
 PORT = "7475"
 SIZE = 64
@@ -20,7 +21,7 @@ class Peer:
     def __init__(self, server: str | None) -> None:
         attributes = QPInitAttr(cap=QPCap(max_send_wr=1, max_recv_wr=2), sq_sig_all=1)
         if server is None:
-            self.listener = CMID(AddrInfo(service=PORT, port_space=RDMA_PS_TCP, flags=RAI_PASSIVE), attributes)
+            self.listener = CMID(AddrInfo(src_service=PORT, port_space=RDMA_PS_TCP, flags=RAI_PASSIVE), attributes)
             self.listener.listen()
             self.id = self.listener.get_request()
         else:
@@ -44,7 +45,7 @@ class Peer:
     def check(completion: object, step: str) -> None:
         status = getattr(completion, "status", None)
         if status != IBV_WC_SUCCESS:
-            raise PyverbsError(f"{step}: {wc_status_to_str(status)}")
+            raise PyverbsError(f"{step}: {cqe_status_to_str(status)}")
 
 
 def main() -> int:
