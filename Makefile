@@ -5,7 +5,7 @@ VENV := target/venv
 PREFIX ?= /usr/local
 CARGO ?= cargo
 SOURCES := $(shell find crates xtask tools -name '*.rs' -o -name '*.toml' -o -name '*.[ch]' -o -name '*.txt' 2>/dev/null) Cargo.toml Cargo.lock
-DATA := $(shell find catalog fabrics studies references -type f 2>/dev/null)
+DATA := $(shell find catalog fabrics studies references recipes/cmake -type f 2>/dev/null)
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
@@ -72,8 +72,9 @@ test-rust: target/setup.stamp
 	@$(CARGO) test --workspace --quiet
 
 test-lab: $(VENV)/stamp
-	@$(VENV)/bin/ruff check --extend-select PLR0915 lab tests conformance benches scripts
+	@$(VENV)/bin/ruff check --extend-select PLR0915 lab tests conformance benches scripts recipes examples
 	@cd lab && ../$(VENV)/bin/mypy --no-error-summary src
+	@cd recipes/pytest-softband && ../../$(VENV)/bin/mypy --no-error-summary
 	@$(VENV)/bin/pytest -q -n 2 --dist loadfile lab/tests
 
 # The libraries of the tree have the exports that a separate build would give.

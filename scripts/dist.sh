@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/ npb/
-# lattice/ weather/.
+# lattice/ weather/ cmake/.
 set -euo pipefail
 dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -37,6 +37,8 @@ for sources in tools/mpibench apps/npb apps/lattice apps/weather; do
     cp "$sources"/*.c "$sources"/*.h "$sources/Makefile" "$dist/$name/"
     install -m 755 tools/compiled/mpi-program "$dist/bin/softband-$name"
 done
+rm -rf "${dist:?}/cmake"
+cp -r recipes/cmake "$dist/cmake"
 for folder in catalog fabrics studies references; do
     rm -rf "${dist:?}/$folder"
     cp -r "$folder" "$dist/$folder"

@@ -25,6 +25,8 @@ need infiniband-diags ibstatus
 need opensm /usr/sbin/opensm
 need ibsim-utils ibsim
 need gcc cc
+need g++ c++
+need cmake cmake
 need mpich /usr/bin/mpiexec.mpich
 need libmpich-dev /usr/bin/mpicc.mpich
 need openmpi-bin /usr/bin/mpiexec.openmpi

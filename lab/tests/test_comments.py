@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("crates", "xtask", "fuzz", "lab", "scripts", "tools", "tests", "conformance", "benches")
+FOLDERS += ("recipes", "examples")
 SKIPPED = {"target", "build", "__pycache__", "corpus", "artifacts"}
 COLUMNS_MAX = tomllib.loads((ROOT / "rustfmt.toml").read_text())["max_width"]
 # These quote the phrases.

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The documentation in a folder of its own, with a folder `commands` for programs."""
-    for name in ("docs", "scripts", "catalog", "lab"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("tests", "src", ".*"))
+    for name in ("docs", "scripts", "catalog", "lab", "recipes", "examples", "crates/test"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("tests", "src", "target", ".*"))
     for page in (*ROOT.glob("*.md"), ROOT / "Cargo.toml"):
         shutil.copy(page, tmp_path)
     commands = tmp_path / "commands"

@@ -120,3 +120,24 @@ fn times_rates_and_numbers_must_be_possible() {
     assert!(error("kind = \"drop\"\nport = \"sw/1\"\nnumber = 0").contains("the first packet that leaves has number 1"));
     assert!(error_of(&with("[faults]\nkind = \"drop\"\n")).contains("`faults` must be a list of tables: write `[[faults]]`"));
 }
+
+#[test]
+fn a_plan_of_its_own_adds_to_the_faults_of_the_file() {
+    let mut loaded = parse(&with(ALL)).expect("a fabric");
+    let before = loaded.spec.faults.clone();
+    loaded.add_faults("plan.toml", "[[faults]]\nat = \"3 ms\"\nkind = \"link_down\"\nlink = \"sw/2\"\n").expect("a plan");
+    assert_eq!(loaded.spec.faults.len(), before.len() + 1);
+    assert_eq!(loaded.spec.faults[..before.len()], before);
+    assert_eq!(loaded.spec.faults[before.len()].at, SimTime::from_picos(3_000_000_000));
+}
+
+#[test]
+fn mistakes_of_a_plan_name_its_lines_and_leave_the_fabric() {
+    let mut loaded = parse(&with("")).expect("a fabric");
+    let mut error = |plan: &str| loaded.add_faults("plan.toml", plan).expect_err("a mistake").to_text();
+    assert!(error("[[faults]]\nkind = \"drip\"\n").starts_with("plan.toml:2:8: error: no fault `drip`"));
+    assert!(error("[fabric]\nseed = 1\n[[faults]]\nkind = \"bit_errors\"\nlink = \"sw/2\"\nrate = 1e-9\n").contains("no key `fabric`"));
+    assert!(error("").contains("the fault plan has no fault"));
+    assert!(error("[[faults]\n").starts_with("plan.toml:1"));
+    assert!(loaded.spec.faults.is_empty());
+}
