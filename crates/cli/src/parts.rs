@@ -4,8 +4,8 @@ use crate::fabric_list::{EXIT_NOTHING_FOUND, Search};
 use crate::{home, output};
 use anyhow::bail;
 use clap::Subcommand;
-use serde_json::json;
-use softband_catalog::{Catalog, PartKind, PartSheet, closest};
+use serde_json::{Value, json};
+use softband_catalog::{Catalog, Parameter, PartKind, PartSheet, closest};
 
 #[derive(Subcommand)]
 pub(crate) enum PartsCommand {
@@ -19,8 +19,12 @@ pub(crate) enum PartsCommand {
     },
     /// Show each value of a part, with unit, status and source
     Show {
-        /// Name of the part, as in `softband parts list`
-        name: String,
+        /// Names of parts, as in `softband parts list`
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+        /// Print one JSON object, with each value as its part file writes it
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -32,17 +36,42 @@ pub(crate) fn run(command: &PartsCommand) -> anyhow::Result<i32> {
     let catalog = home::catalog(None)?;
     match command {
         PartsCommand::List { search, kind } => list(&catalog, search, *kind),
-        PartsCommand::Show { name } => {
-            let sheets = catalog.find(name);
-            if sheets.is_empty() {
-                let meant = closest(name, all(&catalog).map(|sheet| sheet.name.as_str()));
-                let meant = meant.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
-                bail!("no part is called `{name}`\n  help: {meant}`softband parts list` names them all");
+        PartsCommand::Show { names, json } => {
+            let sheets = names.iter().map(|name| sheets(&catalog, name)).collect::<Result<Vec<_>, _>>()?.concat();
+            if *json {
+                output::say(format_args!("{:#}\n", json!({ "parts": sheets.iter().map(|sheet| to_json(sheet)).collect::<Vec<_>>() })))?;
+            } else {
+                sheets.into_iter().try_for_each(show)?;
             }
-            sheets.into_iter().try_for_each(show)?;
             Ok(0)
         }
     }
+}
+
+/// Returns the sheets of all parts of a name. Fails if there is none.
+fn sheets<'a>(catalog: &'a Catalog, name: &str) -> anyhow::Result<Vec<&'a PartSheet>> {
+    let sheets = catalog.find(name);
+    if sheets.is_empty() {
+        let meant = closest(name, all(catalog).map(|sheet| sheet.name.as_str()));
+        let meant = meant.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
+        bail!("no part is called `{name}`\n  help: {meant}`softband parts list` names them all");
+    }
+    Ok(sheets)
+}
+
+fn to_json(sheet: &PartSheet) -> Value {
+    let row = |parameter: &Parameter| {
+        json!({
+            "name": parameter.name,
+            "value": parameter.value,
+            "unit": parameter.unit,
+            "status": parameter.status.name(),
+            "on": parameter.on,
+            "source": parameter.source,
+        })
+    };
+    let parameters: Vec<Value> = sheet.parameters.iter().map(row).collect();
+    json!({ "kind": sheet.kind.folder(), "name": sheet.name, "summary": sheet.summary, "parameters": parameters })
 }
 
 fn all(catalog: &Catalog) -> impl Iterator<Item = &PartSheet> {
