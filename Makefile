@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references recipes/cmake -type f 2>
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-abi test-e2e fuzz docs deny publish-check clean
+.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-abi test-e2e fuzz docs site deny publish-check clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-engine  speed and memory of fabrics up to 11,664 hosts, beside ns-3, SimGrid and bare events"
 	@echo "make soak       ten processes, random work, every byte checked, for an hour (SOAK_SECONDS)"
 	@echo "make docs       build the documentation as a book: target/book/index.html"
+	@echo "make site       the book, the catalogue, the studies and the APIs as static pages: target/site/index.html (STUDIES=DIR: results)"
 	@echo "make deny       licenses, security advisories and sources of all dependencies (needs cargo-deny and the network)"
 	@echo "make publish-check  package each library crate and build it from its package (needs the registry of crates)"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
@@ -146,6 +147,10 @@ publish-check: target/setup.stamp
 
 docs:
 	@scripts/docs.sh
+
+# STUDIES: a folder with results of studies. Without it the quick part of five papers runs.
+site: build $(VENV)/stamp
+	@scripts/site.sh $(DIST) target/site $(STUDIES)
 
 clean:
 	@rm -rf target results

@@ -21,6 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"base", "campaign", "spec", "rules"},
     "sweep": {"base", "campaign", "report"},
     "study": {"base", "campaign", "spec", "rules", "report", "sweep"},
+    "site": {"base", "spec", "rules", "report"},
 }
 # These modules of the top folder may import every package.
 FRONTS = {"__init__", "__main__", "api", "cli"}

@@ -1,4 +1,4 @@
-"""The commands: study, what-if, model-sweep, compare."""
+"""The commands: study, what-if, model-sweep, compare, and those of the site."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from softband_lab.campaign.runner import describe_failure, exclusive
 from softband_lab.campaign.subnet_manager import SubnetManager, check_manager
 from softband_lab.report.compare import compare as compare_tables
 from softband_lab.report.compare import load_results, print_comparison
+from softband_lab.site.links import check_links
+from softband_lab.site.pages import Site, start_afresh
 from softband_lab.spec.papers import NAME as PAPERS
 from softband_lab.spec.papers import has_papers, load_papers
 from softband_lab.spec.study import Study
@@ -246,6 +248,49 @@ def compare(
     raise typer.Exit(0 if comparison.is_alike(tolerance) else 1)
 
 
+def site(
+    out: Annotated[Path, typer.Argument(help="Folder of the site.")],
+    catalog: Annotated[Path | None, typer.Option("--catalog", help="Folder with your own parts.")] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="Folder with the results of studies.")] = None,
+    crate: Annotated[
+        list[Path] | None, typer.Option("--crate", help="Manifest of a crate whose documentation is in OUT/rust.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an earlier site first.")] = False,
+) -> None:
+    """Write the pages of the site that come from the catalogue, the fabrics and the studies."""
+    for name, folder in (("--catalog", catalog), ("--results", results)):
+        if folder is not None and not folder.is_dir():
+            raise LabError(f"{name} {folder}", "is not a folder", "name a folder that exists")
+    if fresh:
+        start_afresh(out)
+    home = find_home()
+    own = catalog.resolve() if catalog else None
+    made = Site(out, home, Softband(find_softband(), home, own), own, results)
+    count = made.write()
+    if crate:
+        made.write_rust(crate)
+    Console().print(f"{count} parts: {out / 'catalog' / 'index.html'}", soft_wrap=True, highlight=False)
+
+
+def site_links(
+    folder: Annotated[Path, typer.Argument(help="Folder of the site.")],
+    external: Annotated[bool, typer.Option("--external", help="List the addresses outside the site.")] = False,
+) -> None:
+    """Check each link and anchor within a folder of HTML pages. The exit status is 1 if a link is broken."""
+    checked = check_links(folder)
+    if not checked.pages:
+        raise LabError(folder, "has no HTML pages", "run `make site` first")
+    for fault in checked.faults:
+        print(fault)
+    for address in sorted(checked.external) if external else []:
+        print(address)
+    print(
+        f"{checked.pages} pages, {checked.internal} links within, {len(checked.faults)} broken; "
+        f"{len(checked.external)} addresses outside, not asked for"
+    )
+    raise typer.Exit(1 if checked.faults else 0)
+
+
 def _own_arguments(command: str) -> list[str]:
     """Returns the words after the command, both of `python -m softband_lab COMMAND` and of its own script."""
     arguments = sys.argv[1:]
@@ -311,4 +356,6 @@ def main() -> None:
     app.command("what-if")(what_if)
     app.command("model-sweep")(model_sweep)
     app.command("compare")(compare)
+    app.command("site")(site)
+    app.command("site-links")(site_links)
     _run(app, "softband")
