@@ -53,6 +53,8 @@ manifests=()
 for crate in $crates; do
     options+=(-p "softband-$crate")
     manifests+=(--crate "crates/$crate/Cargo.toml")
+    # rustdoc links to a crate only if its folder exists, and cargo does not order the crates.
+    mkdir -p "target/site-cargo/doc/softband_$crate"
 done
 cargo doc --quiet --no-deps --target-dir target/site-cargo "${options[@]}"
 cp -r target/site-cargo/doc "$out/rust"

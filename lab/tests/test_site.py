@@ -33,10 +33,17 @@ def test_right_links_and_anchors_have_no_fault(tmp_path: Path) -> None:
         sub__page='<b id="here">x</b><a href="../index.html?x=1">d</a><a href="https://example.org/x#y">e</a>',
         sub__index='<a href="page.html#3-4">f</a><i id="3"></i>',
     )
-    (site / "sub" / "page.html").write_text((site / "sub" / "page.html").read_text() + '<i id="3"></i><i id="4"></i>')
+    (site / "sub" / "page.html").write_text((site / "sub" / "page.html").read_text() + '<i id="3"></i><i id="4"></i><p id="a%3Cb"></p><p id="c d"></p><a href="#a%3Cb">g</a><a href="#c%20d">h</a>')
     checked = check_links(site)
-    assert checked.faults == [] and (checked.pages, checked.internal) == (3, 5)
+    assert checked.faults == [] and (checked.pages, checked.internal) == (3, 7)
     assert checked.external == {"https://example.org/x": 1}
+
+
+def test_an_anchor_behind_a_page_that_leads_on_is_checked(tmp_path: Path) -> None:
+    links = '<a href="old.html#here">a</a><a href="old.html#nowhere">b</a>'
+    site = write(tmp_path, index=links, new='<b id="here">x</b>')
+    (site / "old.html").write_text('<meta http-equiv="refresh" content="0;URL=new.html">')
+    assert [fault.split(": ", 2)[1] for fault in check_links(site).faults] == ["old.html#nowhere"]
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ class Site:
         has_papers = papers is not None and papers.is_file()
         if papers is not None and has_papers:
             self._copy(papers, f"studies/{PAPERS}.html")
+            self._relink(self.out / "studies" / f"{PAPERS}.html", list(rows))
         self._page("studies/index.html", "studies.html.jinja", {"entries": entries, "has_papers": has_papers})
 
     def _study(self, name: str, rows: list[Row]) -> dict[str, Any]:
@@ -135,6 +136,13 @@ class Site:
             raise LabError(report, "is not a page of the lab: it has no <body>", "run the study again")
         strip = _environment().get_template("strip.html.jinja").render(note=note)
         self._asset(name, f"{head}{body}\n{strip}{rest}")
+
+    def _relink(self, page: Path, studies: list[str]) -> None:
+        """Changes the links to the pages of studies, which lie in their own folders beside the results."""
+        text = page.read_text(encoding="utf-8")
+        for name in studies:
+            text = text.replace(f'href="{name}/report.html', f'href="{name}.html')
+        self._asset(page.relative_to(self.out).as_posix(), text)
 
     def _asset(self, name: str, content: str) -> None:
         """Writes a file of the site. A failed build starts afresh, so files need no rename to be whole."""
