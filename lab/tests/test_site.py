@@ -33,7 +33,8 @@ def test_right_links_and_anchors_have_no_fault(tmp_path: Path) -> None:
         sub__page='<b id="here">x</b><a href="../index.html?x=1">d</a><a href="https://example.org/x#y">e</a>',
         sub__index='<a href="page.html#3-4">f</a><i id="3"></i>',
     )
-    (site / "sub" / "page.html").write_text((site / "sub" / "page.html").read_text() + '<i id="3"></i><i id="4"></i><p id="a%3Cb"></p><p id="c d"></p><a href="#a%3Cb">g</a><a href="#c%20d">h</a>')
+    more = '<i id="3"></i><i id="4"></i><p id="a%3Cb"></p><p id="c d"></p><a href="#a%3Cb">g</a><a href="#c%20d">h</a>'
+    (site / "sub" / "page.html").write_text((site / "sub" / "page.html").read_text() + more)
     checked = check_links(site)
     assert checked.faults == [] and (checked.pages, checked.internal) == (3, 7)
     assert checked.external == {"https://example.org/x": 1}
