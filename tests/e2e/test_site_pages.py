@@ -11,7 +11,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from conftest import Softband
+from conftest import DIST, Softband
 from softband_lab.site.links import check_links
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,6 @@ def build(softband: Softband, out: Path, *options: str, home: Path = ROOT) -> su
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site of the installed catalogue, without results."""
-    from conftest import DIST
-
     out = tmp_path_factory.mktemp("site") / "site"
     binary = Path(os.environ.get("SOFTBAND_BIN", DIST / "bin" / "softband"))
     done = build(Softband(binary, out.parent), out)
