@@ -9,7 +9,7 @@ DATA := $(shell find catalog fabrics studies references recipes/cmake -type f 2>
 LAB := $(shell find lab/src -name '*.py' -o -name '*.html' -o -name '*.jinja*' -o -name '*.css' -o -name '*.js' 2>/dev/null) lab/pyproject.toml
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-abi test-e2e fuzz docs site deny publish-check clean
+.PHONY: help demo test test-full models build setup install bench bench-engine soak lint test-rust test-lab test-abi test-e2e fuzz docs site deny publish-check release clean
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
@@ -24,6 +24,7 @@ help:
 	@echo "make site       the book, the catalogue, the studies and the APIs as static pages: target/site/index.html (STUDIES=DIR: results)"
 	@echo "make deny       licenses, security advisories and sources of all dependencies (needs cargo-deny and the network)"
 	@echo "make publish-check  package each library crate and build it from its package (needs the registry of crates)"
+	@echo "make release    archive, Debian package, wheels, crates, sources and checksums: target/artifacts"
 	@echo "make fuzz       each fuzz target for a minute (needs a nightly toolchain and cargo-fuzz)"
 
 setup: target/setup.stamp
@@ -144,6 +145,11 @@ publish-check: target/setup.stamp
 	cp "$${CARGO_HOME:-$$HOME/.cargo}/$$file" $(PUBLISH_HOME)/ 2>/dev/null || true; \
 	done
 	@CARGO_HOME=$(PUBLISH_HOME) $(CARGO) publish --quiet --workspace --dry-run --allow-dirty --locked --target-dir target/publish
+
+# Programs that run on each Linux with glibc 2.28 or later. Needs the registries of crates and of
+# Python packages once.
+release: target/setup.stamp
+	@scripts/release.sh
 
 docs:
 	@scripts/docs.sh

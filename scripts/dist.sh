@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
 # Builds the relocatable tree: bin/ lib/ python/ catalog/ fabrics/ studies/ references/ mpibench/ npb/
 # lattice/ weather/ cmake/.
+#
+# GLIBC=2.28 makes programs for this version of the C library and all later versions, by Zig's
+# linker (cargo-zigbuild and zig must be on the PATH). LAB=no leaves out python/ and its commands.
 set -euo pipefail
 dist=${1:?usage: dist.sh DIR}
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+
+target=${CARGO_TARGET_DIR:-target}
+made=$target/release
+compiler=(cc)
+verbs=(-libverbs)
 
 step() { # step WORDS: prints the next step and the seconds since the start
     printf 'build: %3d s: %s\n' "$SECONDS" "$*"
@@ -12,20 +20,31 @@ step() { # step WORDS: prints the next step and the seconds since the start
 
 # One call builds all packages. Separate calls would select other features and compile shared crates
 # again.
-target=${CARGO_TARGET_DIR:-target}
 step "compiling the engine, the libraries and the command (a first build takes some minutes)"
-cargo build --release -p softband-cli -p softband-preload -p softband-libpmi -p xtask
+if [ -n "${GLIBC:-}" ]; then
+    triple=x86_64-unknown-linux-gnu
+    cargo build --release -p xtask
+    cargo-zigbuild zigbuild --release --target "$triple.$GLIBC" -p softband-cli -p softband-preload -p softband-libpmi
+    made=$target/$triple/release
+    compiler=(zig cc -target "x86_64-linux-gnu.$GLIBC" -s)
+    # Zig brings the C library's headers of this version, so only those of verbs come from the system.
+    mkdir -p "$target/headers"
+    ln -sfn /usr/include/infiniband "$target/headers/infiniband"
+    verbs=(-isystem "$target/headers" "$dist/lib/libibverbs.so.1")
+else
+    cargo build --release -p softband-cli -p softband-preload -p softband-libpmi -p xtask
+fi
 mkdir -p "$dist/bin" "$dist/lib"
 step "linking libsoftband.so and libibverbs.so.1"
-"$target/release/xtask" link --archive "$target/release/libsoftband_preload.a" --out "$dist"
-install -m 755 "$target/release/softband" "$dist/bin/softband"
-install -m 755 "$target/release/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.so"
+CC="${compiler[*]}" "$target/release/xtask" link --archive "$made/libsoftband_preload.a" --out "$dist"
+install -m 755 "$made/softband" "$dist/bin/softband"
+install -m 755 "$made/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.so"
 step "compiling softband-multirail"
-cc -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c -libverbs
+"${compiler[@]}" -O2 -Wall -Wextra -o "$dist/bin/softband-multirail" tools/multirail/*.c "${verbs[@]}"
 step "compiling softband-rfio"
-cc -O2 -Wall -Wextra -o "$dist/bin/softband-rfio" tools/rfio/*.c -libverbs
+"${compiler[@]}" -O2 -Wall -Wextra -o "$dist/bin/softband-rfio" tools/rfio/*.c "${verbs[@]}"
 step "compiling softband-tcpplay"
-cc -O2 -Wall -Wextra -o "$dist/bin/softband-tcpplay" tools/tcpplay/*.c
+"${compiler[@]}" -O2 -Wall -Wextra -o "$dist/bin/softband-tcpplay" tools/tcpplay/*.c
 install -m 755 tools/rsh/softband-rsh "$dist/bin/softband-rsh"
 
 step "copying the catalog, the fabrics, the studies, the recording layer and the benchmarks"
@@ -49,6 +68,11 @@ rm -rf "${dist:?}/tools"
 mkdir -p "$dist/tools"
 cp -r tools/mpirecord "$dist/tools/mpirecord"
 cp -r tools/hostrates "$dist/tools/hostrates"
+
+if [ "${LAB:-yes}" = no ]; then
+    step "done: $dist"
+    exit
+fi
 
 # The lab's packages change rarely. The script fetches them only after a change of their list.
 fingerprint=$(sha256sum lab/pyproject.toml | cut -d' ' -f1)

@@ -110,6 +110,15 @@ const HELPERS: [&str; 7] = [
     "softband_thread_cpu_ns",
 ];
 
+/// Returns the C compiler of the variable `CC`, with its options, or `cc`.
+fn compiler() -> Command {
+    let words = std::env::var("CC").unwrap_or_default();
+    let mut words = words.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or("cc"));
+    command.args(words);
+    command
+}
+
 fn link_preload(archive: &Path, lib: &Path, work: &Path) -> Result<()> {
     let symbols = preload_symbols()?;
     let mut script = String::from("{\n  global:\n");
@@ -123,17 +132,24 @@ fn link_preload(archive: &Path, lib: &Path, work: &Path) -> Result<()> {
     let map = work.join("libsoftband.map");
     std::fs::write(&map, script)?;
 
-    let mut cc = Command::new("cc");
+    let mut cc = compiler();
     cc.args(["-shared", "-Wl,-soname,libsoftband.so", "-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,nodelete", "-Wl,--gc-sections"]);
     cc.arg(format!("-Wl,--version-script={}", map.display()));
     cc.args(["-Wl,--no-undefined", "-Wl,--no-undefined-version"]);
-    for symbol in &symbols {
-        cc.arg(format!("-Wl,--defsym={}={symbol}", alias(symbol)));
-    }
-    cc.arg("-o").arg(lib.join("libsoftband.so"));
-    cc.arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
+    cc.arg("-o").arg(lib.join("libsoftband.so")).arg(with_aliases(archive, &symbols, work)?);
     cc.args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-lc"]);
     must_succeed(&mut cc)
+}
+
+/// Joins the objects of `archive` into one, with the alias of each symbol. Returns its path. Zig's
+/// compiler refuses `--defsym`, so the system's linker does this part, which needs no C library.
+fn with_aliases(archive: &Path, symbols: &BTreeSet<String>, work: &Path) -> Result<PathBuf> {
+    let joined = work.join("libsoftband.o");
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--unique"]).args(symbols.iter().map(|symbol| format!("--defsym={}={symbol}", alias(symbol))));
+    ld.arg("-o").arg(&joined).arg("--whole-archive").arg(archive);
+    must_succeed(&mut ld)?;
+    Ok(joined)
 }
 
 fn link_versioned(lib: &Path, work: &Path) -> Result<()> {
@@ -142,7 +158,7 @@ fn link_versioned(lib: &Path, work: &Path) -> Result<()> {
     std::fs::write(&assembler, jumps(&symbols, &libc_symbols()?)?)?;
     let map = work.join("libibverbs.map");
     std::fs::write(&map, version_nodes(&symbols))?;
-    let mut cc = Command::new("cc");
+    let mut cc = compiler();
     cc.args(["-shared", "-nostdlib", "-Wl,-soname,libibverbs.so.1", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN"]);
     cc.arg(format!("-Wl,--version-script={}", map.display())).arg("-Wl,--no-undefined");
     cc.arg("-o").arg(lib.join("libibverbs.so.1")).arg(&assembler);

@@ -1,0 +1,5 @@
+"""Runs the command: `python -m softband`."""
+
+from softband import main
+
+main()
