@@ -37,10 +37,10 @@ python_tools() {
     chmod 755 "$tools/python/bin/zig"
 }
 
-cargo_tool() { # cargo_tool NAME VERSION: installs a command of cargo unless the PATH has it
+cargo_tool() { # cargo_tool NAME VERSION [OPTION]: installs a command of cargo unless the PATH has it
     command -v "$1" >/dev/null 2>&1 && return
     step "installing $1 $2 into target/release-tools (once, some minutes)"
-    cargo install --quiet --locked --root "$tools" --version "$2" "$1"
+    cargo install --quiet --locked --root "$tools" --version "$2" "${@:3}" "$1"
 }
 
 pack() { # pack FOLDER NAME: writes NAME.tar.zst with sorted names, one date and no users
@@ -135,7 +135,7 @@ command -v zstd >/dev/null || fail "zstd is missing; install it (Debian: apt-get
 python_tools
 export PATH=$tools/python/bin:$tools/bin:$PATH
 cargo_tool cargo-deb 3.8.0
-cargo_tool cargo-about 0.9.3
+cargo_tool cargo-about 0.9.3 --features=cli
 cargo_tool cargo-cyclonedx 0.5.9
 rm -rf "$out" "$tree"
 mkdir -p "$out"
