@@ -23,8 +23,7 @@ step() { # step WORDS: prints the next step and the seconds since the start
 step "compiling the engine, the libraries and the command (a first build takes some minutes)"
 if [ -n "${GLIBC:-}" ]; then
     triple=x86_64-unknown-linux-gnu
-    cargo build --release -p xtask
-    cargo-zigbuild zigbuild --release --target "$triple.$GLIBC" -p softband-cli -p softband-preload -p softband-libpmi
+    cargo-zigbuild zigbuild --release --target "$triple.$GLIBC" -p softband-cli -p softband-preload -p softband-libpmi -p xtask
     made=$target/$triple/release
     compiler=(zig cc -target "x86_64-linux-gnu.$GLIBC" -s)
     # Zig brings the C library's headers of this version, so only those of verbs come from the system.
@@ -36,7 +35,7 @@ else
 fi
 mkdir -p "$dist/bin" "$dist/lib"
 step "linking libsoftband.so and libibverbs.so.1"
-CC="${compiler[*]}" "$target/release/xtask" link --archive "$made/libsoftband_preload.a" --out "$dist"
+CC="${compiler[*]}" "$made/xtask" link --archive "$made/libsoftband_preload.a" --out "$dist"
 install -m 755 "$made/softband" "$dist/bin/softband"
 install -m 755 "$made/libsoftband_pmi.so" "$dist/lib/libsoftband_pmi.so"
 step "compiling softband-multirail"
