@@ -192,8 +192,9 @@ def test_link(softband):
 
 def test_fails(softband):
     softband.up()
-    softband.spawn("a", ["sh", "-c", "echo still; sleep 1000"])
-    time.sleep(0.5)
+    program = softband.spawn("a", ["sh", "-c", "echo still; sleep 1000"])
+    while "still" not in program.output():
+        time.sleep(0.02)
     assert False
 """
     )
