@@ -31,7 +31,7 @@ try_line() {
     tar -C "$root" -xf "$base"
     cp -r "$artifacts" "$root/artifacts"
     chroot "$root" useradd --create-home someone
-    for file in /etc/resolv.conf /etc/pip.conf; do
+    for file in /etc/resolv.conf /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
         [ ! -f "$file" ] || cp --dereference "$file" "$root$file"
     done
     cat >"$root/try.sh" <<SH
