@@ -12,7 +12,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 # Change the version together with scripts/site/pdoc/theme.css, which replaces its colours.
 pdoc=16.0.0
 venv=target/venv
-crates="types sim wire model spec fabric workload parallel"
+crates="fabric model parallel sim spec test types wire workload"
 
 step() { # step WORDS: prints the next step and the seconds since the start
     printf 'site: %3d s: %s\n' "$SECONDS" "$*"
