@@ -340,6 +340,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "shared_read",
         "joined",
         "kernel_descriptors",
+        "unix_connect",
         "late_receiver",
         "shared_builder",
         "signal_waits",

@@ -11,6 +11,12 @@ ROUNDS = 30
 LINES = 300
 # The writer's call, the wake-up, and the calls of the reader that find and take the write.
 LATE_NS_MAX = 3_000
+CONNECTS = 20_000
+TICKS = 3_000
+# The listener of the test accepts after a millisecond.
+WAIT_NS_MIN = {"virtual": 500_000, "wall": 0}
+# Socket, connect and close.
+CALL_NS_MAX = 1_000
 
 
 def lateness(softband: Softband, program: Path, kind: str, way: str) -> str:
@@ -34,3 +40,22 @@ def test_a_line_of_a_terminal_comes_no_later_than_what_its_writer_writes_next(so
     """The kernel's own task carries the line, late if the processors are busy."""
     done = softband.run("two-hosts", ("a", f"{c_programs / 'terminal'} {way} {LINES}")).assert_ok()
     assert done.program("a-0") == f"0 of {LINES} lines came late\n"
+
+
+def test_a_connect_to_a_unix_socket_takes_no_time_of_other_programs(softband: Softband, c_programs: Path) -> None:
+    """librdmacm looks for a daemon this way in each program. The other host lets simulated time pass all the while."""
+    program = c_programs / "unix_connect"
+
+    def duration_ns() -> int:
+        run = softband.run("two-hosts", ("a", f"{program} absent {CONNECTS}"), ("b", f"{program} ticks {TICKS}")).assert_ok()
+        return int(run.program("a-0"))
+
+    durations = {duration_ns() for _ in range(3)}
+    assert len(durations) == 1
+    assert durations.pop() < CONNECTS * CALL_NS_MAX
+
+
+@pytest.mark.parametrize("pace", WAIT_NS_MIN)
+def test_a_connect_to_a_full_listener_waits_for_room(softband: Softband, c_programs: Path, pace: str) -> None:
+    run = softband.run("two-hosts", ("a", f"{c_programs / 'unix_connect'} full {WAIT_NS_MIN[pace]}"), options=("--pace", pace)).assert_ok()
+    assert run.program("a-0") == "ok\n"

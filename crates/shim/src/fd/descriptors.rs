@@ -31,6 +31,17 @@ pub fn is_nonblocking(fd: c_int) -> bool {
     flags >= 0 && flags & c_long::from(libc::O_NONBLOCK) != 0
 }
 
+/// Sets whether calls on a descriptor of the kernel may wait.
+pub fn set_nonblocking(fd: c_int, on: bool) {
+    // SAFETY: F_GETFL has no argument.
+    let flags = unsafe { kernel!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    let wanted = if on { flags | c_long::from(libc::O_NONBLOCK) } else { flags & !c_long::from(libc::O_NONBLOCK) };
+    if flags >= 0 {
+        // SAFETY: F_SETFL takes a number.
+        unsafe { kernel!(libc::SYS_fcntl, fd, libc::F_SETFL, wanted) };
+    }
+}
+
 /// Waits until `object` is ready. Fails with `EAGAIN` at the deadline, and with `EINTR` after a
 /// signal that interrupts.
 pub fn wait_object(object: u32, interest: u32, deadline_ps: u64) -> Result<(), Errno> {

@@ -10,8 +10,9 @@ use super::resolver::named;
 use super::sdp;
 use crate::clib::args::{InOut, Zeroed};
 use crate::clib::real;
-use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, wait_object, wait_or_again};
-use crate::runtime::world::{active, deadline_after, fail, timeval_picos, walled};
+use crate::fd::descriptors::{blocking_natively, is_nonblocking, ours, set_nonblocking, wait_object, wait_or_again};
+use crate::fd::kernel_news;
+use crate::runtime::world::{active, deadline_after, errno, fail, keeping_errno, timeval_picos, walled};
 use libc::{c_int, sockaddr, socklen_t, timeval};
 use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
@@ -253,6 +254,28 @@ fn connect_modelled(fd: c_int, object: u32, to: Given) -> c_int {
     }
 }
 
+/// Connects a socket of the kernel. The thread leaves the order of simulated time only to wait: a Unix
+/// socket waits for room at its listener. Without a wait, the time of the call depends on no other
+/// program, nor on the machine.
+fn connect_outside(fd: c_int, to: Given) -> c_int {
+    if is_nonblocking(fd) {
+        return kernel_news::writing(fd, || connect_natively(fd, to));
+    }
+    if family(fd) == libc::AF_UNIX {
+        let at_once = || {
+            set_nonblocking(fd, true);
+            let status = connect_natively(fd, to);
+            keeping_errno(|| set_nonblocking(fd, false));
+            status
+        };
+        let status = kernel_news::writing(fd, at_once);
+        if status == 0 || errno() != libc::EAGAIN {
+            return status;
+        }
+    }
+    crate::runtime::world::away(|| connect_natively(fd, to))
+}
+
 /// Implements `connect`.
 ///
 /// # Safety
@@ -273,7 +296,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         }
         let is_datagram = || socket_option::<c_int>(fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM);
         // A datagram socket only records its peer.
-        return if active() && !is_datagram() { crate::runtime::world::away(|| connect_natively(fd, to)) } else { connect_natively(fd, to) };
+        return if active() && !is_datagram() { connect_outside(fd, to) } else { connect_natively(fd, to) };
     };
     if let Err(Errno(errno)) = to.check() {
         return fail(errno);
@@ -289,7 +312,7 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, len: socklen_t)
         Ok(()) => {}
         Err(Errno(libc::ENETUNREACH)) => {
             leave_to_kernel(fd);
-            return crate::runtime::world::away(|| connect_natively(fd, to));
+            return connect_outside(fd, to);
         }
         Err(Errno(errno)) => return fail(errno),
     }
