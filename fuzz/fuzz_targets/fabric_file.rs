@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use softband_catalog::{Catalog, LoadOptions, draw_svg, draw_text, parse_fabric};
+use softband_catalog::{Catalog, LoadOptions, draw_svg, draw_text, format_fabric, parse_fabric};
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
@@ -25,5 +25,10 @@ fuzz_target!(|text: &str| {
             }
             Err(error) => assert!(!error.to_text().is_empty()),
         }
+    }
+    match format_fabric("fuzzed.toml", text) {
+        Ok(formatted) => assert_eq!(format_fabric("fuzzed.toml", &formatted).ok().as_deref(), Some(&*formatted)),
+        // Formatting keeps the meaning of each text that is TOML.
+        Err(error) => assert!(!error.to_text().contains("cannot format"), "{}", error.to_text()),
     }
 });
