@@ -3,6 +3,7 @@
 use crate::Error;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,7 +43,8 @@ impl Folder {
     pub(crate) fn make() -> Result<Self, Error> {
         loop {
             let path = std::env::temp_dir().join(unique());
-            match fs::create_dir(&path) {
+            // Outputs of programs are no business of other users.
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self(path)),
                 // An earlier process with the same number failed and left its folder.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -73,6 +75,7 @@ impl Drop for Folder {
 #[cfg(test)]
 mod tests {
     use super::{Folder, find, words_of};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_variable_comes_before_the_path() {
@@ -90,6 +93,7 @@ mod tests {
     fn a_folder_ends_with_its_value() {
         let folder = Folder::make().unwrap();
         let path = folder.path().to_owned();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(words_of(&folder, None).unwrap(), Vec::<std::ffi::OsString>::new());
         assert_eq!(words_of(&folder, Some("[[faults]]")).unwrap(), ["--faults".into(), path.join("faults.toml").into_os_string()]);
         assert_eq!(folder.text("faults.toml"), "[[faults]]");
