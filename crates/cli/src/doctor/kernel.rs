@@ -61,16 +61,15 @@ fn sealed_memory() -> Finding {
 
 /// Tries the kind of socket by which programs find their engine.
 fn engine_socket() -> Finding {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, getsockname, listen, socket};
     const NAME: &str = "engine socket";
-    let name = format!("softband-doctor-{}", std::process::id());
     let connected = || -> rustix::io::Result<()> {
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
         let server = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
-        bind(&server, &address)?;
+        // The kernel chooses a free name, so nobody can hold it.
+        bind(&server, &SocketAddrUnix::new_unnamed())?;
         listen(&server, 1)?;
         let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
-        connect(&client, &address)
+        connect(&client, &getsockname(&server)?)
     };
     let outcome = in_child(|| connected().err().map_or(0, rustix::io::Errno::raw_os_error));
     if outcome == Outcome::Works {
