@@ -124,7 +124,7 @@ crates() {
     find "$folder/package" -name "*.crate" -exec cp {} "$out/crates/" \;
 }
 
-papers() {
+licenses() {
     step "listing the parts and licenses of the binaries"
     cargo about generate --locked -c packaging/about.toml packaging/about.hbs -o "$out/licenses.html"
     cargo cyclonedx --quiet --manifest-path crates/cli/Cargo.toml --format json --spec-version 1.5 --override-filename softband.cdx
@@ -145,7 +145,7 @@ mkdir -p "$out"
 step "building the tree for glibc $GLIBC and later"
 LAB=no scripts/dist.sh "$tree"
 printf '%s %s\n' "$version" "$commit" >"$tree/version.txt"
-papers
+licenses
 archive
 debian_package
 wheels
