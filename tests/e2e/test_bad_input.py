@@ -118,7 +118,7 @@ def test_a_server_that_never_listens_refuses_its_client_and_is_named(softband: S
 def test_a_client_that_never_comes_ends_the_run_and_says_who_waits(softband: Softband) -> None:
     done = softband.run("two-hosts", ("a", "ib_send_bw"))
     assert done.status != 0
-    assert "ib_send_bw" in done.stderr and "waits" in done.stderr
+    assert "ib_send_bw" in done.stderr and "waits" in done.stderr and "help: each program is a server" in done.stderr
     assert_nothing_left()
 
 

@@ -20,8 +20,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("completion", &["host", "process", "scheduler"]),
     ("realtime", &["procfs", "protocol", "host", "process", "scheduler", "completion"]),
     ("rpc", &["protocol", "report", "host", "process", "scheduler", "completion", "realtime"]),
-    ("diagnosis", &["protocol", "host", "process", "scheduler", "completion", "realtime"]),
-    ("engine", &["options", "protocol", "report", "control", "host", "process", "scheduler", "completion", "realtime", "rpc", "diagnosis"]),
+    ("diagnosis", &["procfs", "protocol", "host", "process", "scheduler", "completion", "realtime"]),
+    ("engine", &["options", "procfs", "protocol", "report", "control", "host", "process", "scheduler", "completion", "realtime", "rpc", "diagnosis"]),
     ("lib", &["control", "diagnosis", "engine", "options", "process", "report"]),
 ];
 /// The structs that own state, by file. Their fields are private to their module, or to its folder.

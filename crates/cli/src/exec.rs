@@ -43,8 +43,11 @@ pub(crate) fn run(arguments: &ExecArguments, matches: Option<&ArgMatches>) -> an
     if let Some(status) = refused(arguments) {
         return Ok(status);
     }
+    let name = record::full_name(&arguments.name)?;
+    // The engine of a shared fabric may have another root folder, and be another user's.
+    let pass = if record::shared_folder(&name).is_some() { pass.with_libraries(&crate::home::libraries()?)? } else { pass };
     let mut command = Command::new(&arguments.command[0]);
-    command.env(record::NAME_VARIABLE, &arguments.name).envs(pass.merged());
+    command.env(record::NAME_VARIABLE, name).envs(pass.merged());
     become_program(arguments, command)
 }
 

@@ -1,5 +1,8 @@
 //! Records of running fabrics: a file for each, in a folder that only this user can access.
 //!
+//! The name of a shared fabric is its folder. The file lies there, and its rights decide on who
+//! takes part.
+//!
 //! The engine holds a lock on its file for as long as it lives. A file without a lock is stale, and
 //! the command that finds it removes it.
 
@@ -16,6 +19,8 @@ use std::time::{Duration, Instant};
 /// Variable that names a fabric for all commands.
 pub(crate) const NAME_VARIABLE: &str = "SOFTBAND_FABRIC";
 pub(crate) const NAME_DEFAULT: &str = "default";
+/// Name of the file of a shared fabric in its folder.
+const SHARED: &str = "softband-fabric";
 /// Longest wait for a reader's brief lock, or for the content of a new file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -70,8 +75,19 @@ fn check_folder(folder: &Path, own: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks the name of a fabric, which becomes the name of a file.
+/// Returns the folder of a shared fabric, if `name` is one.
+pub(crate) fn shared_folder(name: &str) -> Option<&Path> {
+    name.contains('/').then_some(Path::new(name))
+}
+
+/// Checks the name of a fabric, which becomes the name of a file, or the folder of a shared fabric.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
+    if let Some(folder) = shared_folder(name) {
+        if !folder.is_dir() {
+            bail!("{name} is no folder\n  help: make it, and let those enter who shall take part; a name without `/` keeps the fabric to this user");
+        }
+        return Ok(());
+    }
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || name.starts_with(['.', '-']) || !name.chars().all(good) {
         bail!("'{name}' cannot name a fabric\n  help: use letters, digits, - _ and .");
@@ -79,9 +95,19 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the name of a fabric by which other commands find it from any folder.
+pub(crate) fn full_name(name: &str) -> anyhow::Result<String> {
+    let Some(folder) = shared_folder(name) else { return Ok(name.to_owned()) };
+    let whole = folder.canonicalize().with_context(|| format!("cannot enter {name}"))?;
+    whole.into_os_string().into_string().map_err(|path| anyhow::anyhow!("the path {} is not UTF-8", path.display()))
+}
+
 fn path_of(name: &str) -> anyhow::Result<PathBuf> {
     check_name(name)?;
-    Ok(folder()?.join(format!("{name}.json")))
+    match shared_folder(name) {
+        Some(_) => Ok(Path::new(&full_name(name)?).join(SHARED)),
+        None => Ok(folder()?.join(format!("{name}.json"))),
+    }
 }
 
 /// A name that this process has claimed. Dropping the claim removes its file.
@@ -96,13 +122,23 @@ impl Claim {
         let path = path_of(name)?;
         let started = Instant::now();
         loop {
-            make_folder()?;
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let is_shared = shared_folder(name).is_some();
+            if !is_shared {
+                make_folder()?;
+            }
+            let mut options = OpenOptions::new();
+            // Others may have put a link into the folder of a shared fabric.
+            options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+            let file = options.mode(if is_shared { 0o644 } else { 0o600 }).open(&path);
             // The process that removed the last file also removed the folder.
-            if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            if !is_shared && file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 continue;
             }
             let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            let data = file.metadata()?;
+            if !data.is_file() || data.nlink() > 1 || data.uid() != rustix::process::geteuid().as_raw() {
+                bail!("{} is not a file of this user alone\n  help: remove it", path.display());
+            }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Another process may remove a stale file between our open and our lock.
                 Ok(()) if is_at(&file, &path) => return Ok(Self { path, file }),
@@ -134,7 +170,9 @@ impl Drop for Claim {
 /// Removes a file, and its folder if that is now empty.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
-    let _ = path.parent().map(std::fs::remove_dir);
+    if path.file_name().is_some_and(|name| name != SHARED) {
+        let _ = path.parent().map(std::fs::remove_dir);
+    }
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
@@ -150,7 +188,13 @@ pub(crate) fn find(name: &str) -> anyhow::Result<Option<Record>> {
 fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     let started = Instant::now();
     loop {
-        let Ok(mut file) = File::open(path) else { return Ok(None) };
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                bail!("cannot open {}: Permission denied\n  help: ask the owner of the fabric for the right to enter its folder", path.display())
+            }
+            Err(_) => return Ok(None),
+        };
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             // Its engine is gone. While we hold this lock, a process can claim the name only with
             // another file.
@@ -162,10 +206,24 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         match serde_json::from_str(&text) {
-            Ok(record) => return Ok(Some(record)),
+            Ok(record) => return check_place(record, path).map(Some),
             Err(_) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             Err(_) => bail!("the fabric of {} is still coming up\n  help: try again", path.display()),
         }
+    }
+}
+
+/// Checks that a shared fabric has the same path here as at its engine: programs find its files
+/// there.
+fn check_place(record: Record, path: &Path) -> anyhow::Result<Record> {
+    let folder = path.parent().filter(|_| path.file_name().is_some_and(|name| name == SHARED));
+    match folder {
+        Some(folder) if !Path::new(&record.engine).starts_with(folder) => bail!(
+            "the engine of the fabric in {} has its folder elsewhere ({})\n  help: mount it at the same path in all containers",
+            folder.display(),
+            record.name
+        ),
+        _ => Ok(record),
     }
 }
 
@@ -185,6 +243,9 @@ pub(crate) fn all() -> anyhow::Result<Vec<Record>> {
 pub(crate) fn wanted(name: &str) -> anyhow::Result<Record> {
     if let Some(record) = find(name)? {
         return Ok(record);
+    }
+    if shared_folder(name).is_some() {
+        bail!("no fabric is up in {name}\n  help: softband up --name {name} brings one up");
     }
     let others: Vec<String> = all()?.into_iter().map(|record| record.name).collect();
     match others.as_slice() {

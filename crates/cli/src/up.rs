@@ -20,7 +20,8 @@ pub(crate) struct UpArguments {
     /// Continue in the background until `softband down`
     #[arg(long)]
     detach: bool,
-    /// Name of the fabric, which keeps several running fabrics apart
+    /// Name of the fabric, which keeps several running fabrics apart. A folder shares the fabric with
+    /// all who may enter it
     #[arg(long, env = record::NAME_VARIABLE, default_value = record::NAME_DEFAULT)]
     name: String,
     /// Run cables beyond their length limit
@@ -53,10 +54,11 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<i32> {
 
 /// Starts this program again in a session of its own, and waits until the fabric is ready.
 fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
+    let name = record::full_name(&arguments.name)?;
     let binary = std::env::current_exe().context("cannot find the path of this binary")?;
     let mut command = Command::new(binary);
     let fabric = std::path::absolute(fabric)?;
-    command.arg("up").arg(&fabric).args(["--in-background", "--name", &arguments.name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
+    command.arg("up").arg(&fabric).args(["--in-background", "--name", &name]).env("SOFTBAND_HOME", std::path::absolute(home::home()?)?);
     own_parts::hand_over(&mut command, None)?;
     command.args(arguments.allow_out_of_spec.then_some("--allow-out-of-spec")).args(arguments.no_preload.then_some("--no-preload"));
     command.args(arguments.faults.words()?);
@@ -74,8 +76,7 @@ fn start_in_background(arguments: &UpArguments, fabric: &Path) -> anyhow::Result
     eprint!("{errors}");
     if line.trim() == READY {
         output::say(format_args!(
-            "fabric '{}' is up: softband exec HOST --name {0} -- COMMAND runs a program on it, softband down --name {0} ends it\n",
-            arguments.name
+            "fabric '{name}' is up: softband exec HOST --name {name} -- COMMAND runs a program on it, softband down --name {name} ends it\n"
         ))?;
         return Ok(0);
     }
@@ -91,7 +92,8 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
         rustix::process::setsid().context("cannot make a session")?;
     }
     let interrupt = signals::interrupt_on_signals();
-    let mut claim = Claim::take(&arguments.name)?;
+    let name = record::full_name(&arguments.name)?;
+    let mut claim = Claim::take(&name)?;
     let metrics = arguments.metrics.prepare()?;
     let (path, mut loaded) = home::load_fabric(fabric, arguments.allow_out_of_spec)?;
     arguments.faults.add_to(&mut loaded)?;
@@ -99,14 +101,21 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     let (by_preload, network) = (!arguments.no_preload, arguments.network.network(Pace::Wall)?);
     let options = Options { by_preload, processors: None, pace: Pace::Wall, network, epoch_seconds: 0, limits: Limits::default() };
     let capture = arguments.capture.prepare(&loaded.spec, options.pace)?;
-    let mut engine = Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?;
+    let mut engine = match record::shared_folder(&name) {
+        None => Engine::new(&loaded.spec, loaded.seed, &home::libraries()?, options, interrupt)?,
+        Some(folder) => {
+            // Programs of other users read the files of their hosts.
+            rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+            Engine::new_shared(folder, (&loaded.spec, loaded.seed), &home::libraries()?, options, interrupt)?
+        }
+    };
     if let Some(capture) = capture {
         capture.start(&mut engine, options.pace, options.epoch_seconds);
     }
     crate::capture::live::offer(&mut engine);
     let metrics = metrics.map(|server| crate::metrics::start(server, engine.name())).transpose()?;
     claim.publish(&Record {
-        name: arguments.name.clone(),
+        name: name.clone(),
         engine: engine.name().to_owned(),
         pid: std::process::id(),
         fabric: path.display().to_string(),
@@ -118,8 +127,7 @@ fn serve(arguments: &UpArguments, fabric: &Path) -> anyhow::Result<i32> {
     } else {
         let hosts: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
         output::say(format_args!(
-            "fabric '{}' is up: {}; hosts: {}\nin another terminal: softband exec {} -- COMMAND; Ctrl-C ends the fabric\n",
-            arguments.name,
+            "fabric '{name}' is up: {}; hosts: {}\nin another terminal: softband exec {} -- COMMAND; Ctrl-C ends the fabric\n",
             loaded.spec.title,
             hosts.join(", "),
             hosts[0]

@@ -1,7 +1,7 @@
 //! This process as a party of the data plane ([`softband_shm_transport`]): its mappings, and the
 //! types of the data plane for it.
 
-use crate::fork::own_number;
+use crate::fork::table_number;
 use crate::session::{header, thread_pointer};
 use crate::shared_memory;
 use rustix::fd::OwnedFd;
@@ -68,7 +68,7 @@ pub(crate) fn forget() {
 impl Platform for Here {
     #[inline(always)]
     fn own_number() -> u32 {
-        own_number()
+        table_number()
     }
 
     fn is_attached_process() -> bool {
@@ -90,6 +90,10 @@ impl Platform for Here {
     }
 
     fn is_gone(pid: u32) -> bool {
+        // No number of a shared fabric is a PID. Its engine cleans up after processes that end.
+        if crate::connection::is_shared() {
+            return false;
+        }
         rustix::process::Pid::from_raw(pid as i32).is_none_or(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
     }
 

@@ -98,6 +98,7 @@ fn let_go() {
     crate::fds::forget_all();
     crate::direct::forget();
     crate::single_threaded::forget();
+    note_table_number(0);
     OWNER.store(own_number(), Ordering::Release);
     ORPHANED.store(true, Ordering::Release);
     let hook = CHILD_HOOK.load(Ordering::Acquire);
@@ -113,12 +114,28 @@ pub(crate) fn is_attached_process() -> bool {
     OWNER.load(Ordering::Acquire) == own_number()
 }
 
-/// A separate page.
+/// A separate page: the cached PID, and the number of this process in the tables if that is
+/// another.
 #[repr(C, align(4096))]
-struct Page(AtomicU32, [u8; 4092]);
+struct Page(AtomicU32, AtomicU32, [u8; 4088]);
 
-/// Cached PID. The kernel clears this page in every child, for every kind of fork.
-static NUMBER: Page = Page(AtomicU32::new(0), [0; 4092]);
+/// The kernel clears this page in every child, for every kind of fork.
+static NUMBER: Page = Page(AtomicU32::new(0), AtomicU32::new(0), [0; 4088]);
+
+/// Stores the number of this process in the tables; 0 if that is its PID.
+pub(crate) fn note_table_number(number: u32) {
+    NUMBER.1.store(number, Ordering::Relaxed);
+}
+
+/// Returns the number of this process in the tables. The engine of a shared fabric gives it, because
+/// PIDs mean nothing in other namespaces.
+#[inline]
+pub(crate) fn table_number() -> u32 {
+    match NUMBER.1.load(Ordering::Relaxed) {
+        0 => own_number(),
+        number => number,
+    }
+}
 
 /// Returns the PID of this process. The shim replaces `getpid` of the C library.
 #[inline]

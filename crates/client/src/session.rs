@@ -1,11 +1,13 @@
 //! The process's connection to its engine, and their shared memory.
 
+use crate::connection::{connect, own_view, send_with};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::{FileRequest, Hello, Welcome, Word};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+use softband_ipc::attach::{Hello, Welcome, Word};
 use softband_ipc::layout::{
-    HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SharedHeader, THREADS_MAX, TRAFFIC_OFFSET, TRAFFIC_ROWS, ThreadSlot, TrafficRow, pace,
+    HEADER_OFFSET, MAGIC, SHARED_BYTES, SLOTS_OFFSET, SPIN_SIGNAL, SharedHeader, THREADS_MAX, TRAFFIC_OFFSET, TRAFFIC_ROWS, ThreadSlot, TrafficRow,
+    pace,
 };
 use softband_ipc::{VERSION, environment};
 use std::cell::Cell;
@@ -61,6 +63,11 @@ pub fn traffic() -> &'static [TrafficRow] {
 /// Returns the engine's number of this process.
 pub fn process_number() -> u32 {
     PROCESS.load(Ordering::Relaxed)
+}
+
+/// Returns the name of the engine, once this process or its parent has attached.
+pub(crate) fn engine() -> Option<&'static str> {
+    ENGINE.get().map(String::as_str)
 }
 
 /// Returns the secret by which a process or image that the engine does not expect attaches as a child
@@ -223,8 +230,9 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
         forked: u32::from(forked),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
     };
+    let shown = if environment::is_of_shared_fabric(engine) { own_view() } else { Vec::new() };
     // An engine that refuses a connection may have answered and hung up by now.
-    match rustix::net::send(&socket, bytemuck::bytes_of(&hello), SendFlags::NOSIGNAL) {
+    match send_with(&socket, bytemuck::bytes_of(&hello), &shown) {
         Ok(_) | Err(rustix::io::Errno::PIPE) => {}
         Err(error) => return Err(failed("the engine hung up", error)),
     }
@@ -233,6 +241,7 @@ fn attach(engine: &str, ticket: u64, forked: bool) -> Result<(), AttachError> {
     crate::wake_word::map(&wake_words).map_err(|error| failed("cannot map the wake words", error))?;
     crate::direct::map(&tables).map_err(|error| failed("cannot map the tables", error))?;
     PROCESS.store(welcome.process, Ordering::Relaxed);
+    crate::fork::note_table_number(welcome.table_number);
     SECRET.store(welcome.secret, Ordering::Relaxed);
     hand_down(welcome.secret);
     crate::fork::note_owner();
@@ -263,12 +272,34 @@ fn end_with_engine(control: &OwnedFd) -> Result<(), AttachError> {
     // SAFETY: plain descriptor operations on this process's own socket.
     unsafe {
         libc::syscall(libc::SYS_fcntl, fd, libc::F_SETOWN, rustix::process::getpid().as_raw_nonzero().get());
-        libc::syscall(libc::SYS_fcntl, fd, F_SETSIG, libc::SIGKILL);
+        libc::syscall(libc::SYS_fcntl, fd, F_SETSIG, if is_init() { SPIN_SIGNAL } else { libc::SIGKILL });
         let flags = libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
         libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, flags | i64::from(libc::O_ASYNC));
     }
     // A hang-up before this point raised no signal.
     if has_hung_up(control, Timespec::default()) { Err(AttachError("the engine hung up".into())) } else { Ok(()) }
+}
+
+/// Checks whether this is the first process of its namespace, as in a container. The kernel ignores
+/// SIGKILL there, and the handler of the engine's signal ends the process
+/// ([`leave_without_engine`]).
+pub fn is_init() -> bool {
+    rustix::process::getpid().is_init()
+}
+
+/// Ends the first process of a namespace if the engine has closed the control socket.
+pub fn leave_without_engine() {
+    let fd = CONTROL_FD.load(Ordering::Acquire);
+    if fd < 0 || !is_init() {
+        return;
+    }
+    // SAFETY: the descriptor stays open as long as the process is attached.
+    let control = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut set = [PollFd::new(&control, PollFlags::empty())];
+    if rustix::event::poll(&mut set, Some(&Timespec::default())).is_ok_and(|_| set[0].revents().contains(PollFlags::HUP)) {
+        // SAFETY: the call ends the process, so it leaves nothing in a bad state.
+        unsafe { libc::syscall(libc::SYS_exit_group, 128 + libc::SIGKILL) };
+    }
 }
 
 /// Checks whether the other end is closed, or closes within `limit`.
@@ -284,12 +315,6 @@ const WELCOME_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000 };
 /// `F_SETSIG` of Linux.
 const F_SETSIG: libc::c_int = 10;
 
-fn connect(engine: &str) -> rustix::io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(engine.as_bytes())?)?;
-    Ok(socket)
-}
-
 /// Replaces the used ticket in the environment by the secret. Processes that this process starts
 /// without the library's help attach with it.
 fn hand_down(secret: u64) {
@@ -302,27 +327,6 @@ fn hand_down(secret: u64) {
             std::ptr::copy_nonoverlapping(text.as_ptr(), place.cast(), text.len());
         }
     }
-}
-
-/// Longest wait for a file. The engine's thread that sends files never waits for a program.
-const FILE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
-
-/// Returns the file of registered memory with this `number` in the tables. Returns `None` if the
-/// engine refuses.
-pub(crate) fn fetch_file(number: u32) -> Option<OwnedFd> {
-    use rustix::net::sockopt::{Timeout, set_socket_timeout};
-    let socket = connect(ENGINE.get()?).ok()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(FILE_LIMIT)).ok()?;
-    let request = FileRequest { version: VERSION, number, secret: SECRET.load(Ordering::Relaxed) };
-    rustix::net::send(&socket, bytemuck::bytes_of(&request), SendFlags::NOSIGNAL).ok()?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0; 1];
-    rustix::net::recvmsg(&socket, &mut [std::io::IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
-    ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    })
 }
 
 fn receive_welcome(socket: &OwnedFd) -> Result<(Welcome, [OwnedFd; 3], Option<OwnedFd>), AttachError> {
@@ -364,6 +368,7 @@ fn refusal(errno: i32) -> String {
                 std::io::Error::from_raw_os_error(errno)
             )
         }
+        libc::ENOTDIR => "this process cannot show itself to the engine of a shared fabric: mount /proc in its container".into(),
         libc::EUSERS => "this process has too many connections to the engine open".into(),
         libc::EBUSY => "this process takes part in the fabric already".into(),
         other => format!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),

@@ -18,11 +18,11 @@ pub mod ring;
 
 /// Changes with every change of meaning or layout in this crate, and in the tables and queues of
 /// `softband-shm-transport`.
-pub const VERSION: u32 = 29;
+pub const VERSION: u32 = 30;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {
-    /// Name of the engine's abstract Unix socket.
+    /// Name of the engine's abstract Unix socket, or path of the socket of a shared fabric.
     pub const ENGINE: &str = "SOFTBAND_ENGINE";
     /// Ticket of the process of the next image that attaches, in [`TICKET_DIGITS`] hexadecimal
     /// digits.
@@ -43,6 +43,11 @@ pub mod environment {
     pub const HOSTS: &str = "SOFTBAND_HOSTS";
     /// Folder of the libraries, which goes first in `LD_LIBRARY_PATH`.
     pub const LIBRARIES: &str = "SOFTBAND_LIBRARIES";
+
+    /// Returns whether the value of [`ENGINE`] is the path of a shared fabric's socket.
+    pub fn is_of_shared_fabric(engine: &str) -> bool {
+        engine.starts_with('/')
+    }
 
     /// Returns the text of a ticket.
     pub fn ticket_text(ticket: u64) -> String {

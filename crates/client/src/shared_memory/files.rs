@@ -2,8 +2,9 @@
 //! mapping, and needs the engine awake.
 
 use super::{FILE, own_file};
+use crate::connection::{fetch_file, is_shared};
 use crate::direct::Here;
-use crate::session::{fetch_file, header};
+use crate::session::header;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use softband_shm_transport::platform::Platform;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -68,9 +69,11 @@ fn let_go(kept: &Kept) {
     }
 }
 
-/// Closes the files of processes that have ended. The caller holds the lock of peers.
+/// Closes the files of processes that have ended. In a shared fabric it closes all, because this
+/// process cannot tell. The caller holds the lock of peers.
 pub(super) fn forget_gone() {
-    KEPT.iter().filter(|kept| kept.fd.load(Ordering::Relaxed) >= 0 && Here::is_gone(kept.owner.load(Ordering::Relaxed))).for_each(let_go);
+    let goes = |kept: &&Kept| kept.fd.load(Ordering::Relaxed) >= 0 && (is_shared() || Here::is_gone(kept.owner.load(Ordering::Relaxed)));
+    KEPT.iter().filter(goes).for_each(let_go);
 }
 
 /// Closes all files, because a forked child reaches no peers. The fork holds the lock.

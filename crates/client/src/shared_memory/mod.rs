@@ -14,7 +14,8 @@ mod maps;
 mod peers;
 mod window;
 
-use crate::session::{fetch_file, header, is_wall};
+use crate::connection::fetch_file;
+use crate::session::{header, is_wall};
 use maps::{Kind, Mapping, Others, covering};
 use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};

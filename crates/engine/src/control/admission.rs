@@ -6,8 +6,7 @@
 //! of the fabric.
 
 use anyhow::Context;
-use rustix::fd::OwnedFd;
-use rustix::net::UCred;
+use rustix::fd::{AsRawFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +15,33 @@ const GENERATIONS_MAX: usize = 256;
 
 /// The facts for these decisions. The engine's thread and the control thread share them.
 #[derive(Debug, Default)]
-pub(crate) struct Admission(Mutex<Facts>);
+pub(crate) struct Admission {
+    facts: Mutex<Facts>,
+    is_shared: bool,
+}
+
+/// User and process of a connection, from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) uid: u32,
+    /// 0 if this process cannot see the peer's namespace.
+    pub(crate) pid: i32,
+}
+
+impl Peer {
+    /// Returns the peer of a Unix socket.
+    pub(crate) fn of(socket: &OwnedFd) -> Option<Self> {
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `peer`.
+        let status = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) };
+        (status == 0).then_some(Self { uid: peer.uid, pid: peer.pid })
+    }
+
+    fn is_owner_or_root(self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -31,8 +56,17 @@ struct Facts {
 }
 
 impl Admission {
+    /// Creates the facts of a shared fabric. The rights of its folder decide on who connects.
+    pub(crate) fn of_shared_fabric() -> Self {
+        Self { is_shared: true, ..Self::default() }
+    }
+
+    /// Returns whether the fabric is shared.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the system's number of a process of the fabric.
@@ -72,9 +106,20 @@ impl Admission {
         facts.members.contains(&secret).then(|| facts.files.get(&number).cloned())?
     }
 
-    /// Returns whether a process with these credentials may connect.
-    pub(crate) fn admits(&self, peer: &UCred) -> bool {
-        peer.uid.is_root() || peer.uid == rustix::process::geteuid() || self.descends(peer.pid.as_raw_nonzero().get())
+    /// Returns whether this peer may connect.
+    pub(crate) fn admits(&self, peer: Peer) -> bool {
+        self.is_shared || peer.pid > 0 && (peer.is_owner_or_root() || self.descends(peer.pid))
+    }
+
+    /// Returns whether this peer may give commands. Programs may have changed their user, and need a
+    /// ticket instead.
+    pub(crate) fn obeys(&self, peer: Peer) -> bool {
+        self.is_shared || peer.is_owner_or_root()
+    }
+
+    /// Returns whether `secret` belongs to an attached process.
+    pub(crate) fn is_member(&self, secret: u64) -> bool {
+        self.facts().members.contains(&secret)
     }
 
     /// Returns whether the process `pid`, or a parent of it, is the engine or one of the fabric's
@@ -135,7 +180,7 @@ pub(crate) fn start_of(pid: i32) -> Option<u64> {
 
 /// Returns field `number` of the kernel's line on a process, counted as in proc_pid_stat(5).
 fn stat_field(pid: i32, number: usize) -> Option<String> {
-    let stat = crate::procfs::stat(format!("/proc/{pid}/stat"));
+    let stat = crate::procfs::stat(pid);
     // Field 2 is the name, which may contain spaces and brackets.
     stat.rsplit_once(") ")?.1.split(' ').nth(number.checked_sub(3)?).map(str::to_owned)
 }
@@ -143,22 +188,36 @@ fn stat_field(pid: i32, number: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::{Gid, Pid, Uid};
 
-    fn stranger(pid: Pid) -> UCred {
-        let other = rustix::process::geteuid().as_raw().wrapping_add(4_321).max(1);
-        UCred { pid, uid: Uid::from_raw(other), gid: Gid::from_raw(other) }
+    fn stranger(pid: i32) -> Peer {
+        Peer { pid, uid: rustix::process::geteuid().as_raw().wrapping_add(4_321).max(1) }
     }
 
     #[test]
     fn other_users_connect_only_from_below_the_fabric_s_processes() {
         let admission = Admission::default();
-        let parent = rustix::process::getppid().unwrap();
-        assert!(admission.admits(&stranger(rustix::process::getpid())), "the engine's own process is one of the fabric");
-        assert!(!admission.admits(&stranger(parent)));
-        admission.note_pid(parent.as_raw_nonzero().get());
-        assert!(admission.admits(&stranger(parent)));
-        assert!(!admission.admits(&stranger(Pid::INIT)));
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
+        assert!(admission.admits(stranger(std::process::id() as i32)), "the engine's own process is one of the fabric");
+        assert!(!admission.admits(stranger(parent)));
+        admission.note_pid(parent);
+        assert!(admission.admits(stranger(parent)) && !admission.obeys(stranger(parent)));
+        assert!(!admission.admits(stranger(1)));
+    }
+
+    #[test]
+    fn a_process_of_another_namespace_connects_to_a_shared_fabric_alone() {
+        let own = Peer { pid: 0, uid: rustix::process::geteuid().as_raw() };
+        assert!(!Admission::default().admits(own));
+        assert!(Admission::of_shared_fabric().admits(stranger(0)) && Admission::of_shared_fabric().obeys(stranger(0)));
+    }
+
+    #[test]
+    fn the_kernel_names_the_peer_of_a_socket() {
+        let (one, _other) =
+            rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, rustix::net::SocketFlags::CLOEXEC, None)
+                .unwrap();
+        let own = Peer { pid: std::process::id() as i32, uid: rustix::process::geteuid().as_raw() };
+        assert_eq!(Peer::of(&one), Some(own));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, anyhow, bail};
 use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use softband_ipc::command::{Command, CommandReply, kind};
+use softband_ipc::environment;
 use softband_metrics::ports::Port;
 use std::io::{Read, Seek};
 use std::mem::MaybeUninit;
@@ -31,6 +32,25 @@ impl Pass {
             _ => (name.as_str(), value.clone()),
         })
     }
+
+    /// Returns a pass with the libraries in `folder`, and with no variables that mean nothing to
+    /// Softband.
+    ///
+    /// # Errors
+    /// If the dynamic linker does not accept the folder.
+    pub fn with_libraries(self, folder: &Path) -> anyhow::Result<Self> {
+        let text = folder.to_str().filter(|text| !text.contains([' ', '\t', '\n', ':', ';', '$']));
+        let text = text.with_context(|| {
+            format!("the dynamic linker accepts no blank, colon, semicolon or dollar sign in {}\n  help: move the installation", folder.display())
+        })?;
+        let own = |(name, value): (String, String)| match name.as_str() {
+            "LD_PRELOAD" => Some((name, format!("{text}/libsoftband.so"))),
+            "LD_LIBRARY_PATH" | environment::LIBRARIES => Some((name, text.to_owned())),
+            "OSM_CACHE_DIR" => Some((name, value)),
+            other => other.starts_with("SOFTBAND_").then_some((name, value)),
+        };
+        Ok(Self { variables: self.variables.into_iter().filter_map(own).collect() })
+    }
 }
 
 /// A connection to the engine of a persistent fabric.
@@ -44,9 +64,9 @@ impl Remote {
     /// If the system refuses sockets.
     pub fn connect(engine: &str) -> anyhow::Result<Option<Self>> {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        match rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(engine.as_bytes())?) {
+        match rustix::net::connect(&socket, &crate::control::socket::address(engine)?) {
             Ok(()) => Ok(Some(Self(socket))),
-            Err(rustix::io::Errno::CONNREFUSED) => Ok(None),
+            Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error).context("cannot reach the engine"),
         }
     }

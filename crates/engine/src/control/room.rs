@@ -3,6 +3,7 @@
 use crate::control::admission::Admission;
 use crate::control::socket::{ControlEvent, Mailbox};
 use crate::control::tickets::{Grant, Tickets};
+use crate::procfs::View;
 use rustix::fd::OwnedFd;
 use softband_ipc::attach::Hello;
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ pub(crate) struct Greeting {
     pub(crate) socket: OwnedFd,
     pub(crate) hello: Hello,
     pub(crate) pid: i32,
+    pub(crate) view: Option<View>,
 }
 
 /// The engine's side of its control socket.
@@ -148,9 +150,9 @@ impl Control {
     /// Returns the hellos that have come.
     pub(crate) fn take_hellos(&mut self) -> Vec<Greeting> {
         let mut hellos = Vec::new();
-        while let Some(ControlEvent::Hello { connection, socket, hello, pid }) = self.take_first(|event| matches!(event, ControlEvent::Hello { .. }))
-        {
-            hellos.push(Greeting { connection, socket, hello, pid });
+        let is_hello = |event: &ControlEvent| matches!(event, ControlEvent::Hello { .. });
+        while let Some(ControlEvent::Hello { connection, socket, hello, pid, view }) = self.take_first(is_hello) {
+            hellos.push(Greeting { connection, socket, hello, pid, view });
         }
         hellos
     }

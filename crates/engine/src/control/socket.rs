@@ -1,15 +1,21 @@
 //! The control socket. Its thread hears programs come, come back and go, while the engine follows
 //! its own order.
 
-use crate::control::admission::Admission;
+use crate::control::admission::{Admission, Peer};
 use crate::control::quota::Quota;
+use crate::procfs::{View, hidden_number};
 use rustix::event::epoll;
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
-use softband_ipc::attach::{FileRequest, Hello, Welcome, Word, word};
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use softband_ipc::attach::{FileRequest, Hello, SocketRequest, Welcome, Word, word};
 use softband_ipc::command::Command;
+use softband_ipc::environment;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,8 +27,9 @@ const WATCH_INTERVAL: std::time::Duration = std::time::Duration::from_millis(2);
 /// An event from outside the engine's own thread.
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
-    /// A process image says hello. `pid` comes from the kernel, not from the program.
-    Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32 },
+    /// A process image says hello. `pid` comes from the kernel, not from the program. In a shared
+    /// fabric it is the number of a hidden process, which shows itself by the `view`.
+    Hello { connection: u64, socket: OwnedFd, hello: Hello, pid: i32, view: Option<View> },
     /// A thread that was away waits for the token.
     Back { connection: u64, slot: u32 },
     /// A process image is gone (ended, killed or replaced).
@@ -112,12 +119,22 @@ impl Mailbox {
     }
 }
 
-/// Opens the engine's abstract socket and starts the thread that serves it. With `watches`, also
-/// starts a thread that lets an engine look around while it waits for a program's turn.
+/// Returns the address of the engine with this name: an abstract name, or the path of a shared
+/// fabric's socket.
+pub(crate) fn address(engine: &str) -> rustix::io::Result<SocketAddrUnix> {
+    if environment::is_of_shared_fabric(engine) { SocketAddrUnix::new(engine) } else { SocketAddrUnix::new_abstract_name(engine.as_bytes()) }
+}
+
+/// Opens the engine's socket and starts the thread that serves it. With `watches`, also starts a
+/// thread that lets an engine look around while it waits for a program's turn.
 pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admission>), watches: bool) -> std::io::Result<()> {
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::bind(&listener, &address(name)?)?;
+    if admission.is_shared() {
+        // The rights of the folder decide on who connects.
+        std::fs::set_permissions(name, std::fs::Permissions::from_mode(0o666))?;
+    }
     rustix::net::listen(&listener, 128)?;
     epoll::add(&poller, &listener, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     if watches {
@@ -141,7 +158,7 @@ pub(crate) fn serve(name: &str, (mailbox, admission): (Arc<Mailbox>, Arc<Admissi
 
 fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, admission: &Admission) -> rustix::io::Result<()> {
     let mut connections: BTreeMap<u64, Connection> = BTreeMap::new();
-    let mut quota = Quota::by_limit();
+    let mut quota = Quota::by_limit(admission.is_shared());
     let mut next = 1;
     let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
     loop {
@@ -158,17 +175,14 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
                         std::thread::sleep(WATCH_INTERVAL);
                         continue;
                     };
-                    let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { continue };
-                    let pid = peer.pid.as_raw_nonzero().get();
-                    if !admission.admits(&peer) {
-                        continue;
-                    }
-                    if !quota.take(pid) {
+                    let Some(peer) = Peer::of(&socket).filter(|peer| admission.admits(*peer)) else { continue };
+                    let (pid, holder) = if admission.is_shared() { (hidden_number(next), peer.uid) } else { (peer.pid, peer.pid as u32) };
+                    if !quota.take(holder) {
                         refuse_one_more(&socket);
                     } else if epoll::add(poller, &socket, epoll::EventData::new_u64(next), epoll::EventFlags::IN).is_err() {
-                        quota.give_back(pid);
+                        quota.give_back(holder);
                     } else {
-                        connections.insert(next, Connection { socket, pid, has_said_hello: false });
+                        connections.insert(next, Connection { socket, peer, pid, holder, has_said_hello: false });
                         next += 1;
                     }
                 }
@@ -176,7 +190,7 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
                     let Some(connection) = connections.get_mut(&number) else { continue };
                     if !receive(number, connection, mailbox, admission) {
                         let _ = epoll::delete(poller, &connection.socket);
-                        quota.give_back(connection.pid);
+                        quota.give_back(connection.holder);
                         connections.remove(&number);
                         mailbox.put(ControlEvent::Closed { connection: number });
                     }
@@ -189,26 +203,29 @@ fn listen_for_ever((poller, listener): (&OwnedFd, &OwnedFd), mailbox: &Mailbox, 
 /// The control thread's record of a connection.
 struct Connection {
     socket: OwnedFd,
-    /// The system's number of the process that opened the connection.
+    peer: Peer,
+    /// The system's number of the process that opened the connection. In a shared fabric it is the
+    /// number of a hidden process.
     pid: i32,
+    /// Holder of the connection in the quota.
+    holder: u32,
     /// A connection belongs to one process: when it closes, that process is gone.
     has_said_hello: bool,
 }
 
 /// Reads one message. Returns false if the other end is gone or the message is invalid.
 fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
-    let Connection { ref socket, ref mut has_said_hello, .. } = *connection;
+    let Connection { ref socket, peer, pid, ref mut has_said_hello, .. } = *connection;
     let mut buffer = [0u8; 128];
-    let Ok((len, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) else { return false };
+    let Some((len, descriptors)) = receive_with_descriptors(socket, &mut buffer) else { return false };
     if len == size_of::<Hello>() {
         if std::mem::replace(has_said_hello, true) {
             return false;
         }
         let hello = bytemuck::pod_read_unaligned(&buffer[..len]);
-        let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else {
-            return false;
-        };
-        mailbox.put(ControlEvent::Hello { connection: number, socket: own, hello, pid: credentials.pid.as_raw_nonzero().get() });
+        let (Ok(own), Ok(another)) = (socket.as_fd().try_clone_to_owned(), socket.as_fd().try_clone_to_owned()) else { return false };
+        let view = if admission.is_shared() { View::of(descriptors, another) } else { None };
+        mailbox.put(ControlEvent::Hello { connection: number, socket: own, hello, pid, view });
         true
     } else if len == size_of::<Word>() {
         let Word { slot, kind } = bytemuck::pod_read_unaligned(&buffer[..len]);
@@ -218,22 +235,33 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
         }
         true
     } else if len == size_of::<Command>() {
-        receive_command(socket, bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
+        admission.obeys(peer) && receive_command((socket, pid), bytemuck::pod_read_unaligned(&buffer[..len]), mailbox)
     } else if len == size_of::<FileRequest>() {
         hand_out_file(socket, bytemuck::pod_read_unaligned(&buffer[..len]), admission)
+    } else if len == size_of::<SocketRequest>() {
+        hand_out_socket(socket, bytemuck::pod_read_unaligned(&buffer[..len]), admission)
     } else {
         false
     }
 }
 
-/// Passes a command on if the fabric's own user or root sent it. Programs need a ticket instead,
-/// because they may have changed their user.
-fn receive_command(socket: &OwnedFd, command: Command, mailbox: &Mailbox) -> bool {
-    let (Ok(credentials), Ok(own)) = (rustix::net::sockopt::socket_peercred(socket), socket.as_fd().try_clone_to_owned()) else { return false };
-    if !credentials.uid.is_root() && credentials.uid != rustix::process::geteuid() {
-        return false;
-    }
-    mailbox.put(ControlEvent::Command { socket: own, pid: credentials.pid.as_raw_nonzero().get(), command });
+/// Receives a message and its descriptors. Returns `None` if the other end is gone.
+fn receive_with_descriptors(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut [std::io::IoSliceMut::new(buffer)], &mut ancillary, flags).ok()?;
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    Some((received.bytes, descriptors.collect()))
+}
+
+/// Passes a command on.
+fn receive_command((socket, pid): (&OwnedFd, i32), command: Command, mailbox: &Mailbox) -> bool {
+    let Ok(own) = socket.as_fd().try_clone_to_owned() else { return false };
+    mailbox.put(ControlEvent::Command { socket: own, pid, command });
     true
 }
 
@@ -245,11 +273,32 @@ fn hand_out_file(socket: &OwnedFd, request: FileRequest, admission: &Admission) 
     file.is_some_and(|file| send_with_files(socket, &[1], &[&file]))
 }
 
+/// Gives an attached process of a shared fabric a socket of this network namespace. Its own
+/// namespace may lack the addresses of the hosts.
+fn hand_out_socket(socket: &OwnedFd, request: SocketRequest, admission: &Admission) -> bool {
+    let is_plain = matches!(request.kind & 0xf, libc::SOCK_STREAM | libc::SOCK_DGRAM);
+    let is_known = matches!(request.domain, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX) && is_plain;
+    if !admission.is_shared() || !admission.is_member(request.secret) || request.version != softband_ipc::VERSION || !is_known {
+        return false;
+    }
+    // SAFETY: a plain system call. The descriptor is new, and nobody else has it.
+    let made = unsafe {
+        match libc::socket(request.domain, request.kind | libc::SOCK_CLOEXEC, request.protocol) {
+            -1 => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+            made => Ok(OwnedFd::from_raw_fd(made)),
+        }
+    };
+    match made {
+        Ok(made) => send_with_files(socket, &0_i32.to_ne_bytes(), &[&made]),
+        Err(errno) => send_with_files(socket, &errno.to_ne_bytes(), &[]),
+    }
+}
+
 /// Refuses a process with too many open connections. Takes its message off the socket, because the
 /// kernel would otherwise report a broken connection in place of the answer.
 fn refuse_one_more(socket: &OwnedFd) {
     let status = libc::EUSERS;
-    welcome(socket, &Welcome { version: softband_ipc::VERSION, status, process: 0, slot: 0, secret: 0 }, &[]);
+    welcome(socket, &Welcome { version: softband_ipc::VERSION, status, process: 0, slot: 0, secret: 0, table_number: 0, reserved: 0 }, &[]);
     let _ = rustix::net::recv(socket, &mut [0u8; 128][..], RecvFlags::DONTWAIT);
 }
 

@@ -40,7 +40,7 @@ impl CallNames {
 /// Sends the question to the threads of a process. Returns their ids.
 fn ask(process: &Process) -> Vec<i32> {
     process.shared().header().call_names_wanted.store(1, Ordering::Release);
-    let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).into_iter().flatten().flatten();
+    let tasks = fs::read_dir(crate::procfs::path(process.pid(), "task")).into_iter().flatten().flatten();
     let mut tids: Vec<i32> = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     tids.sort_unstable();
     tids.truncate(CALL_NAMES_MAX);

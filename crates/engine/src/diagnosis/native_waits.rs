@@ -5,8 +5,9 @@ use crate::diagnosis::call_names::CallNames;
 use crate::diagnosis::observer::Observer;
 use crate::diagnosis::waits::Detail;
 use crate::process::record::Process;
+use crate::procfs;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 
@@ -31,7 +32,7 @@ struct Call {
 
 impl Call {
     fn of(pid: i32, tid: i32) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+        let text = fs::read_to_string(procfs::path(pid, &format!("task/{tid}/syscall"))).ok()?;
         let mut words = text.split_ascii_whitespace();
         let number = words.next()?.parse().ok()?;
         let mut argument = || words.next().and_then(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()).unwrap_or(0);
@@ -70,7 +71,7 @@ fn many(descriptors: Vec<i32>, one: impl Fn(u64) -> String) -> String {
 /// Returns the descriptors of a `poll` with these arguments.
 fn polled(pid: i32, [at, count]: [u64; 2]) -> Vec<i32> {
     let mut bytes = vec![0; (count as usize).min(DESCRIPTORS_MAX) * POLLFD_BYTES];
-    let read = File::open(format!("/proc/{pid}/mem")).and_then(|memory| memory.read_exact_at(&mut bytes, at));
+    let read = procfs::memory(pid, false).and_then(|memory| memory.read_exact_at(&mut bytes, at));
     if read.is_err() {
         return Vec::new();
     }
@@ -80,12 +81,12 @@ fn polled(pid: i32, [at, count]: [u64; 2]) -> Vec<i32> {
 
 /// Returns the descriptors that an epoll descriptor watches.
 fn watched(pid: i32, fd: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let text = fs::read_to_string(procfs::path(pid, &format!("fdinfo/{fd}"))).unwrap_or_default();
     text.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_ascii_whitespace().next()?.parse().ok()).collect()
 }
 
 fn descriptor_in_words(pid: i32, fd: i32, host: &dyn Fn(Ipv4Addr) -> String, event: &dyn Fn(&str) -> Option<String>) -> String {
-    let Ok(target) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { return format!("descriptor {fd}") };
+    let Ok(target) = fs::read_link(procfs::path(pid, &format!("fd/{fd}"))) else { return format!("descriptor {fd}") };
     let target = target.to_string_lossy().into_owned();
     let Some(inode) = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) else {
         return if target.starts_with("pipe:") { format!("a pipe (descriptor {fd})") } else { format!("{target} (descriptor {fd})") };
@@ -127,7 +128,7 @@ impl Observer<'_> {
     pub(crate) fn describe_natively(&self, process: &Process, calls: &CallNames, lines: &mut Vec<String>) {
         let host = |address: Ipv4Addr| self.name_of_native_host(address);
         let event = |path: &str| self.name_of_event_socket(process, path);
-        let tasks = fs::read_dir(format!("/proc/{}/task", process.pid())).into_iter().flatten().flatten();
+        let tasks = fs::read_dir(procfs::path(process.pid(), "task")).into_iter().flatten().flatten();
         let mut threads: Vec<i32> = tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         threads.sort_unstable();
         for tid in threads {

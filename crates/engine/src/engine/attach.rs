@@ -6,6 +6,7 @@ use crate::control::room::Greeting;
 use crate::control::socket;
 use crate::control::tickets::Grant;
 use crate::engine::{Engine, surroundings};
+use crate::procfs;
 use softband_ipc::attach::Welcome;
 use std::sync::atomic::Ordering;
 
@@ -18,18 +19,20 @@ impl Engine {
         }
         let closed = self.control.closed();
         for greeting in hellos {
-            self.greet(&greeting, &closed);
+            self.greet(greeting, &closed);
         }
     }
 
     /// Answers a hello. The connections `closed` have ended, although the engine has not handled
     /// these events yet.
-    fn greet(&mut self, greeting: &Greeting, closed: &[u64]) {
-        let Greeting { connection, socket, hello, pid } = greeting;
-        let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0, secret: 0 };
+    fn greet(&mut self, greeting: Greeting, closed: &[u64]) {
+        let Greeting { connection, ref socket, hello, pid, view } = greeting;
+        let mut welcome = Welcome { version: softband_ipc::VERSION, status: 0, process: 0, slot: 0, secret: 0, table_number: 0, reserved: 0 };
+        let is_hidden = procfs::is_hidden(pid);
         let process = match hello.version {
-            softband_ipc::VERSION if self.has_attached(*pid, closed) && !self.control.is_for_image(hello.ticket) => Err(libc::EBUSY),
-            softband_ipc::VERSION => self.admit(hello.ticket, *pid),
+            softband_ipc::VERSION if self.has_attached(pid, closed) && !self.control.is_for_image(hello.ticket) => Err(libc::EBUSY),
+            softband_ipc::VERSION if is_hidden && view.is_none() => Err(libc::ENOTDIR),
+            softband_ipc::VERSION => self.admit(hello.ticket, pid),
             _ => Err(libc::EPROTO),
         };
         let with_secret = process.and_then(|process| {
@@ -39,12 +42,16 @@ impl Engine {
         match with_secret {
             Ok((process, secret)) => {
                 welcome.secret = secret;
-                self.control.admission().note_pid(*pid);
+                welcome.table_number = if is_hidden { pid as u32 } else { 0 };
+                if let Some(view) = view {
+                    procfs::note(pid, view);
+                }
+                self.control.admission().note_pid(pid);
                 self.control.admission().note_member(secret);
                 let record = &mut self.processes[process];
-                record.attach(*pid, Some(*connection), secret);
+                record.attach(pid, Some(connection), secret);
                 welcome.process = record.number().0;
-                self.memory.set_pid(record.number(), Some(*pid));
+                self.memory.set_pid(record.number(), Some(pid));
                 let clock = self.scheduler.clock_of(&self.processes, process, 0);
                 self.scheduler.resume(process, 0, clock);
                 let shared = self.processes[process].shared();
@@ -95,11 +102,8 @@ impl Engine {
                 }
             }
             Grant::Host { host, program, pid: holder } => {
-                if is_or_descends_from(pid, holder) {
-                    self.adopt(host, program, None)
-                } else {
-                    Err(libc::EACCES)
-                }
+                // The engine does not see the parents of hidden processes.
+                if procfs::is_hidden(pid) || is_or_descends_from(pid, holder) { self.adopt(host, program, None) } else { Err(libc::EACCES) }
             }
         }
     }

@@ -63,6 +63,9 @@ impl Engine {
     }
 
     fn begin_for(&mut self, text: &str, pid: i32) -> Result<(), String> {
+        if crate::procfs::is_hidden(pid) {
+            return Err("a shared fabric captures by `softband up --capture` alone: the engine does not see the caller's files".to_owned());
+        }
         let mut words = text.split(' ');
         let descriptor: u32 = words.next().and_then(|word| word.parse().ok()).ok_or("the command names no descriptor")?;
         let opener = self.captures.opener.as_ref().ok_or("a run takes no captures: use its option --capture")?;

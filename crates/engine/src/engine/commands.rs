@@ -174,7 +174,7 @@ impl Engine {
                 })
             });
             json!({
-                "pid": process.pid(),
+                "pid": crate::procfs::number_for_users(process.pid()),
                 "command": command_line(process.pid()),
                 "queue_pairs": qps.collect::<Vec<_>>(),
                 "fallbacks": fallbacks::to_json(&fallbacks::of(process)),
@@ -186,7 +186,7 @@ impl Engine {
 
 /// Returns the command line of a process, with blanks between the words.
 fn command_line(pid: i32) -> String {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = crate::procfs::read(pid, "cmdline").unwrap_or_default();
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " ")
 }
 

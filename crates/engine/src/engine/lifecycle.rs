@@ -4,6 +4,7 @@ use crate::control::tickets::Grant;
 use crate::engine::{Engine, surroundings};
 use crate::process::record::ProcessState;
 use crate::process::system_process::{exists, is_ending, is_zombie};
+use crate::procfs::{forget, is_hidden};
 use crate::scheduler::agenda::Event;
 use softband_types::ProcessId;
 use std::time::{Duration, Instant};
@@ -185,6 +186,7 @@ impl Engine {
         self.control.admission().forget_member(self.processes[process].secret());
         if self.scheduler.is_wall() {
             self.control.admission().take_file(self.processes[process].shared().memory_file_number());
+            forget(self.processes[process].pid());
             // A persistent fabric sees any number of processes come and go.
             self.processes[process].shared_mut().retire();
         }
@@ -195,7 +197,7 @@ impl Engine {
         let (processes, programs) = (&self.processes, &self.programs);
         self.control.drop_tickets(|grant| match grant {
             Grant::Process(process) | Grant::Image(process) | Grant::Moved { process, .. } => processes.pids_above(programs, process).any(exists),
-            Grant::Host { pid, .. } => exists(pid),
+            Grant::Host { pid, .. } => is_hidden(pid) || exists(pid),
             Grant::Offspring(_) => true,
         });
     }

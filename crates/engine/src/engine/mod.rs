@@ -81,19 +81,51 @@ impl Engine {
     /// # Errors
     /// If the libraries are missing or the engine cannot open the control socket.
     pub fn new(spec: &FabricSpec, seed: u64, libraries: &Path, options: Options, interrupt: Interrupt) -> anyhow::Result<Self> {
+        Self::in_folder(None, (spec, seed), libraries, options, interrupt)
+    }
+
+    /// Creates the engine of a shared fabric, in wall pace. Each process that may enter `folder` may
+    /// join, also one of another user or in other namespaces.
+    ///
+    /// # Errors
+    /// As for [`Engine::new`], and if the engine cannot write into the folder.
+    pub fn new_shared(
+        folder: &Path,
+        (spec, seed): (&FabricSpec, u64),
+        libraries: &Path,
+        options: Options,
+        interrupt: Interrupt,
+    ) -> anyhow::Result<Self> {
+        Self::in_folder(Some(folder), (spec, seed), libraries, options, interrupt)
+    }
+
+    fn in_folder(
+        shared: Option<&Path>,
+        (spec, seed): (&FabricSpec, u64),
+        libraries: &Path,
+        options: Options,
+        interrupt: Interrupt,
+    ) -> anyhow::Result<Self> {
         let preload = libraries.join(PRELOAD);
         anyhow::ensure!(preload.is_file(), "{} is not there: run `make build`, or name the folder in SOFTBAND_LIB", preload.display());
         let (mailbox, receiver) = Mailbox::new();
         admission::hide_from_programs();
         let name = admission::random_name()?;
         let processors = Processors::choose(options.processors);
-        let admission = Arc::new(Admission::default());
+        let (name, admission, files) = match shared {
+            None => (name, Admission::default(), None),
+            Some(folder) => {
+                let files = Files::of_shared_fabric(folder, &name)?;
+                (files.socket()?, Admission::of_shared_fabric(), Some(files))
+            }
+        };
+        let admission = Arc::new(admission);
         socket::serve(&name, (mailbox.clone(), admission.clone()), options.pace == Pace::Virtual).context("cannot open the control socket")?;
         if options.pace == Pace::Virtual {
             processors.settle();
             busy_machine::shorten_time_slice();
         }
-        let files = Files::new(&name)?;
+        let files = files.map_or_else(|| Files::new(&name), Ok)?;
         let directory = files.way_to(libraries)?;
         let libraries = Libraries { preload: directory.join(PRELOAD), directory, by_preload: options.by_preload };
         let is_relayed = options.pace == Pace::Wall && options.network == SocketNetwork::Modelled;

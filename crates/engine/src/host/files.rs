@@ -36,6 +36,9 @@ const PCI_CLASS_ETHERNET: &str = "0x020000";
 /// hosts of a machine would share `/var/cache/opensm`, and each run would find the last one's LIDs.
 const OPENSM_CACHE: (&str, &str) = ("OSM_CACHE_DIR", "var/cache/opensm");
 
+/// Longest path of a Unix socket, in bytes (unix(7)).
+const SOCKET_PATH_MAX: usize = 107;
+
 /// The folders of all hosts. They disappear when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -48,6 +51,24 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// Creates the folder of a shared fabric in the users' folder `parent`. The engine's socket lies
+    /// there as well.
+    pub(crate) fn of_shared_fabric(parent: &Path, engine: &str) -> anyhow::Result<Self> {
+        Self::below(parent, engine).with_context(|| format!("cannot write into {}", parent.display()))
+    }
+
+    /// Returns the path of a shared fabric's socket.
+    pub(crate) fn socket(&self) -> anyhow::Result<String> {
+        let path = self.folder.join("engine");
+        let len = path.as_os_str().len();
+        anyhow::ensure!(
+            len <= SOCKET_PATH_MAX,
+            "the folder of a shared fabric has a path of at most {} bytes\n  help: mount it elsewhere, such as at /run/softband",
+            SOCKET_PATH_MAX - (len - self.folder.parent().map_or(0, |parent| parent.as_os_str().len()))
+        );
+        path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("the path {} is not UTF-8", path.display()))
+    }
+
     /// Creates the folder for the engine of this name.
     pub(crate) fn new(engine: &str) -> anyhow::Result<Self> {
         let parent = std::env::temp_dir();

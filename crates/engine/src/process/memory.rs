@@ -7,10 +7,10 @@
 
 use crate::process::ahead::Ahead;
 use crate::process::shared_words::SharedWords;
+use crate::procfs;
 use rustix::fd::OwnedFd;
 use softband_model::verbs::api::{HostMemory, MemoryFault, PayloadSlice, read_and_write};
 use softband_types::ProcessId;
-use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -142,7 +142,7 @@ impl ProgramMemory {
         if by_kernel && len > 0 && self.read(process, address.saturating_add(len - 1), &mut [0]).is_err() {
             return false;
         }
-        let Ok(maps) = self.pid(process).and_then(|pid| std::fs::read(format!("/proc/{pid}/maps")).map_err(|_| MemoryFault)) else {
+        let Ok(maps) = self.pid(process).and_then(|pid| procfs::maps(pid).map_err(|_| MemoryFault)) else {
             return true;
         };
         // Mapped files may have any name.
@@ -169,6 +169,9 @@ impl ProgramMemory {
     }
 
     fn write_batch(&mut self, pid: i32, batch: &[(u64, PayloadSlice)]) {
+        if procfs::is_hidden(pid) {
+            return batch.iter().for_each(|(address, payload)| self.write_regardless(pid, *address, payload.bytes()));
+        }
         let mut local: Vec<libc::iovec> = Vec::with_capacity(batch.len());
         let mut remote: Vec<libc::iovec> = Vec::with_capacity(batch.len());
         let mut total = 0;
@@ -199,7 +202,11 @@ impl ProgramMemory {
     /// Writes page by page, regardless of the program's present access rights: an HCA has pinned
     /// the pages. Skips pages that are gone.
     fn write_regardless(&mut self, pid: i32, address: u64, bytes: &[u8]) {
-        let Ok(file) = OpenOptions::new().write(true).open(format!("/proc/{pid}/mem")) else { return };
+        let file = match procfs::memory(pid, true) {
+            Ok(file) => file,
+            Err(_) if procfs::is_hidden(pid) => return self.note_lost(pid, Lost::Hidden),
+            Err(_) => return,
+        };
         let (mut from, mut looked) = (0, false);
         while from < bytes.len() {
             let at = address + from as u64;
@@ -209,6 +216,15 @@ impl ProgramMemory {
             }
             from = to;
         }
+    }
+
+    /// Reads memory of a hidden process.
+    fn read_hidden(&mut self, pid: i32, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
+        let Ok(file) = procfs::memory(pid, false) else {
+            self.note_lost(pid, Lost::Hidden);
+            return Err(MemoryFault);
+        };
+        file.read_exact_at(into, address).map_err(|_| MemoryFault)
     }
 
     fn note_lost(&mut self, pid: i32, what: Lost) {
@@ -237,7 +253,7 @@ impl ProgramMemory {
 }
 
 fn is_mapped(pid: i32, address: u64) -> bool {
-    std::fs::read(format!("/proc/{pid}/maps")).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), ""))
+    procfs::maps(pid).is_ok_and(|maps| covers(&String::from_utf8_lossy(&maps), (address, address + 1), ""))
 }
 
 /// Returns whether the mappings of `/proc/PID/maps` cover a range without a gap and with the
@@ -268,6 +284,9 @@ impl HostMemory for ProgramMemory {
         self.ahead.settle_process(process.0 as usize);
         self.flush(process);
         let pid = self.pid(process)?;
+        if procfs::is_hidden(pid) {
+            return self.read_hidden(pid, address, into);
+        }
         let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
         // SAFETY: the local vector names a live, exclusively borrowed buffer. The kernel checks the
@@ -281,7 +300,7 @@ impl HostMemory for ProgramMemory {
             return Err(MemoryFault);
         }
         // This read ignores the program's present access rights.
-        let file = File::open(format!("/proc/{pid}/mem")).map_err(|_| MemoryFault)?;
+        let file = procfs::memory(pid, false).map_err(|_| MemoryFault)?;
         file.read_exact_at(into, address).map_err(|_| MemoryFault)
     }
 

@@ -1,15 +1,19 @@
 //! Processes of the host, by process ids that the host reuses.
 
 use crate::control::admission::start_of;
-use crate::procfs::stat;
+use crate::procfs::{end_hidden, is_hidden, stat, thread_stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// Flag of a process that has begun to end (Linux, include/linux/sched.h).
 const PF_EXITING: u32 = 0x4;
 
 /// Sends a signal to process `pid` if it started at `since` (kernel ticks since boot). Without
-/// `since` it checks only the id. Returns whether it sent the signal.
+/// `since` it checks only the id. Returns whether it sent the signal. A hidden process gets SIGKILL
+/// alone.
 pub(crate) fn send_signal(pid: i32, since: Option<u64>, signal: i32) -> bool {
+    if is_hidden(pid) {
+        return signal == libc::SIGKILL && end_hidden(pid);
+    }
     // Zero and negative values would name process groups.
     let Some(known) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else { return false };
     // The descriptor stays with the process that has the id now, even if another process gets the
@@ -40,17 +44,17 @@ fn state_in(stat: &str) -> Option<char> {
 
 /// Returns whether a signal or a debugger has stopped a process.
 pub(crate) fn is_stopped(pid: i32) -> bool {
-    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), Some('T' | 't'))
+    matches!(state_in(&stat(pid)), Some('T' | 't'))
 }
 
 /// Returns whether a process has ended, even if nobody has waited for it.
 pub(crate) fn is_zombie(pid: i32) -> bool {
-    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), None | Some('Z' | 'X'))
+    matches!(state_in(&stat(pid)), None | Some('Z' | 'X'))
 }
 
 /// Returns whether a process is a zombie, is gone, or is on its way there.
 pub(crate) fn is_ending(pid: i32) -> bool {
-    let stat = stat(format!("/proc/{pid}/stat"));
+    let stat = stat(pid);
     matches!(state_in(&stat), None | Some('Z' | 'X')) || flags_in(&stat).is_some_and(|flags| flags & PF_EXITING != 0)
 }
 
@@ -61,12 +65,12 @@ fn flags_in(stat: &str) -> Option<u32> {
 
 /// Returns whether a process waits for a processor or for the disk, or runs.
 pub(crate) fn wants_to_run(pid: i32) -> bool {
-    matches!(state_in(&stat(format!("/proc/{pid}/stat"))), Some('R' | 'D'))
+    matches!(state_in(&stat(pid)), Some('R' | 'D'))
 }
 
 /// Returns whether a thread sleeps in the kernel for any length of time.
 pub(crate) fn is_asleep(pid: i32, tid: i32) -> bool {
-    state_in(&stat(format!("/proc/{pid}/task/{tid}/stat"))) == Some('S')
+    state_in(&thread_stat(pid, tid)) == Some('S')
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ enum State {
 }
 
 fn state_of(pid: i32) -> State {
-    let stat = crate::procfs::stat(format!("/proc/{pid}/stat"));
+    let stat = crate::procfs::stat(pid);
     match stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes().first().copied().unwrap_or(b'X')) {
         None | Some(b'Z' | b'X') => State::Gone,
         Some(b'T' | b't') => State::Stopped,

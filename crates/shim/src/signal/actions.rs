@@ -280,6 +280,7 @@ fn trapped(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 
 extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let _ = info;
+    client::leave_without_engine();
     // SAFETY: `take` set SA_SIGINFO for this signal, so the third argument is the context.
     let machine = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     in_handler(|| {
@@ -396,8 +397,8 @@ pub extern "C" fn pthread_sigmask(how: c_int, set: In<sigset_t>, old: Out<sigset
         without_ours(wanted)
     } else if crate::runtime::world::walled() {
         // A move of registered memory stops other writers by a fault. The fault would end a thread
-        // that blocks SIGSEGV.
-        without(wanted, &[libc::SIGSEGV])
+        // that blocks SIGSEGV. The first process of a namespace ends by the engine's signal.
+        without(wanted, if client::is_init() { &[libc::SIGSEGV, SPIN_SIGNAL] } else { &[libc::SIGSEGV] })
     } else {
         wanted
     };

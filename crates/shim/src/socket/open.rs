@@ -18,6 +18,7 @@ use softband_client::fds::{Entry, Kind};
 use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::readiness::{READABLE, WRITABLE};
 use softband_ipc::calls::{Object, SocketAddress, SocketListen, SocketNames, SocketNew, op};
+use std::os::fd::IntoRawFd;
 
 const TYPE_MASK: c_int = 0xf;
 
@@ -38,7 +39,7 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     }
     let is_echo = (kind & TYPE_MASK, active() && is_modelled()) == (libc::SOCK_DGRAM, true)
         && matches!((domain, protocol), (libc::AF_INET, libc::IPPROTO_ICMP) | (libc::AF_INET6, libc::IPPROTO_ICMPV6));
-    let mut fd = real::socket(domain, kind, protocol);
+    let mut fd = new_socket(domain, kind, protocol);
     if is_echo && fd < 0 {
         // The machine may keep echoes from programs (`ping_group_range`). Any placeholder will do.
         fd = real::socket(domain, kind, 0);
@@ -68,6 +69,19 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
             real::close(fd);
             fail(errno)
         }
+    }
+}
+
+/// Creates a socket of the kernel. The addresses of a shared fabric's hosts exist in the network
+/// namespace of its engine.
+fn new_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let is_of_hosts = matches!(domain, libc::AF_INET | libc::AF_INET6) && matches!(kind & TYPE_MASK, libc::SOCK_STREAM | libc::SOCK_DGRAM);
+    if !is_of_hosts || !walled() || !client::is_shared() {
+        return real::socket(domain, kind, protocol);
+    }
+    match client::shared_socket(domain, kind, protocol) {
+        Ok(socket) => socket.into_raw_fd(),
+        Err(Errno(errno)) => fail(errno),
     }
 }
 
