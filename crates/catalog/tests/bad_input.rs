@@ -1,8 +1,8 @@
 //! Each kind of mistake in a fabric file has its message: file, line, problem, remedy.
 
-mod common;
+use crate::common;
 
-use common::{HOSTS_AND_SWITCH, catalog, error_of, parse};
+use crate::common::{HOSTS_AND_SWITCH, catalog, error_of, parse};
 use softband_catalog::{LoadOptions, load_fabric, parse_fabric};
 use softband_types::PKey;
 

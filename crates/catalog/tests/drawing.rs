@@ -1,8 +1,8 @@
 //! Complete drawings as a reader sees them.
 
-mod common;
+use crate::common;
 
-use common::{catalog, parse, root};
+use crate::common::{catalog, parse, root};
 use softband_catalog::{LoadOptions, draw_svg, draw_text, load_fabric};
 
 #[test]

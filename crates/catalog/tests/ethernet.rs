@@ -1,8 +1,6 @@
 //! Ethernet in fabric files and parts: training of links, and every kind of mistake.
 
-mod common;
-
-use common::{catalog, error_of, parse, root};
+use crate::common::{catalog, error_of, parse, root};
 use softband_catalog::{Catalog, PartFile, PartKind};
 use softband_spec::EthernetFlowControl;
 use softband_spec::settings_of;

@@ -1,8 +1,6 @@
 //! Faults in a fabric file: their values, and the message for each mistake.
 
-mod common;
-
-use common::{HOSTS_AND_SWITCH, error_of, parse};
+use crate::common::{HOSTS_AND_SWITCH, error_of, parse};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::PortRef;
 use softband_spec::faults::{BitErrorRate, FaultKind, FaultSpec, PacketClass};

@@ -1,8 +1,8 @@
 //! The form of fabric files changes no fabric.
 
-mod common;
+use crate::common;
 
-use common::{catalog, fabric_paths, parse};
+use crate::common::{catalog, fabric_paths, parse};
 use softband_catalog::{LoadOptions, LoadedFabric, format_fabric, load_fabric, parse_fabric};
 
 /// Turns the keys of each table round, and changes the space around them.

@@ -1,8 +1,8 @@
 //! Generated fabrics are complete, have no credit loops, and equal their written-out form.
 
-mod common;
+use crate::common;
 
-use common::{catalog, error_of};
+use crate::common::{catalog, error_of};
 use softband_catalog::{LoadOptions, LoadedFabric, UsualParts, expand, parse_fabric};
 use softband_model::management::{Neighbour, Routes, Routing};
 use softband_spec::FabricSpec;

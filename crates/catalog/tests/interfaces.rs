@@ -1,8 +1,6 @@
 //! Network interfaces and kernels in fabric files, and every kind of mistake.
 
-mod common;
-
-use common::{catalog, error_of, parse, root};
+use crate::common::{catalog, error_of, parse, root};
 use softband_catalog::{LoadOptions, draw_text, parse_fabric};
 use softband_model::parts::KernelPart;
 use softband_spec::{FabricSpec, InterfaceKind, InterfaceSpec, IpoibMode};

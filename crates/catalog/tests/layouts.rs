@@ -1,9 +1,9 @@
 //! Drawings of all fabrics of the repository and of generated ones: nothing overlaps, and nothing
 //! leaves the picture.
 
-mod common;
+use crate::common;
 
-use common::{catalog, fabric_paths, parse};
+use crate::common::{catalog, fabric_paths, parse};
 use softband_catalog::drawing::{Drawing, Frame, Levels, NODES_MAX, Node, place};
 use softband_catalog::{LoadOptions, draw_svg, load_fabric};
 use softband_spec::{FabricSpec, PortRef};

@@ -1,8 +1,8 @@
 //! The catalogue and every fabric of the repository load with the values of their files.
 
-mod common;
+use crate::common;
 
-use common::{catalog, fabric_paths, parse, root};
+use crate::common::{catalog, fabric_paths, parse, root};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, PartFile, PartKind, Status, draw_svg, draw_text, load_fabric, parse_fabric};
 use softband_model::parts::{CardInterface, PciXClock, Slot};
 use softband_types::{LinkSpeed, LinkWidth};

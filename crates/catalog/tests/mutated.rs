@@ -1,6 +1,6 @@
 //! For any mutated fabric file, the loader returns a fabric or a printable error.
 
-mod common;
+use crate::common;
 
 use std::sync::OnceLock;
 

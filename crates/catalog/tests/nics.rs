@@ -1,8 +1,8 @@
 //! NICs in fabric files.
 
-mod common;
+use crate::common;
 
-use common::{catalog, error_of, parse};
+use crate::common::{catalog, error_of, parse};
 use softband_catalog::PartKind;
 use softband_types::{EthernetRate, LinkLayer};
 

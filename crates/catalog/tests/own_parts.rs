@@ -1,11 +1,9 @@
 //! Parts of the user beside those of the installation.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{HOSTS_AND_SWITCH, root};
+use crate::common::{HOSTS_AND_SWITCH, root};
 use softband_catalog::{Catalog, CatalogError, LoadOptions, PartFile, PartKind, Status, digest_of_parts, parse_fabric};
 use softband_model::parts::Slot;
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
-mod common;
-
-use common::{catalog, fabric_paths};
+use crate::common::{catalog, fabric_paths};
 use softband_catalog::{LoadOptions, load_fabric};
 use softband_fabric::World;
 use softband_model::parts::{CablePart, HcaPart, HostPart, SwitchPart};

@@ -1,8 +1,8 @@
 //! Messages with the number one use the singular.
 
-mod common;
+use crate::common;
 
-use common::error_of;
+use crate::common::error_of;
 
 const PARTS: &str =
     "host = \"qdr-host\"\nhca = \"connectx2-qdr\"\nswitch = \"infiniscale-iv\"\nhost_cable = \"copper-4x\"\nhost_cable_length = \"1 m\"\n";

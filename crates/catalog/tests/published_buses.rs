@@ -4,7 +4,7 @@
 //! `cargo test -p softband-catalog --test published_buses -- --nocapture` prints all rows with
 //! their deviations.
 
-mod common;
+use crate::common;
 #[path = "../../fabric/tests/common/mod.rs"]
 mod lab;
 

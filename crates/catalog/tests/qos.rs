@@ -1,8 +1,8 @@
 //! Arbitration tables and SL-to-VL maps in fabric files, and every mistake in them.
 
-mod common;
+use crate::common;
 
-use common::{HOSTS_AND_SWITCH, error_of, parse};
+use crate::common::{HOSTS_AND_SWITCH, error_of, parse};
 use softband_model::link::Sl2Vl;
 use softband_types::{ServiceLevel, VirtualLane};
 

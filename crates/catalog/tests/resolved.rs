@@ -1,8 +1,6 @@
 //! A resolved fabric is a fabric file: it loads, describes the same fabric, and resolves to itself.
 
-mod common;
-
-use common::{catalog, fabric_paths, parse, root};
+use crate::common::{catalog, fabric_paths, parse, root};
 use softband_catalog::{Catalog, LoadOptions, LoadedFabric, load_fabric, parse_fabric};
 
 fn again(loaded: &LoadedFabric, catalog: &Catalog) -> LoadedFabric {

@@ -1,8 +1,6 @@
 //! Routes through other hosts in fabric files, and every kind of mistake.
 
-mod common;
-
-use common::{error_of, parse};
+use crate::common::{error_of, parse};
 use softband_catalog::{LoadOptions, draw_text, parse_fabric};
 use softband_spec::{InterfaceAddress, RouteSpec};
 

@@ -1,6 +1,6 @@
 //! Topologies of `ibnetdiscover` and ibsim: round trips, dumps from the field, and mistakes.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;

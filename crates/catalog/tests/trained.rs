@@ -1,9 +1,7 @@
 //! Notes on links that train below a port's capability, with the reason. No note appears where
 //! nothing is lost.
 
-mod common;
-
-use common::parse;
+use crate::common::parse;
 use softband_catalog::{LoadedFabric, Warning};
 
 /// Returns two hosts with these `hcas`, each cabled to its own switch, and both switches joined.

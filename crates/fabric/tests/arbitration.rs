@@ -1,7 +1,6 @@
 //! Virtual lanes with weights: flows of several service levels that share a link.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::link::{ArbitrationTables, Sl2Vl, WeightedLane};
 use softband_model::switch::{LifetimeCode, PacketLifetimes};
 use softband_model::verbs::api::QpModification;

@@ -1,7 +1,6 @@
 //! Atomic writes: eight bytes, all or nothing, exactly once, and only to permitted memory.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_types::*;
 

@@ -1,7 +1,6 @@
 //! The audit of credits, staging places and requesters, between the events of a busy fabric.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::SendOperation;
 use softband_types::{LinkSpeed, QpType};
 

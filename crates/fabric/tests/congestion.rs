@@ -1,8 +1,7 @@
 //! Congestion control: the effect of a hot receiver on passing flows, and the effect of marking and
 //! throttling.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::PortCounters;
 use softband_fabric::notice::Notice;
 use softband_model::switch::MarkingSettings;

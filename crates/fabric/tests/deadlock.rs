@@ -1,7 +1,6 @@
 //! Credit loops before a run, and their effect in a run.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::notice::Notice;
 use softband_model::management::Routing;
 use softband_model::switch::{LifetimeCode, PacketLifetimes};

@@ -1,7 +1,6 @@
 //! The send queue drained state: started work finishes, other work waits.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_spec::PortRef;
 use softband_types::*;

@@ -1,8 +1,7 @@
 //! Traffic that crossed the fabric outside the model counts at each port of its way, as if its
 //! packets had passed there.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::CarriedElsewhere;
 use softband_types::*;
 

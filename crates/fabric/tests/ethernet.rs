@@ -1,8 +1,7 @@
 //! Ethernet links: their traffic, the pauses that keep buffers from overflowing, and the losses
 //! without pauses.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::EthernetCounters;
 use softband_fabric::notice::Notice;
 use softband_model::parts::{EthernetCable, EthernetPorts};

@@ -1,8 +1,7 @@
 //! Faults: the effect of failed links, hosts and switches on packets, queue pairs, counters and
 //! programs.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::PortCounters;
 use softband_fabric::faults::FaultCounters;
 use softband_fabric::notice::Notice;

@@ -1,8 +1,7 @@
 //! Raw Ethernet frames of network interfaces: their time on links, losses in full buffers, and frames to
 //! all.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::notice::Notice;
 use softband_fabric::{EthernetCounters, FrameError, World};
 use softband_model::parts::{CablePart, CardInterface, EthernetCable, EthernetPorts, HostPart, NicOffloads, NicPart, SwitchPart};

@@ -1,7 +1,6 @@
 //! Counters of queue pairs at their ports: what they refuse, repeat, and serve.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::HardwareCounters;
 use softband_model::verbs::api::*;
 use softband_types::*;

@@ -1,8 +1,7 @@
 //! Each limit of a transfer counts its active time. A limit that was active all the time is the
 //! bottleneck.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::HcaCounters;
 use softband_spec::FabricSpec;
 use softband_types::*;

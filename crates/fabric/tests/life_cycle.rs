@@ -1,9 +1,8 @@
 //! Random sequences of verbs by several processes, with objects that are alive, destroyed,
 //! another's or nonexistent. Nothing panics, a dying process removes exactly its own objects, and
 //! the fabric comes to rest with all its credits.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_model::verbs::{WindowType, XrcdOpen};
 use softband_sim::RandomStream;

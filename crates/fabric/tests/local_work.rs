@@ -1,7 +1,6 @@
 //! Work within an HCA beside other requests: binds and invalidations of windows.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::WindowType;
 use softband_model::verbs::api::{QpModification, SendOperation, WindowBind};
 use softband_types::{LinkSpeed, MrHandle, QpState, QpType, RKey, WcStatus};

@@ -1,8 +1,7 @@
 //! Multicast in a fabric: each member gets each datagram once, wherever it is, and no other host
 //! gets it.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::World;
 use softband_model::verbs::api::*;
 use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};

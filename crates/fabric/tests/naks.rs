@@ -1,8 +1,7 @@
 //! A request that ends the connection after others: the earlier requests keep their effect, and
 //! their completions come first.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_types::*;
 

@@ -1,8 +1,7 @@
 //! Partitions: the P_Keys that the subnet manager gave the ports decide which hosts can
 //! communicate.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_types::*;
 

@@ -1,7 +1,6 @@
 //! The published behaviour of cables, buses, lanes and credits, with hand-made parts.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::parts::{HostPart, PciExpress, Slot};
 use softband_model::verbs::api::{PayloadSlice, SendOperation, SendRequest};
 use softband_spec::FabricSpec;

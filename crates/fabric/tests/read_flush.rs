@@ -1,7 +1,6 @@
 //! Data of a read that is on the bus when its queue pair fails.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::QpModification;
 use softband_types::{LinkSpeed, QpState, QpType};
 

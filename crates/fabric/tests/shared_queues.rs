@@ -1,7 +1,6 @@
 //! Shared receive queues in a fabric: their users, the order of their requests, and their events.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_types::*;
 

@@ -1,8 +1,7 @@
 //! Costs of messages beside their payload: queue entries on the bus, receive WQEs, inline data, and
 //! contexts outside of the cache.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::parts::{ContextCache, HcaPart, PciExpress, QueueEntries, Slot};
 use softband_model::verbs::api::{PayloadSlice, SendOperation};
 use softband_sim::{SimDuration, SimTime};

@@ -1,7 +1,6 @@
 //! Random traffic over small buffers and many lanes: nothing is lost, doubled, reordered or left behind.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::*;
 use softband_sim::{RandomStream, SimTime};

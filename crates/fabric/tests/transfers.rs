@@ -1,7 +1,6 @@
 //! The time that a fabric spends on transfers, and the queue pairs that had to resend.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::*;
 use softband_sim::SimTime;
 use softband_spec::FabricSpec;

@@ -1,7 +1,6 @@
 //! The transports as programs see them: data, completions, and errors on the right side.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::*;
 use softband_spec::FabricSpec;

@@ -1,7 +1,6 @@
 //! Memory windows in a fabric: the access that their keys grant, its holders, and its end.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::WindowType;
 use softband_model::verbs::api::*;
 use softband_types::*;

@@ -1,7 +1,6 @@
 //! Messages behind a write whose region goes away while the write is on the bus.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_model::verbs::api::{MrInit, PayloadSlice, SendOperation, SendRequest};
 use softband_types::{LinkSpeed, QpType, WcStatus};
 

@@ -1,8 +1,7 @@
 //! Extended reliable connections: one target queue pair delivers to the queue of its domain that a
 //! message names.
-mod common;
 
-use common::*;
+use crate::common::*;
 use softband_fabric::notice::Notice;
 use softband_model::verbs::api::*;
 use softband_model::verbs::{SharedReceiveQueue, XrcdOpen};

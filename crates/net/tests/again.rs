@@ -1,8 +1,6 @@
 //! Sockets that begin again: after a failed `connect`, after `shutdown`, after `AF_UNSPEC`.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel};
 use softband_net::calls::{Bind, Close, Connect, Disconnect, LocalAddress, PeerAddress, Shutdown, SocketOption, TakeError};
 use softband_net::{NetError, Protocol, SocketId};
 use softband_sim::SimDuration;

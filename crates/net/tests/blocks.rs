@@ -1,8 +1,6 @@
 //! Selective acknowledgements on data.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, kernel};
 use softband_net::Body;
 use softband_sim::SimDuration;
 use std::cell::RefCell;

@@ -1,8 +1,6 @@
 //! Life of connections: handshakes, ends, timers, and what programs see of them.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Transfer, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Transfer, Wire, address, kernel};
 use softband_net::calls::{Accept, AtMark, Close, Connect, Receive, ReceiveUrgent, Send, SetOption, Shutdown, SocketOption, TakeError};
 use softband_net::{Body, Events, NetError, Packet, Payload, Protocol, SocketId, State};
 use softband_sim::{SimDuration, SimTime};

@@ -1,8 +1,6 @@
 //! Many connections, and floods: memory is bounded.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel};
 use softband_model::parts::SynCookies;
 use softband_net::calls::{Accept, Close, Connect, Drops, HalfOpen, Info};
 use softband_net::{Body, Flags, KernelPart, NetError, Options, Packet, Protocol, Segment, SeqNumber, Timestamps};

@@ -1,8 +1,6 @@
 //! UDP sockets.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel};
 use softband_net::calls::{Bind, Close, Connect, Drops, LocalAddress, ReceiveFrom, Send, SendTo, SetOption, Shutdown, SocketOption, TakeError};
 use softband_net::{Events, InterfaceId, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;

@@ -1,8 +1,6 @@
 //! Bytes arrive once and in order, on wires that lose, delay, repeat and reorder packets.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
+use crate::common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
 use proptest::prelude::*;
 use softband_net::calls::{Close, Receive, Shutdown, SocketOption};
 use softband_net::{Body, Events, State};

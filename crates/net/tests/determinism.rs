@@ -1,8 +1,6 @@
 //! The same seed gives the same packets at the same times.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
+use crate::common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
 use softband_net::Body;
 use softband_sim::SimDuration;
 use std::cell::RefCell;

@@ -1,8 +1,6 @@
 //! ICMP echo: answers of hosts, and sockets that ask.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel, pattern};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel, pattern};
 use softband_net::calls::{Bind, Close, Connect, LocalAddress, Open, ReceiveFrom, SendTo};
 use softband_net::{Family, NetError, Payload, Protocol, Received, SocketId};
 use softband_sim::SimDuration;

@@ -1,8 +1,6 @@
 //! Ends of connections that programs no longer see: lingering closes, TIME_WAIT, limits of a host.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Transfer, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Transfer, Wire, address, kernel};
 use softband_net::calls::{Accept, Close, Connect, Disconnect, LocalAddress, PeerAddress, SetOption, Shutdown, SocketOption, TakeError};
 use softband_net::{Body, Events, Flags, KernelPart, NetError, Packet, Protocol, Segment, SocketId, State};
 use softband_sim::{SimDuration, SimTime};

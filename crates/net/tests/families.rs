@@ -1,8 +1,6 @@
 //! IPv6 sockets, with IPv4 by mapped addresses.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel};
 use softband_net::calls::{Accept, Bind, Connect, Listen, LocalAddress, Open, PeerAddress, ReceiveFrom, SendTo, SetOption, SocketOption};
 use softband_net::{Family, NetError, Payload, Protocol, SocketId};
 use softband_sim::SimDuration;

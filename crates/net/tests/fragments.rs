@@ -1,8 +1,6 @@
 //! Datagrams above the MTU: fragments, their loss, their memory.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel, pattern};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, address_v6, kernel, pattern};
 use softband_net::calls::{Bind, Open, ReceiveFrom, SendTo};
 use softband_net::{
     Body, Datagram, Events, Family, Fragment, Frame, HOP_LIMIT, InterfaceId, KernelPart, NetError, Packet, Payload, Protocol, SocketId, wire,

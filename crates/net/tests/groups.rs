@@ -1,8 +1,6 @@
 //! Groups that each host has, without a socket that joined them.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address_v6, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address_v6, kernel};
 use softband_net::calls::{Bind, Open, ReceiveFrom, SendTo, SetOption, SocketOption};
 use softband_net::{Family, InterfaceId, Payload, Protocol};
 use softband_sim::SimDuration;

@@ -1,8 +1,6 @@
 //! Listening sockets: shared ports, ends, and connections that no program has seen.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel};
 use softband_net::calls::{Accept, Bind, Close, Connect, Listen, SetOption, Shutdown, SocketOption};
 use softband_net::{Events, NetError, Protocol, SocketId};
 use softband_sim::SimDuration;

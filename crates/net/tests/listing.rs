@@ -1,8 +1,6 @@
 //! Lists of sockets.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel};
 use softband_net::calls::{Accept, Close, Connect};
 use softband_net::{ListPlace, Listed, NetError, Protocol, State};
 use softband_sim::SimDuration;

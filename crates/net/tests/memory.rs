@@ -1,8 +1,6 @@
 //! Hosts whose connections have used up their memory.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
+use crate::common::{CLIENT, Net, SERVER, Transfer, Wire, kernel};
 use softband_net::calls::{Close, LocalAddress, SetOption, SocketOption};
 use softband_net::{Body, Events, KernelPart, NetError, SocketId};
 use softband_sim::SimDuration;

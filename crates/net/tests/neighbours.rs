@@ -1,8 +1,6 @@
 //! Link addresses of neighbours, for IPv4 and IPv6, and hosts that do not answer.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, address, kernel, link_address};
+use crate::common::{CLIENT, Net, SERVER, Wire, address, kernel, link_address};
 use softband_net::calls::{Bind, Connect, Open, ReceiveFrom, SendTo, TakeError};
 use softband_net::{
     Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkAddress, LinkDestination, NeighbourMessage, NetError, Payload,

@@ -1,8 +1,8 @@
 //! Values of options that Linux refuses, and timers that must not hold time.
 
-mod common;
+use crate::common;
 
-use common::{CLIENT, Net, Wire, kernel};
+use crate::common::{CLIENT, Net, Wire, kernel};
 use softband_net::calls::{SetOption, SocketOption};
 use softband_net::{Body, KernelPart, NetError, Protocol};
 use softband_sim::SimDuration;

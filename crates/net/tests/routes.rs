@@ -1,8 +1,6 @@
 //! Hosts that forward packets: routes, hops, links of different MTUs, and reports to sources.
 
-mod common;
-
-use common::kernel;
+use crate::common::kernel;
 use softband_net::calls::{Accept, Bind, Connect, Info, Listen, LocalAddress, Open, Receive, ReceiveFrom, Send, SendTo, TakeError};
 use softband_net::{
     Body, Datagram, Effect, Family, Frame, InterfaceAddress, InterfaceConfig, InterfaceId, LinkDestination, NetError, Packet, Payload, Protocol,

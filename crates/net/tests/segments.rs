@@ -1,7 +1,7 @@
 //! A stack survives any segments, calls and times.
 
 #[path = "common/segments.rs"]
-mod segments;
+mod input;
 
 use proptest::prelude::*;
 use softband_net::KernelPart;
@@ -18,6 +18,6 @@ proptest! {
 
     #[test]
     fn a_stack_survives_any_segments(input in proptest::collection::vec(any::<u8>(), 0..3_000), modern in any::<bool>()) {
-        segments::survive(KERNELS[usize::from(modern)].clone(), &input);
+        input::survive(KERNELS[usize::from(modern)].clone(), &input);
     }
 }

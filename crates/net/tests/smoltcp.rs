@@ -1,8 +1,6 @@
 //! Transfers with smoltcp as the peer, over a wire that loses packets. It reads the bytes of `wire`, and checks them.
 
-mod common;
-
-use common::{address, kernel, pattern};
+use crate::common::{address, kernel, pattern};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;

@@ -1,8 +1,6 @@
 //! Rates that follow from arithmetic, and recovery from loss.
 
-mod common;
-
-use common::{CLIENT, FRAMING_BYTES, Net, SERVER, Transfer, Wire, goodput, kernel};
+use crate::common::{CLIENT, FRAMING_BYTES, Net, SERVER, Transfer, Wire, goodput, kernel};
 use softband_sim::SimDuration;
 
 const HALF_SECOND: SimDuration = SimDuration::from_micros(500_000);

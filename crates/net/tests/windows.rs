@@ -1,8 +1,6 @@
 //! Windows that close and open again.
 
-mod common;
-
-use common::{CLIENT, Net, SERVER, Wire, kernel};
+use crate::common::{CLIENT, Net, SERVER, Wire, kernel};
 use softband_net::Body;
 use softband_net::calls::SocketOption;
 use softband_sim::SimDuration;

@@ -49,6 +49,8 @@ impl Engine {
                 self.control.admission().note_pid(pid);
                 self.control.admission().note_member(secret);
                 let record = &mut self.processes[process];
+                // The former image had another number.
+                procfs::forget(record.pid());
                 record.attach(pid, Some(connection), secret);
                 welcome.process = record.number().0;
                 self.memory.set_pid(record.number(), Some(pid));

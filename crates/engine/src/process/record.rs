@@ -231,9 +231,6 @@ impl Process {
     }
     /// Sets the host's process id and the start time of that process.
     pub(crate) fn set_pid(&mut self, pid: i32) {
-        if self.pid != pid {
-            crate::procfs::forget(self.pid);
-        }
         (self.pid, self.pid_since) = (pid, crate::control::admission::start_of(pid));
     }
     /// Sends a signal to this process only, even if another process has its id by now.
