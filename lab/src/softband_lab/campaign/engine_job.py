@@ -249,7 +249,7 @@ def _brief(sizes: list[int]) -> str:
 
 
 def describe_versions(versions: Any) -> str:
-    """Returns `softband 0.1.0; perftest 4.5` for the table of versions that the engine wrote."""
+    """Returns `softband 0.2.0; perftest 4.5` for the table of versions that the engine wrote."""
     if isinstance(versions, dict):
         return "; ".join(f"{name} {versions[name]}" for name in sorted(versions))
     return "" if versions is None else str(versions)
