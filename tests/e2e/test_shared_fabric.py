@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from conftest import WAIT_SECONDS, line_of, until
 
 APART = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -83,7 +82,14 @@ def containers(softband: Any, tmp_path: Path) -> Iterator[Containers]:
 
 @pytest.mark.parametrize(
     "program",
-    ["ib_write_lat -n 500", "ib_send_bw -n 500 -s 65536", "ib_read_bw -n 500", "ib_send_lat -n 200 -e", "ib_write_bw -n 100 -R", "ib_atomic_bw -n 500"],
+    [
+        "ib_write_lat -n 500",
+        "ib_send_bw -n 500 -s 65536",
+        "ib_read_bw -n 500",
+        "ib_send_lat -n 200 -e",
+        "ib_write_bw -n 100 -R",
+        "ib_atomic_bw -n 500",
+    ],
 )
 def test_perftest_runs_between_containers(containers: Containers, program: str) -> None:
     engine = containers.up()
@@ -173,5 +179,3 @@ def test_a_link_in_the_folder_is_not_followed(softband: Any, tmp_path: Path) -> 
     (folder / "softband-fabric").symlink_to(victim)
     refused = softband.command("up", "--name", str(folder))
     assert refused.returncode != 0 and victim.read_text() == "precious"
-
-
