@@ -278,6 +278,10 @@ fn of_processes(number: c_long, &[a, b, c, d, e, _]: &[c_long; 6]) -> bool {
 mod tests {
     use super::*;
     use std::ptr::null_mut;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held while a test has its handler: the handler is the process's.
+    static HANDLER: Mutex<()> = Mutex::new(());
 
     /// Runs `body` with the handler of faults that a process of a fabric has. The argument is the address
     /// of two pages: one for reads and writes, and one for reads.
@@ -286,6 +290,7 @@ mod tests {
             // SAFETY: the third argument of a handler with SA_SIGINFO is the context.
             assert!(end_try(unsafe { &mut *context.cast() }));
         }
+        let _held = HANDLER.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the action and the pages are this test's own, and live during the calls.
         unsafe {
             let (mut action, mut former): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
