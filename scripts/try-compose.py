@@ -24,7 +24,10 @@ def main(compose: Path, image: Path, volume: Path) -> int:
     services: dict[str, dict[str, Any]] = yaml.safe_load(compose.read_text())["services"]
     shutil.rmtree(volume, ignore_errors=True)
     volume.mkdir(parents=True)
-    volume.chmod(0o1777)
+    # A new volume has the owner and the rights of the folder in the image.
+    place = image / next(iter(services.values()))["volumes"][0].split(":")[1].lstrip("/")
+    os.chown(volume, place.stat().st_uid, place.stat().st_gid)
+    volume.chmod(place.stat().st_mode & 0o7777)
     started = {}
     try:
         for name, service in services.items():

@@ -9,7 +9,10 @@ mkdir -p "$image/usr/bin" "$image/usr/lib" "$image/usr/lib64" "$image/etc" "$ima
 for folder in bin lib lib64; do
     ln -s "usr/$folder" "$image/$folder"
 done
-mkdir -m 1777 "$image/tmp" "$image/run" "$image/run/softband"
+mkdir -m 1777 "$image/tmp"
+mkdir -p "$image/run/softband"
+# Others take part in a fabric there, and only its owner brings it up.
+chown 1000:1000 "$image/run/softband"
 
 tar -xf "$archive" -C "$image/opt/softband" --strip-components=1
 # Studies need the lab, and benchmarks a compiler.

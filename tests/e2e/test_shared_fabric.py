@@ -70,7 +70,9 @@ def containers(softband: Any, tmp_path: Path) -> Iterator[Containers]:
             folder.chmod(folder.stat().st_mode | 0o055)
     # The path of a Unix socket has 107 bytes at most.
     fabric = Path(tempfile.mkdtemp(prefix="shared-", dir="/tmp"))
-    fabric.chmod(0o777)
+    fabric.chmod(0o755)
+    if IS_ROOT:
+        os.chown(fabric, 60_000, 60_000)
     containers = Containers(tmp_path / "softband", tmp_path / "home", fabric, tmp_path)
     yield containers
     for program in containers.started:
@@ -152,12 +154,33 @@ def test_a_host_that_dies_ends_its_programs_in_other_containers(containers: Cont
 def test_the_rights_of_the_folder_decide_who_takes_part(containers: Containers) -> None:
     if not IS_ROOT:
         pytest.skip("an ordinary user cannot become another")
-    os.chown(containers.fabric, 60_000, 60_000)
     containers.fabric.chmod(0o700)
     containers.up()
     stranger = containers.start(1, str(containers.binary), "exec", "a", "--", "true")
     _, errors = stranger.communicate(timeout=WAIT_SECONDS)
     assert stranger.returncode != 0 and "Permission denied" in errors, errors
+
+
+def test_nobody_but_the_owner_of_the_folder_offers_a_fabric_there(containers: Containers) -> None:
+    if not IS_ROOT:
+        pytest.skip("an ordinary user cannot become another")
+    containers.fabric.chmod(0o1777)
+    engine = subprocess.Popen(
+        ["setpriv", "--reuid", "60001", "--regid", "60000", "--clear-groups", str(containers.binary), "up", "--name", str(containers.fabric)],
+        env={**os.environ, "SOFTBAND_HOME": str(containers.home)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    containers.started.append(engine)
+    assert "is up" in line_of(engine)
+    victim = subprocess.run(
+        ["setpriv", "--reuid", "60002", "--regid", "60000", "--clear-groups", str(containers.binary), "exec", "a", "--", "true"],
+        env={**os.environ, "SOFTBAND_HOME": str(containers.home), "SOFTBAND_FABRIC": str(containers.fabric)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert victim.returncode != 0 and "not to be trusted" in victim.stderr, victim
 
 
 def test_errors_name_the_folder(softband: Any, tmp_path: Path) -> None:

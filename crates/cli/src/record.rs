@@ -21,6 +21,8 @@ pub(crate) const NAME_VARIABLE: &str = "SOFTBAND_FABRIC";
 pub(crate) const NAME_DEFAULT: &str = "default";
 /// Name of the file of a shared fabric in its folder.
 const SHARED: &str = "softband-fabric";
+/// More than a file of a fabric has, in bytes.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
 /// Longest wait for a reader's brief lock, or for the content of a new file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
@@ -134,10 +136,15 @@ impl Claim {
             if !is_shared && file.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
                 continue;
             }
-            let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+            let hint = if is_shared { "\n  help: a fabric of another user may have ended there: let its owner remove the file" } else { "" };
+            let file = file.with_context(|| format!("cannot write {}{hint}", path.display()))?;
             let data = file.metadata()?;
             if !data.is_file() || data.nlink() > 1 || data.uid() != rustix::process::geteuid().as_raw() {
-                bail!("{} is not a file of this user alone\n  help: remove it", path.display());
+                bail!("{} is not a file of this user alone\n  help: remove it, unless a fabric of its owner is up", path.display());
+            }
+            if is_shared {
+                // Whatever the umask: the rights of the folder decide.
+                rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o644))?;
             }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Another process may remove a stale file between our open and our lock.
@@ -170,7 +177,7 @@ impl Drop for Claim {
 /// Removes a file, and its folder if that is now empty.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
-    if path.file_name().is_some_and(|name| name != SHARED) {
+    if shared_folder_of(path).is_none() {
         let _ = path.parent().map(std::fs::remove_dir);
     }
 }
@@ -188,13 +195,16 @@ pub(crate) fn find(name: &str) -> anyhow::Result<Option<Record>> {
 fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     let started = Instant::now();
     loop {
-        let mut file = match File::open(path) {
+        // Others may have put anything into the folder of a shared fabric.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 bail!("cannot open {}: Permission denied\n  help: ask the owner of the fabric for the right to enter its folder", path.display())
             }
             Err(_) => return Ok(None),
         };
+        check_owner(&file, path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             // Its engine is gone. While we hold this lock, a process can claim the name only with
             // another file.
@@ -204,7 +214,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
             return Ok(None);
         }
         let mut text = String::new();
-        file.read_to_string(&mut text)?;
+        file.take(RECORD_BYTES_MAX).read_to_string(&mut text)?;
         match serde_json::from_str(&text) {
             Ok(record) => return check_place(record, path).map(Some),
             Err(_) if started.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
@@ -213,12 +223,34 @@ fn read(path: &Path) -> anyhow::Result<Option<Record>> {
     }
 }
 
+/// Checks that the file of a shared fabric is that of the folder's owner, of this user or of root.
+/// The engine that it names gets access to the memory of each program.
+fn check_owner(file: &File, path: &Path) -> anyhow::Result<()> {
+    let Some(folder) = shared_folder_of(path) else { return Ok(()) };
+    let data = file.metadata()?;
+    let trusted = [folder.metadata()?.uid(), rustix::process::geteuid().as_raw(), 0];
+    if !data.is_file() || !trusted.contains(&data.uid()) {
+        bail!(
+            "{} is not a file of the folder's owner, and its fabric is not to be trusted\n  help: let the owner of {} bring the fabric up",
+            path.display(),
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
+/// Returns the folder of a shared fabric with this file.
+fn shared_folder_of(path: &Path) -> Option<&Path> {
+    path.parent().filter(|_| path.file_name().is_some_and(|name| name == SHARED))
+}
+
 /// Checks that a shared fabric has the same path here as at its engine: programs find its files
 /// there.
 fn check_place(record: Record, path: &Path) -> anyhow::Result<Record> {
-    let folder = path.parent().filter(|_| path.file_name().is_some_and(|name| name == SHARED));
-    match folder {
-        Some(folder) if !Path::new(&record.engine).starts_with(folder) => bail!(
+    let engine = Path::new(&record.engine);
+    let climbs = engine.components().any(|part| part == std::path::Component::ParentDir);
+    match shared_folder_of(path) {
+        Some(folder) if climbs || !engine.starts_with(folder) => bail!(
             "the engine of the fabric in {} has its folder elsewhere ({})\n  help: mount it at the same path in all containers",
             folder.display(),
             record.name

@@ -127,6 +127,9 @@ pub(crate) fn down(arguments: &DownArguments) -> anyhow::Result<i32> {
         remote.down()?;
     }
     if !record::await_end(&record.name, &record.engine, DOWN_LIMIT)? {
+        if record::shared_folder(&record.name).is_some() {
+            bail!("the engine of '{}' does not end\n  help: end its container, or its process there", record.name);
+        }
         bail!("the engine of '{}' does not end\n  help: kill -9 {} ends it and its programs", record.name, record.pid);
     }
     if let Some(remote) = remote {

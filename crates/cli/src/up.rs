@@ -153,7 +153,7 @@ fn leave_terminal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the limit on open files. Each program costs the engine two descriptors.
+/// Raises the limit on open files. Each program costs the engine some descriptors.
 fn allow_many_programs() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

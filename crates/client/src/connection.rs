@@ -64,27 +64,45 @@ pub fn is_shared() -> bool {
 /// # Errors
 /// The engine does not answer, or its kernel refuses the socket.
 pub fn shared_socket(domain: i32, kind: i32, protocol: i32) -> Result<OwnedFd, Errno> {
-    // A child by fork attaches first: its parent's secret ends with its parent.
-    drop(crate::execution_token::lock_calls()?);
+    if crate::fork::is_orphaned() || !crate::fork::is_attached_process() {
+        // A child by fork attaches first: its parent's secret ends with its parent.
+        drop(crate::execution_token::lock_calls()?);
+    }
     let failed = |error: rustix::io::Errno| Errno(error.raw_os_error());
     let connection = connect(engine().ok_or(Errno(libc::ENETDOWN))?).map_err(failed)?;
     set_socket_timeout(&connection, Timeout::Recv, Some(FILE_LIMIT)).map_err(failed)?;
     let request = SocketRequest { version: VERSION, domain, kind, protocol, secret: secret(), reserved: 0 };
-    rustix::net::send(&connection, bytemuck::bytes_of(&request), SendFlags::NOSIGNAL).map_err(failed)?;
-    let mut answer = [0; 4];
-    let (len, made) = receive_with_file(&connection, &mut answer).map_err(failed)?;
+    // An engine that refuses the connection may have answered and hung up by now.
+    match rustix::net::send(&connection, bytemuck::bytes_of(&request), SendFlags::NOSIGNAL) {
+        Ok(_) | Err(rustix::io::Errno::PIPE) => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut answer = [0; 32];
+    let (len, made) = loop {
+        match receive_with_file(&connection, &mut answer) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Err(Errno(libc::ENETDOWN)),
+            Ok(received) => break received,
+        }
+    };
     drop(connection);
-    match (len, i32::from_ne_bytes(answer), made) {
+    let [a, b, c, d, ..] = answer;
+    match (len, i32::from_ne_bytes([a, b, c, d]), made) {
         (4, 0, Some(made)) => lowest(made, kind & libc::SOCK_CLOEXEC != 0).map_err(failed),
+        // The kernel drops descriptors for which this process has no room.
+        (4, 0, None) => Err(Errno(libc::EMFILE)),
         (4, errno, None) if errno > 0 => Err(Errno(errno)),
+        (4.., ..) => Err(Errno(libc::ENOBUFS)), // a refusal: this user has too many connections
         _ => Err(Errno(libc::ENETDOWN)),
     }
 }
 
 /// Moves a descriptor to the lowest free number, which programs expect.
 fn lowest(made: OwnedFd, close_on_exec: bool) -> rustix::io::Result<OwnedFd> {
-    let other = if close_on_exec { rustix::io::fcntl_dupfd_cloexec(&made, 0) } else { rustix::io::dup(&made) }?;
-    if other.as_raw_fd() < made.as_raw_fd() {
+    let other = if close_on_exec { rustix::io::fcntl_dupfd_cloexec(&made, 0) } else { rustix::io::dup(&made) };
+    if let Ok(other) = other
+        && other.as_raw_fd() < made.as_raw_fd()
+    {
         return Ok(other);
     }
     if !close_on_exec {

@@ -368,7 +368,7 @@ fn refusal(errno: i32) -> String {
                 std::io::Error::from_raw_os_error(errno)
             )
         }
-        libc::ENOTDIR => "this process cannot show itself to the engine of a shared fabric: mount /proc in its container".into(),
+        libc::ENOTDIR => "this process cannot show itself to the engine of a shared fabric: mount /proc in its container, without hidepid".into(),
         libc::EUSERS => "this process has too many connections to the engine open".into(),
         libc::EBUSY => "this process takes part in the fabric already".into(),
         other => format!("the engine refuses: {}", std::io::Error::from_raw_os_error(other)),

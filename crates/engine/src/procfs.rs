@@ -4,9 +4,11 @@
 //! There the engine gives them numbers that no process has ([`HIDDEN_FIRST`]). It sees them by the
 //! descriptors that they pass ([`View`]).
 
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const HIDDEN_FIRST: i32 = 1 << 30;
 /// Value of `f_type` of `/proc` (statfs(2)).
 const PROC_MAGIC: i64 = 0x9fa0;
+
+/// More than a file of `/proc` has that the engine reads, in bytes.
+const BYTES_MAX: u64 = 16 << 20;
 
 /// Descriptors by which a hidden process shows itself.
 #[derive(Debug)]
@@ -29,27 +34,41 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Takes the descriptors of a hello, each of which may be anything. Returns `None` if the first
-    /// is no folder of `/proc`.
+    /// Takes the descriptors of a hello. Each may be any file. Returns `None` if the first
+    /// is not a readable folder of a process.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, connection: OwnedFd) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
-        let folder = descriptors.next().filter(|folder| is_of_proc(folder, None))?;
-        let mut named = |name| descriptors.next().filter(|file| is_of_proc(file, Some(name))).map(File::from);
-        Some(Self { memory: named("mem"), maps: named("maps"), folder, connection })
+        let folder = descriptors.next().filter(is_folder_of_proc)?;
+        let mut named = |name| descriptors.next().filter(|file| is_same(file, &folder, name)).map(File::from);
+        let view = Self { memory: named("mem"), maps: named("maps"), folder, connection };
+        // A `/proc` that hides processes from other users is no view.
+        text_of(view.read("stat")).contains(") ").then_some(view)
+    }
+
+    fn read(&self, file: &str) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::from(open_below(&self.folder, file, OFlags::RDONLY | OFlags::NONBLOCK)?).take(BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 }
 
-/// Returns whether a descriptor is a file of this name in `/proc`, or any folder there. Other files
-/// could make the engine wait, or let it write for a program with its own rights.
-fn is_of_proc(descriptor: &OwnedFd, name: Option<&str>) -> bool {
-    let is_there = rustix::fs::fstatfs(descriptor).is_ok_and(|system| system.f_type == PROC_MAGIC);
-    let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) else { return false };
-    let kind = rustix::fs::fstat(descriptor).map(|data| rustix::fs::FileType::from_raw_mode(data.st_mode));
-    is_there
-        && match name {
-            Some(name) => kind == Ok(rustix::fs::FileType::RegularFile) && path.file_name().is_some_and(|own| own == name),
-            None => kind == Ok(rustix::fs::FileType::Directory),
-        }
+/// Opens a file below a folder of `/proc`. The process may have mounted other files over it, which
+/// could make the engine wait, or let it write with its own rights.
+fn open_below(folder: &OwnedFd, file: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(folder, file, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+fn is_folder_of_proc(folder: &OwnedFd) -> bool {
+    let kind = rustix::fs::fstat(folder).map(|data| rustix::fs::FileType::from_raw_mode(data.st_mode));
+    kind == Ok(rustix::fs::FileType::Directory) && rustix::fs::fstatfs(folder).is_ok_and(|system| system.f_type == PROC_MAGIC)
+}
+
+/// Returns whether a descriptor is the file of this name in a folder of `/proc`.
+fn is_same(descriptor: &OwnedFd, folder: &OwnedFd, name: &str) -> bool {
+    let there = open_below(folder, name, OFlags::PATH).and_then(rustix::fs::fstat);
+    let (Ok(there), Ok(here)) = (there, rustix::fs::fstat(descriptor)) else { return false };
+    (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 }
 
 /// Views of the hidden processes, by their numbers.
@@ -93,23 +112,21 @@ pub(crate) fn end_hidden(pid: i32) -> bool {
     view(pid).is_some_and(|view| rustix::net::shutdown(&view.connection, rustix::net::Shutdown::Both).is_ok())
 }
 
-/// Returns the path of a file of a process. The engine's own thread uses it at once: it ends with
-/// the process's view.
+/// Returns the path of a file of a process that is not hidden.
 pub(crate) fn path(pid: i32, file: &str) -> PathBuf {
-    match view(pid) {
-        Some(view) => format!("/proc/self/fd/{}/{file}", view.folder.as_raw_fd()).into(),
-        None => format!("/proc/{pid}/{file}").into(),
-    }
+    format!("/proc/{pid}/{file}").into()
 }
 
 /// Reads a file of a process, as far as the engine may.
 pub(crate) fn read(pid: i32, file: &str) -> std::io::Result<Vec<u8>> {
-    std::fs::read(path(pid, file))
+    if !is_hidden(pid) {
+        return std::fs::read(path(pid, file));
+    }
+    view(pid).ok_or(std::io::ErrorKind::NotFound)?.read(file)
 }
 
 /// Reads the mappings of a process.
 pub(crate) fn maps(pid: i32) -> std::io::Result<Vec<u8>> {
-    use std::io::{Read, Seek};
     if !is_hidden(pid) {
         return read(pid, "maps");
     }
@@ -117,7 +134,7 @@ pub(crate) fn maps(pid: i32) -> std::io::Result<Vec<u8>> {
     let mut maps = view.maps.as_ref().ok_or(std::io::ErrorKind::PermissionDenied)?;
     maps.rewind()?;
     let mut bytes = Vec::new();
-    maps.read_to_end(&mut bytes)?;
+    maps.take(BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -182,6 +199,7 @@ mod tests {
         assert!(View::of(vec![], connection()).is_none());
         assert!(View::of(vec![opened("/")], connection()).is_none());
         assert!(View::of(vec![opened("/proc/self/mem")], connection()).is_none());
+        assert!(View::of(vec![opened("/proc")], connection()).is_none(), "it has no state of a process");
         let view = View::of(vec![opened("/proc/self"), opened("/proc/self/maps"), opened("/etc/passwd")], connection()).unwrap();
         assert!(view.memory.is_none() && view.maps.is_none());
     }

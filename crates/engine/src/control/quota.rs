@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 const CONNECTIONS_MAX: u64 = 2 * THREADS_MAX as u64 + 64;
 /// No process gets more than 1/`PART` of the engine's descriptors.
 const PART: u64 = 8;
-/// No user of a shared fabric gets more than 1/`PART_OF_USER` of them.
-const PART_OF_USER: u64 = 2;
+/// No user of a shared fabric gets connections for more than 1/`PART_OF_USER` of them. An attached
+/// process takes about eight descriptors.
+const PART_OF_USER: u64 = 16;
 
 /// Open connections of each holder: a process id from the kernel, or a user of a shared fabric.
 #[derive(Debug)]

@@ -33,8 +33,8 @@ impl Pass {
         })
     }
 
-    /// Returns a pass with the libraries in `folder`, and with no variables that mean nothing to
-    /// Softband.
+    /// Returns a pass with the libraries in `folder`. Of the engine's variables it keeps those that
+    /// place the program, because the engine may be another user's.
     ///
     /// # Errors
     /// If the dynamic linker does not accept the folder.
@@ -46,8 +46,10 @@ impl Pass {
         let own = |(name, value): (String, String)| match name.as_str() {
             "LD_PRELOAD" => Some((name, format!("{text}/libsoftband.so"))),
             "LD_LIBRARY_PATH" | environment::LIBRARIES => Some((name, text.to_owned())),
-            "OSM_CACHE_DIR" => Some((name, value)),
-            other => other.starts_with("SOFTBAND_").then_some((name, value)),
+            environment::ENGINE | environment::TICKET | environment::HOST | environment::HOSTS | environment::FILES | "OSM_CACHE_DIR" => {
+                Some((name, value))
+            }
+            _ => None,
         };
         Ok(Self { variables: self.variables.into_iter().filter_map(own).collect() })
     }

@@ -217,7 +217,8 @@ struct Connection {
 fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admission: &Admission) -> bool {
     let Connection { ref socket, peer, pid, ref mut has_said_hello, .. } = *connection;
     let mut buffer = [0u8; 128];
-    let Some((len, descriptors)) = receive_with_descriptors(socket, &mut buffer) else { return false };
+    let takes_descriptors = admission.is_shared() && !*has_said_hello;
+    let Some((len, descriptors)) = receive_with_descriptors(socket, &mut buffer, takes_descriptors) else { return false };
     if len == size_of::<Hello>() {
         if std::mem::replace(has_said_hello, true) {
             return false;
@@ -245,8 +246,11 @@ fn receive(number: u64, connection: &mut Connection, mailbox: &Mailbox, admissio
     }
 }
 
-/// Receives a message and its descriptors. Returns `None` if the other end is gone.
-fn receive_with_descriptors(socket: &OwnedFd, buffer: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
+/// Receives a message, and its descriptors if wanted. Returns `None` if the other end is gone.
+fn receive_with_descriptors(socket: &OwnedFd, buffer: &mut [u8], wanted: bool) -> Option<(usize, Vec<OwnedFd>)> {
+    if !wanted {
+        return rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).ok().map(|(len, _)| (len, Vec::new()));
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -276,8 +280,12 @@ fn hand_out_file(socket: &OwnedFd, request: FileRequest, admission: &Admission) 
 /// Gives an attached process of a shared fabric a socket of this network namespace. Its own
 /// namespace may lack the addresses of the hosts.
 fn hand_out_socket(socket: &OwnedFd, request: SocketRequest, admission: &Admission) -> bool {
-    let is_plain = matches!(request.kind & 0xf, libc::SOCK_STREAM | libc::SOCK_DGRAM);
-    let is_known = matches!(request.domain, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX) && is_plain;
+    // A Unix socket takes events from the engine, and needs no streams.
+    let is_known = match request.kind & 0xf {
+        libc::SOCK_STREAM => matches!(request.domain, libc::AF_INET | libc::AF_INET6),
+        libc::SOCK_DGRAM => matches!(request.domain, libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX),
+        _ => false,
+    };
     if !admission.is_shared() || !admission.is_member(request.secret) || request.version != softband_ipc::VERSION || !is_known {
         return false;
     }

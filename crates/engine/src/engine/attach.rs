@@ -46,7 +46,9 @@ impl Engine {
                 if let Some(view) = view {
                     procfs::note(pid, view);
                 }
-                self.control.admission().note_pid(pid);
+                if !is_hidden {
+                    self.control.admission().note_pid(pid);
+                }
                 self.control.admission().note_member(secret);
                 let record = &mut self.processes[process];
                 // The former image had another number.

@@ -203,5 +203,6 @@ fn answer(socket: &OwnedFd, reply: &CommandReply, text: &Value) {
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let files = [file.as_fd()];
     ancillary.push(SendAncillaryMessage::ScmRights(&files));
-    let _ = rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL);
+    // A caller that does not read must not hold the engine up.
+    let _ = rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }

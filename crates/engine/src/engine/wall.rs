@@ -292,7 +292,7 @@ impl Engine {
     /// engine.
     fn end_corrupted_processes(&mut self) {
         while let Some(process) = self.processes.find(Process::is_newly_corrupted) {
-            let (pid, whose) = (self.processes[process].pid(), self.command_of(process));
+            let (pid, whose) = (crate::procfs::number_for_users(self.processes[process].pid()), self.command_of(process));
             self.warn(format!(
                 "{whose} (process {pid}) was ended: it has written over memory that it shares with the engine, and its own is hardly \
                  in better order; look for stray writes in it"

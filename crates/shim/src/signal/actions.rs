@@ -280,14 +280,15 @@ fn trapped(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
 
 extern "C" fn on_spin_signal(_signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let _ = info;
-    client::leave_without_engine();
     // SAFETY: `take` set SA_SIGINFO for this signal, so the third argument is the context.
     let machine = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     in_handler(|| {
         keeping_errno(|| {
             if call_names::are_wanted() {
                 call_names::answer();
-            } else if !client::is_wall() {
+            } else if client::is_wall() {
+                client::leave_without_engine();
+            } else {
                 own_calls::token_came();
                 spin::on_signal(machine);
             }
