@@ -185,7 +185,7 @@ def test_nobody_but_the_owner_of_the_folder_offers_a_fabric_there(containers: Co
 
 def test_errors_name_the_folder(softband: Any, tmp_path: Path) -> None:
     missing = softband.command("up", "--name", f"{tmp_path}/none")
-    assert missing.returncode != 0 and f"{tmp_path}/none is no folder" in missing.stderr
+    assert missing.returncode != 0 and f"'{tmp_path}/none' cannot name a fabric: it has a slash and is no folder" in missing.stderr
     nothing = softband.command("exec", "a", "--name", str(tmp_path), "--", "true")
     assert nothing.returncode != 0 and f"no fabric is up in {tmp_path}" in nothing.stderr
     long = tmp_path / ("x" * 90)

@@ -67,7 +67,7 @@ pub(crate) fn tell(failure: &Failure) {
     eprintln!("softband: {heading}{colon}");
     lines.iter().for_each(|line| eprintln!("softband:   {line}"));
     if !lines.is_empty() && lines.iter().all(|line| line.contains("waits for a connection to its")) {
-        eprintln!("softband:   help: each program is a server; start a client on another host, as in --on a ib_write_lat --on b 'ib_write_lat a'");
+        eprintln!("softband:   help: each program is a server; start a client, as in --on b 'ib_write_lat a'");
     }
 }
 

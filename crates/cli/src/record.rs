@@ -86,7 +86,10 @@ pub(crate) fn shared_folder(name: &str) -> Option<&Path> {
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     if let Some(folder) = shared_folder(name) {
         if !folder.is_dir() {
-            bail!("{name} is no folder\n  help: make it, and let those enter who shall take part; a name without `/` keeps the fabric to this user");
+            bail!(
+                "'{name}' cannot name a fabric: it has a slash and is no folder\n  \
+                 help: use letters, digits, - _ and .; or make the folder, and let those enter who shall take part"
+            );
         }
         return Ok(());
     }

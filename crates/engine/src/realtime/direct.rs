@@ -356,7 +356,7 @@ impl DataPlane<'_> {
         {
             let own = self.peer_entry((peer_hca, peer_qpn), &peer_qp);
             let entry = self.realtime.direct.entry_of(peer_hca, peer_qpn);
-            if own == index + 1 && entry != 0 && self.realtime.direct.link(entry - 1, own) {
+            if [index + 1, PEER_BEHIND_FAULTS].contains(&own) && entry != 0 && self.realtime.direct.link(entry - 1, own) {
                 self.await_quiescence();
             }
         }
