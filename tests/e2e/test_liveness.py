@@ -24,7 +24,7 @@ for secret in {ticket, int(told[b"SOFTBAND_TICKET"], 16)}:
     control.send(struct.pack("=IIQII", int(sys.argv[1]), os.getpid(), secret, 0, 0))
     time.sleep(0.01)
     answer = control.recv(64)
-    print("answer", struct.unpack("=IiIIQ", answer)[1], flush=True)
+    print("answer", struct.unpack("=IiIIQII", answer)[1], flush=True)
 for _ in range(20):
     time.sleep(0.001)
 print("goes on")
@@ -42,7 +42,7 @@ SILENT = r"""
 int main(void)
 {
     struct { uint32_t version, pid; uint64_t ticket; uint32_t forked, tid; } hello = {%d, getpid(), 0, 0, 0};
-    struct { uint32_t version; int32_t status; uint32_t process, slot; uint64_t secret; } welcome;
+    struct { uint32_t version; int32_t status; uint32_t process, slot; uint64_t secret; uint32_t table_number, reserved; } welcome;
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const char *engine = getenv("SOFTBAND_ENGINE");
     int control = socket(AF_UNIX, SOCK_SEQPACKET, 0);

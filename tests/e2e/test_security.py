@@ -22,7 +22,7 @@ from conftest import ROOT, Fabrics, Softband, line_of, until
 
 NOBODY = 65_534
 HELLO = struct.Struct("=IIQII")
-WELCOME = struct.Struct("=IiIIQ")
+WELCOME = struct.Struct("=IiIIQII")
 COMMAND = struct.Struct("=II112s")
 FILE_REQUEST = struct.Struct("=IIQ")
 VERSION = int(re.findall(r"VERSION: u32 = (\d+)", (ROOT / "crates" / "ipc" / "src" / "lib.rs").read_text())[0])
@@ -273,7 +273,7 @@ while time.monotonic() < deadline and len(refused) < 100:
     for control in held:
         try:
             answer = control.recv(64)
-            refused |= {(control.fileno(), struct.unpack("=IiIIQ", answer)[1])} if answer else set()
+            refused |= {(control.fileno(), struct.unpack("=IiIIQII", answer)[1])} if answer else set()
         except OSError:
             pass
     time.sleep(0.05)

@@ -12,7 +12,7 @@ use crate::clib::real;
 use crate::fd::descriptors::poll_natively;
 use crate::fd::interest::{self, Native};
 use crate::fd::poll::{millis_deadline, with_mask};
-use crate::fd::terminal;
+use crate::fd::terminal::{self, Watched};
 use crate::runtime::world::{active, deadline_after, errno, fail, keeping_errno, timespec_picos};
 use crate::sync::doorbell::{self, Place};
 use libc::{c_int, epoll_event, sigset_t, timespec};
@@ -183,7 +183,7 @@ impl Table {
     }
 
     /// Returns the terminals that epoll descriptors among `fds` watch, themselves or by others.
-    fn terminals(&self, fds: impl Iterator<Item = c_int>) -> Vec<c_int> {
+    fn terminals(&self, fds: impl Iterator<Item = c_int>) -> Vec<Watched> {
         let lists: BTreeSet<_> = self.items.iter().map(|item| item.epoll).collect();
         let mut asked: BTreeSet<_> = fds.filter(|fd| lists.contains(fd)).collect();
         for _ in 0..NESTS_MAX {
@@ -191,7 +191,8 @@ impl Table {
                 self.items.iter().filter(|item| asked.contains(&item.epoll) && lists.contains(&item.fd)).map(|item| item.fd).collect();
             asked.extend(inner);
         }
-        self.items.iter().filter(|item| item.is_terminal && asked.contains(&item.epoll)).map(|item| item.fd).collect()
+        let watched = |item: &Item| Watched { epoll: item.epoll, fd: item.fd, event: epoll_event { events: item.events, u64: item.data } };
+        self.items.iter().filter(|item| item.is_terminal && asked.contains(&item.epoll)).map(watched).collect()
     }
 
     /// Returns whether `epoll` has an interest in an open descriptor of the kernel, and whether it had
@@ -274,7 +275,7 @@ pub fn entries_of(fd: c_int) -> Vec<WaitEntry> {
 static HAS_TERMINALS: AtomicBool = AtomicBool::new(false);
 
 /// Returns the terminals that epoll descriptors among `fds` watch.
-pub fn terminals_of(fds: impl Iterator<Item = c_int>) -> Vec<c_int> {
+pub fn terminals_of(fds: impl Iterator<Item = c_int>) -> Vec<Watched> {
     if HAS_TERMINALS.load(Ordering::Acquire) { with_table(|table| table.terminals(fds)) } else { Vec::new() }
 }
 
