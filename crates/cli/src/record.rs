@@ -146,7 +146,7 @@ impl Claim {
                 bail!("{} is not a file of this user alone\n  help: remove it, unless a fabric of its owner is up", path.display());
             }
             if is_shared {
-                // Whatever the umask: the rights of the folder decide.
+                // Under any umask the rights of the folder decide.
                 rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o644))?;
             }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
