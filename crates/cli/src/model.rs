@@ -27,7 +27,7 @@ use std::time::Instant;
 pub(crate) struct ModelArguments {
     /// Fabric file, or name of an installed fabric
     fabric: PathBuf,
-    /// permutation, all-to-all, incast, uniform-random, ring-allreduce, tree-allreduce, broadcast, stream; or a file: WORKLOAD.toml with
+    /// permutation, shift, all-to-all, incast, uniform-random, ring-allreduce, tree-allreduce, broadcast, stream; or a file: WORKLOAD.toml with
     /// the options below as keys, or a GOAL trace
     workload: String,
     /// Bytes of each message, or of each rank's vector in a collective: 65536, 64KiB, 1MiB
@@ -45,6 +45,9 @@ pub(crate) struct ModelArguments {
     /// Hosts that send in an incast (default: all others)
     #[arg(long, value_name = "N")]
     senders: Option<u32>,
+    /// Hosts from the sender to the receiver of a shift (default: half of the hosts)
+    #[arg(long, value_name = "N")]
+    distance: Option<u32>,
     /// Sender of a stream (default: the first host)
     #[arg(long, value_name = "HOST")]
     from: Option<String>,
@@ -82,6 +85,8 @@ pub(crate) struct ModelArguments {
     /// Check the fabric, the workload and its options without a run
     #[arg(long)]
     check: bool,
+    #[command(flatten)]
+    packets: crate::run::PacketArguments,
     #[command(flatten)]
     campaign: sweep::SweepArguments,
 }
@@ -124,6 +129,9 @@ pub(crate) fn run(arguments: &ModelArguments, matches: Option<&ArgMatches>) -> a
         RunError::PathMtu { .. } => anyhow::anyhow!("{}{error}", chosen.mtu_place),
         other => other.into(),
     })?;
+    if arguments.packets.packet_by_packet {
+        runner.go_packet_by_packet();
+    }
     if arguments.check {
         return Ok(0);
     }

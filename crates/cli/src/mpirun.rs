@@ -62,6 +62,8 @@ pub(crate) struct MpirunArguments {
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
+    packets: crate::run::PacketArguments,
+    #[command(flatten)]
     limits: crate::limits::LimitArguments,
     #[command(flatten)]
     compute: crate::recording::compute::ComputeArguments,
@@ -192,6 +194,9 @@ impl Plan<'_> {
         let network = arguments.network.network(pace.into())?;
         let options = Options { by_preload: true, processors: arguments.processors, pace: pace.into(), network, epoch_seconds, limits };
         let mut engine = Engine::new(&self.loaded.spec, self.loaded.seed, &libraries, options, interrupt.clone())?;
+        if arguments.packets.packet_by_packet {
+            engine.go_packet_by_packet();
+        }
         let at_end = watch.clone();
         engine.watch_ends(Box::new(move |program, status| at_end.ended(program, status)));
         if let Some(capture) = capture {

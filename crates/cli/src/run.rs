@@ -58,12 +58,22 @@ pub(crate) struct RunArguments {
     limits: crate::limits::LimitArguments,
     #[command(flatten)]
     capture: crate::capture::CaptureArguments,
+    #[command(flatten)]
+    packets: PacketArguments,
     /// Do not print the bottlenecks of transfers on standard error
     #[arg(long, env = "SOFTBAND_QUIET", hide_env_values = true, value_parser = FalseyValueParser::new())]
     quiet: bool,
     /// Print all counters of ports, HCAs, queue pairs and threads on standard error at the end, in simulated time
     #[arg(long)]
     counters: bool,
+}
+
+/// How the model handles packets.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PacketArguments {
+    /// Give each hop of each packet an event of its own. Results are the same, runs are slower
+    #[arg(long, env = "SOFTBAND_PACKET_BY_PACKET", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    pub(crate) packet_by_packet: bool,
 }
 
 /// Carrier of sockets at wall pace.
@@ -191,6 +201,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let epoch_seconds = loaded.start_date.unix_seconds();
     let options = Options { by_preload, processors: arguments.processors, pace, network, epoch_seconds, limits };
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &libraries, options, interrupt)?;
+    if arguments.packets.packet_by_packet {
+        engine.go_packet_by_packet();
+    }
     if let Some(capture) = capture {
         capture.start(&mut engine, pace, options.epoch_seconds);
     }

@@ -86,6 +86,11 @@ pub(crate) enum Event {
     HcaArrival {
         packet: u32,
     },
+    /// A packet of the train that starts from an HCA's port reaches its receiver.
+    TrainArrival {
+        source: u32,
+        train: u16,
+    },
     /// A packet that the switch cannot forward has arrived.
     SwitchDiscard {
         packet: u32,

@@ -18,6 +18,13 @@ pub struct Position {
     pub last: bool,
 }
 
+impl Position {
+    /// Checks whether the packet is neither the first nor the last of its message.
+    pub const fn is_middle(self) -> bool {
+        !self.first && !self.last
+    }
+}
+
 /// RDMA extended transport header, RETH: memory of the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {

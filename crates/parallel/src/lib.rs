@@ -138,6 +138,12 @@ impl ParallelRunner {
         Ok(Self { runners: made.into_iter().collect::<Result<_, _>>()?, is_stuck: false })
     }
 
+    /// Handles each hop of each packet by an event of its own, as
+    /// [`World::go_packet_by_packet`](softband_fabric::World::go_packet_by_packet).
+    pub fn go_packet_by_packet(&mut self) {
+        self.runners.iter_mut().for_each(|runner| runner.world_mut().go_packet_by_packet());
+    }
+
     /// Runs the workload to its end, and shows the progress from time to time.
     ///
     /// # Errors
@@ -178,6 +184,17 @@ impl ParallelRunner {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Lets trains form as soon as they can, for tests.
+    #[doc(hidden)]
+    pub fn seek_trains(&mut self) {
+        self.runners.iter_mut().for_each(|runner| runner.world_mut().seek_trains());
+    }
+
+    /// Returns the number of passages of packets through switches without an event of their own.
+    pub fn passages_in_trains(&self) -> u64 {
+        self.runners.iter().map(|runner| runner.world().passages_in_trains()).sum()
     }
 
     /// Returns the time of the latest event.

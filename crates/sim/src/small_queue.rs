@@ -18,7 +18,8 @@ pub trait Keyed {
 pub struct SmallQueue<T, const N: usize> {
     near: [T; N],
     count: u8,
-    /// Items behind a full `near`. They are seldom there, so the field takes one word.
+    /// Items behind a full `near`. They are seldom there, so the field takes one word. A queue that
+    /// was longer once keeps the list.
     #[allow(clippy::box_collection)]
     far: Option<Box<VecDeque<T>>>,
 }
@@ -39,6 +40,13 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
             self.near[count] = item;
             self.count += 1;
             return count;
+        }
+        if count == N
+            && let Some(far) = &mut self.far
+            && far.back().unwrap_or(&self.near[N - 1]).key() <= item.key()
+        {
+            far.push_back(item);
+            return N;
         }
         self.insert_between(item)
     }
@@ -65,9 +73,7 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
             return self.far_mut().push_front(last);
         }
         let far = self.far_mut();
-        let beyond =
-            if far.back().is_none_or(|last| last.key() <= item.key()) { far.len() } else { far.partition_point(|other| other.key() <= item.key()) };
-        far.insert(beyond, item);
+        far.insert(far.partition_point(|other| other.key() <= item.key()), item);
     }
 
     fn far_mut(&mut self) -> &mut VecDeque<T> {
@@ -106,23 +112,11 @@ impl<T: Copy + Default + Keyed, const N: usize> SmallQueue<T, N> {
         }
         let first = self.near[0];
         self.near.copy_within(1.., 0);
-        if self.far.is_some() {
-            self.refill();
-        } else {
-            self.count -= 1;
-        }
-        Some(first)
-    }
-
-    #[cold]
-    fn refill(&mut self) {
         match self.far.as_mut().and_then(|far| far.pop_front()) {
             Some(next) => self.near[N - 1] = next,
             None => self.count -= 1,
         }
-        if self.far.as_ref().is_some_and(|far| far.is_empty()) {
-            self.far = None;
-        }
+        Some(first)
     }
 
     /// Returns all items in the order of the queue.

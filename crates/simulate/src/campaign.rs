@@ -3,7 +3,7 @@
 use crate::oracle::{Rule, Violation};
 use crate::plan::{Plan, Step};
 use crate::shrink::{Shrunk, shrink};
-use crate::{Report, plan_of, try_plan};
+use crate::{Report, plan_of, try_one_by_one, try_plan};
 use softband_catalog::Catalog;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,8 @@ use std::fmt;
 const TRIALS_MAX: u32 = 600;
 /// Seeds that run once for each that runs twice, to compare both runs.
 const TWICE_EVERY: u64 = 16;
+/// Seeds for each that also runs without trains, to compare both runs.
+const ONE_BY_ONE_EVERY: u64 = 2;
 
 /// A failing seed.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Campaign {
     pub seeds: u64,
     pub events: u64,
     pub packets: u64,
+    /// Passages of packets through switches in trains.
+    pub passages: u64,
     /// Seeds by feature.
     pub features: BTreeMap<String, u64>,
     /// Requests that succeeded, by operation, and those that failed, by status.
@@ -55,6 +59,13 @@ impl Campaign {
                 return Err(Box::new(failure(plan, violation, catalog)));
             }
         }
+        if seed.is_multiple_of(ONE_BY_ONE_EVERY) {
+            let one_by_one = try_one_by_one(&plan, catalog);
+            if one_by_one.digest != report.digest {
+                let detail = format!("digests {} in trains and {} one by one", report.digest, one_by_one.digest);
+                return Err(Box::new(failure(plan, Violation::new(Rule::Trains, detail), catalog)));
+            }
+        }
         self.count(&plan, &report);
         Ok(report)
     }
@@ -63,6 +74,7 @@ impl Campaign {
         self.seeds += 1;
         self.events += report.events;
         self.packets += report.packets;
+        self.passages += report.passages;
         for feature in features_of(plan, report) {
             *self.features.entry(feature).or_default() += 1;
         }
@@ -75,6 +87,7 @@ impl Campaign {
 fn failure(plan: Plan, violation: Violation, catalog: &Catalog) -> Failure {
     let fails = |plan: &Plan| match violation.rule {
         Rule::Determinism => try_plan(plan, catalog).digest != try_plan(plan, catalog).digest,
+        Rule::Trains => try_plan(plan, catalog).digest != try_one_by_one(plan, catalog).digest,
         // A panic elsewhere is another failure.
         Rule::Panic => try_plan(plan, catalog).violation.is_some_and(|found| words_of(&found) == words_of(&violation)),
         rule => try_plan(plan, catalog).violation.is_some_and(|found| found.rule == rule),
@@ -141,7 +154,7 @@ fn list<K: fmt::Display>(counts: &BTreeMap<K, u64>) -> String {
 
 impl fmt::Display for Campaign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} seeds, {} events, {} packets", self.seeds, self.events, self.packets)?;
+        writeln!(f, "{} seeds, {} events, {} packets, {} passages in trains", self.seeds, self.events, self.packets, self.passages)?;
         writeln!(f, "features by seeds: {}", list(&self.features))?;
         writeln!(f, "requests that succeeded: {}", list(&self.successes))?;
         write!(f, "requests that failed: {}", list(&self.failures))

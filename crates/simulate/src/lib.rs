@@ -25,4 +25,4 @@ pub use oracle::{Rule, Violation};
 pub use plan::Plan;
 pub use sabotage::Sabotage;
 pub use shrink::{Shrunk, shrink};
-pub use trial::{try_plan, try_with};
+pub use trial::{try_one_by_one, try_plan, try_with};

@@ -1,6 +1,6 @@
 //! A trial of a plan: panics of the model count as violations.
 
-use crate::driver::{self, Report};
+use crate::driver::{self, Packets, Report};
 use crate::oracle::{Rule, Violation};
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
@@ -13,10 +13,19 @@ pub fn try_plan(plan: &Plan, catalog: &Catalog) -> Report {
     try_with(plan, catalog, None)
 }
 
+/// Runs a plan without trains, hop by hop, and judges it.
+pub fn try_one_by_one(plan: &Plan, catalog: &Catalog) -> Report {
+    try_as(plan, catalog, Packets::OneByOne, None)
+}
+
 /// Runs a plan with a deliberate error in the tester.
 pub fn try_with(plan: &Plan, catalog: &Catalog, sabotage: Option<Sabotage>) -> Report {
+    try_as(plan, catalog, Packets::InTrains, sabotage)
+}
+
+fn try_as(plan: &Plan, catalog: &Catalog, packets: Packets, sabotage: Option<Sabotage>) -> Report {
     // A panic leaves the World behind, and nothing else shares state with it.
-    let run = catch_unwind(AssertUnwindSafe(|| driver::run(plan, catalog, sabotage)));
+    let run = catch_unwind(AssertUnwindSafe(|| driver::run(plan, catalog, packets, sabotage)));
     run.unwrap_or_else(|panic| Report::of_violation(Violation::new(Rule::Panic, message_of(panic.as_ref()))))
 }
 

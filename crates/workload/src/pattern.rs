@@ -21,6 +21,9 @@ pub enum Operation {
 pub enum Pattern {
     /// Every rank sends to one other rank, and every rank receives from one rank.
     Permutation,
+    /// Every rank sends to the rank a fixed number of places on. In a full fat tree these flows share
+    /// no link.
+    Shift,
     /// Every rank sends to every other rank.
     AllToAll,
     /// Many ranks send to one rank.
@@ -39,8 +42,9 @@ pub enum Pattern {
 
 impl Pattern {
     /// All patterns with their names on the command line.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("permutation", Self::Permutation),
+        ("shift", Self::Shift),
         ("all-to-all", Self::AllToAll),
         ("incast", Self::Incast),
         ("uniform-random", Self::UniformRandom),
@@ -86,6 +90,9 @@ pub struct Settings {
     pub root: Option<u32>,
     /// Number of senders in an incast, from 1. The default is all ranks but the root.
     pub senders: Option<u32>,
+    /// Places from the sender to the receiver of a shift, from 1 to the number of ranks less 1. The
+    /// default is half of the ranks.
+    pub distance: Option<u32>,
     /// Sender of a stream. The default is rank 0.
     pub from: Option<u32>,
     /// Receiver of a stream. The default is rank 1, or rank 0 if rank 1 sends.
@@ -182,6 +189,7 @@ struct Plan {
     window: u32,
     root: u32,
     senders: u32,
+    distance: u32,
     ends: (u32, u32),
     repeat: u32,
 }
@@ -214,10 +222,11 @@ pub fn parse_mtu(bytes: u32) -> Result<Mtu, PatternError> {
 }
 
 fn refuse_needless(pattern: Pattern, settings: &Settings) -> Result<(), PatternError> {
-    use Pattern::{Broadcast, Incast, Stream, TreeAllreduce};
+    use Pattern::{Broadcast, Incast, Shift, Stream, TreeAllreduce};
     let needless = [
         ("root", settings.root.is_some() && !matches!(pattern, Incast | TreeAllreduce | Broadcast)),
         ("senders", settings.senders.is_some() && pattern != Incast),
+        ("distance", settings.distance.is_some() && pattern != Shift),
         ("from", settings.from.is_some() && pattern != Stream),
         ("to", settings.to.is_some() && pattern != Stream),
         ("messages", settings.messages.is_some() && pattern.is_collective()),
@@ -235,7 +244,7 @@ impl Plan {
             Pattern::Stream => (65_536, 1_000, STREAM_WINDOW),
             Pattern::AllToAll => (65_536, 1, 16),
             Pattern::UniformRandom => (65_536, 64, 16),
-            Pattern::Permutation | Pattern::Incast => (1 << 20, 16, 16),
+            Pattern::Permutation | Pattern::Shift | Pattern::Incast => (1 << 20, 16, 16),
             Pattern::RingAllreduce | Pattern::TreeAllreduce | Pattern::Broadcast => (1 << 20, 1, 1),
         };
         let last = u64::from(ranks) - 1;
@@ -252,6 +261,7 @@ impl Plan {
             window: within("window", u64::from(settings.window.unwrap_or(window)), 1..=1_024)?,
             root: rank("root", settings.root, 0)?,
             senders: within("senders", u64::from(settings.senders.unwrap_or(ranks - 1)), 1..=last)?,
+            distance: within("distance", u64::from(settings.distance.unwrap_or(ranks / 2)), 1..=last)?,
             ends: (from, to),
             repeat: within("repeat", u64::from(settings.repeat.unwrap_or(1)), 1..=30_000)?,
         };
@@ -290,6 +300,7 @@ impl Plan {
                 let permutation = cycle(self.ranks, random);
                 (0..self.ranks).zip(permutation).for_each(|(from, to)| self.flow(schedule, from, to));
             }
+            Pattern::Shift => (0..self.ranks).for_each(|from| self.flow(schedule, from, (from + self.distance) % self.ranks)),
             // In turn k, each rank sends to the k-th rank after itself, so that no receiver comes
             // first for all senders.
             Pattern::AllToAll => (1..self.ranks).for_each(|shift| {

@@ -50,6 +50,9 @@ impl Engine {
         if self.scheduler.is_wall() || failure.is_some() {
             crate::process::sweep::end_all_of(self.control.name());
         }
+        if !self.scheduler.is_wall() {
+            self.world.look_at(self.scheduler.now());
+        }
         self.results(failure, started.elapsed())
     }
 
@@ -94,6 +97,8 @@ impl Engine {
                 (_, Some(_)) => {
                     let (time, event) = self.scheduler.pop().expect("there is a next event");
                     self.scheduler.set_now(time);
+                    // All earlier events of the fabric have happened.
+                    self.world.look_at(time);
                     if self.scheduler.only_polls_happen(event, || self.world.next_event_time().is_none()) {
                         self.scheduler.stir();
                         if let Some(end) = self.idle() {

@@ -160,6 +160,10 @@ impl Engine {
         let mut memory = ProgramMemory::default();
         memory.ahead_mut().set_interrupt(scheduler.interrupt().clone());
         let mut world = World::new(spec, seed);
+        if scheduler.is_wall() {
+            // The model carries few packets then, and its time stands still while programs look.
+            world.go_packet_by_packet();
+        }
         // In wall pace the sockets are the machine's, unless the engine relays them.
         let has_kernels = !scheduler.is_wall() || host.has_relay();
         let kernels = if has_kernels { Kernels::new(&mut world, seed, host.has_relay()).map_err(anyhow::Error::msg)? } else { None };
@@ -207,6 +211,11 @@ impl Engine {
             stderr: None,
         }]);
         Ok(engine)
+    }
+
+    /// Handles each hop of each packet by an event of its own, as [`World::go_packet_by_packet`].
+    pub fn go_packet_by_packet(&mut self) {
+        self.world.go_packet_by_packet();
     }
 
     pub fn world(&self) -> &World {

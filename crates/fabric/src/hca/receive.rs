@@ -65,6 +65,7 @@ impl Hcas {
         let (port, lane, blocks) = (transit.port, transit.lane, transit.blocks);
         let freed = if hop.faults.draws_loss() { transit.tail } else { self.receive(hop, transit, memory, now) };
         hop.free_buffer(port, lane, blocks, freed, now);
+        hop.note_freed(port, id, freed, now);
     }
 
     /// Receives a packet for a queue pair of the same port, without link or credits.
@@ -183,6 +184,9 @@ impl Hcas {
         let arrival = Arrival { head: arrival.head.max(has_context), tail: arrival.tail.max(has_context) };
         let slot = self.qps[qp as usize].as_deref_mut()?;
         let hca = slot.qp.hca;
+        if let Some(bytes) = slot.qp.responder.take_middle(&slot.qp.attributes, hca, &self.verbs, packet) {
+            return Some(self.write_on_bus(qp, (bytes, false), arrival, now));
+        }
         let outcome = slot.qp.responder.on_request(&slot.qp.attributes, hca, &mut self.verbs, packet);
         self.count_request(qp, outcome.remark, outcome.begun);
         let Outcome { dma_write, response, reply_queued, completion, qp_error, srq_limit, .. } = outcome;
@@ -323,29 +327,10 @@ impl Hcas {
     /// Starts the DMA write of an accepted packet. Returns the time at which its last byte is in
     /// memory.
     fn start_dma_write(&mut self, timeline: &mut Timeline, qp: u32, (dma_write, psn): (DmaWrite, Psn), arrival: Arrival, now: SimTime) -> SimTime {
-        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
+        let done = self.write_on_bus(qp, (dma_write.bytes(), dma_write.fetches_receive_wqe), arrival, now);
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return done };
         let hca = slot.qp.hca.0;
-        let node = &mut self.nodes[hca as usize];
-        if dma_write.fetches_receive_wqe {
-            node.fetch_receive_wqe(now);
-        }
-        let part = &node.part;
-        let head = match part.receive_mode {
-            ReceiveMode::CutThrough => arrival.head,
-            ReceiveMode::StoreAndForward => arrival.tail,
-        };
-        let mut start = head + part.receive_processing;
-        // While this queue pair's last message is on the bus, the HCA has already fetched the next
-        // WQE.
-        if dma_write.fetches_receive_wqe && slot.in_memory_last <= now {
-            start += part.receive_wqe_fetch;
-        }
-        let tail = start.max(arrival.tail + part.receive_processing);
-        let bytes = dma_write.bytes();
-        self.delivered_bytes += u64::from(bytes);
-        let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
-        let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
-        slot.in_memory_last = done;
+        let part = &self.nodes[hca as usize].part;
         if matches!(dma_write.end, DmaWriteEnd::Request { completion: Some(_), .. }) {
             // Flushes wait for this completion.
             slot.on_bus_completes = done + part.completion_write;
@@ -356,6 +341,34 @@ impl Hcas {
             let dma_write = self.dma_writes.insert(in_flight);
             timeline.push(done, hca, Event::InMemory { dma_write });
         }
+        done
+    }
+
+    /// Writes the payload of a packet to memory, after a fetch of the receive WQE if it needs one.
+    /// Returns the time at which its last byte is there.
+    #[inline]
+    fn write_on_bus(&mut self, qp: u32, (bytes, fetches_receive_wqe): (u32, bool), arrival: Arrival, now: SimTime) -> SimTime {
+        let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };
+        let node = &mut self.nodes[slot.qp.hca.0 as usize];
+        if fetches_receive_wqe {
+            node.fetch_receive_wqe(now);
+        }
+        let part = &node.part;
+        let head = match part.receive_mode {
+            ReceiveMode::CutThrough => arrival.head,
+            ReceiveMode::StoreAndForward => arrival.tail,
+        };
+        let mut start = head + part.receive_processing;
+        // While this queue pair's last message is on the bus, the HCA has already fetched the next
+        // WQE.
+        if fetches_receive_wqe && slot.in_memory_last <= now {
+            start += part.receive_wqe_fetch;
+        }
+        let tail = start.max(arrival.tail + part.receive_processing);
+        self.delivered_bytes += u64::from(bytes);
+        let (shared, memory) = (&mut self.buses[node.shared_bus as usize], &mut self.memories[node.place.0]);
+        let done = node.bus.write(shared, memory, now, start, tail, bytes).max(slot.in_memory_last);
+        slot.in_memory_last = done;
         done
     }
 

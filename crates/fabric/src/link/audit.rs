@@ -25,7 +25,7 @@ impl Links {
         for (id, port) in self.ports.iter().enumerate().filter(|(_, port)| port.cabling.is_some()) {
             for lane in (0..LANES).map(VirtualLane) {
                 let place = (id as u32, lane.0);
-                if port.flow_control.counts_credits() {
+                if port.flow_control.counts_credits() && !self.is_held_by_train(id as u32) {
                     let returning = self.ports[port.far_end as usize].returns.blocks(lane);
                     let missing = port.flow_control.blocks_missing(lane, returning, || CreditBlocks(0));
                     let held = held.get(&(port.far_end, lane.0)).copied().unwrap_or(0) as i32;

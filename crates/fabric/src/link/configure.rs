@@ -92,7 +92,7 @@ impl Links {
             Owner::Hca { .. } => SimDuration::ZERO,
             Owner::Switch { switch, .. } => self.switches[switch as usize].switch.forward_latency(rate.speed),
         };
-        let former = self.span_since_training(id, cabling.rate, &port.tally);
+        let former = self.span_since_training(id, (cabling.rate, port.sent.bytes), &port.tally);
         self.retrained.insert(id, former);
         let port = &mut self.ports[id as usize];
         port.cabling = Some(Cabling { rate, delay, ..cabling });

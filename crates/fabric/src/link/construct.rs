@@ -33,6 +33,7 @@ impl Links {
             switches: switches(spec, numbering),
             packets: Slab::default(),
             packet_pool: PacketPool::default(),
+            trains: super::trains::Trains::new(),
             lane15: super::lane15::Lane15::default(),
             copies_left: Slab::default(),
             deadlock_checks: Vec::new(),

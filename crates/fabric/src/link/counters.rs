@@ -7,7 +7,7 @@ use crate::faults::{FaultCounters, Faults};
 use crate::pdes::timeline::Timeline;
 use crate::traffic::Traffic;
 use softband_model::link::{Framing, symbol_time};
-use softband_sim::SimDuration;
+use softband_sim::{SimDuration, SimTime};
 use softband_types::{LinkRate, PortNumber};
 
 /// Counters of a port since the fabric began. Names without a unit are those of the performance
@@ -142,11 +142,13 @@ impl Links {
         // With windows, every partition reads at the same window end, independent of its last
         // event.
         let heard_until = timeline.heard_until();
-        let (tally, sent) = (port.tally_at(heard_until), port.sent_traffic() + self.elsewhere.sent_by(id));
-        let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, cabling.peer, faults), |ethernet| ethernet.received);
+        let until = timeline.happened_until();
+        let (tally, sent) = (port.tally_at(heard_until), self.sent_by(id, until) + self.elsewhere.sent_by(id));
+        let sent_bytes = self.sent_by(id, until).bytes;
+        let received = port.ethernet.as_ref().map_or_else(|| self.what_has_come(id, (cabling.peer, until), faults), |ethernet| ethernet.received);
         let received = received + self.elsewhere.sent_by(cabling.peer);
         let lanes = usize::from(cabling.vls.data_lanes());
-        let over_time = self.span_since_training(id, cabling.rate, &tally);
+        let over_time = self.span_since_training(id, (cabling.rate, sent_bytes), &tally);
         Some(PortCounters {
             node: self.name_of_node(port.node).to_owned(),
             port: port.number,
@@ -177,8 +179,7 @@ impl Links {
     }
 
     /// Returns the counters that depend on the rate of a port's link, up to the moment of `tally`.
-    pub(super) fn span_since_training(&self, id: u32, rate: LinkRate, tally: &Tally) -> Retrained {
-        let sent_bytes = self.ports[id as usize].sent.bytes;
+    pub(super) fn span_since_training(&self, id: u32, (rate, sent_bytes): (LinkRate, u64), tally: &Tally) -> Retrained {
         match self.retrained.get(&id) {
             Some(former) => former.after(rate, sent_bytes, tally),
             None => Retrained::first(rate).after(rate, sent_bytes, tally),
@@ -186,8 +187,14 @@ impl Links {
     }
 
     /// Returns the traffic that a port's peer sent, minus the losses on the cable.
-    fn what_has_come(&self, port: u32, peer: u32, faults: &Faults) -> Traffic {
-        self.ports[peer as usize].sent_traffic() - faults.lost(port)
+    fn what_has_come(&self, port: u32, (peer, until): (u32, SimTime), faults: &Faults) -> Traffic {
+        self.sent_by(peer, until) - faults.lost(port)
+    }
+
+    /// Returns all that a port has sent by `until`.
+    fn sent_by(&self, id: u32, until: SimTime) -> Traffic {
+        let unseen = self.passed_unseen(id, until);
+        self.ports[id as usize].sent_traffic() + Traffic { bytes: unseen.bytes, packets: unseen.packets, multicast: 0 }
     }
 }
 

@@ -58,7 +58,7 @@ impl Hop<'_> {
             self.links.send_parcel(far_end, Content::Packet { by: id, transit }, self.timeline);
         } else if self.links.capture.is_some() {
             self.cross_captured(packet, id, if from_input { Leg::Later } else { Leg::First });
-        } else {
+        } else if from_input || !self.may_ride(id) || !self.ride(id, packet, now) {
             self.cross(packet, id);
         }
     }
@@ -177,6 +177,7 @@ impl Hop<'_> {
     /// them on demand.
     #[inline]
     fn give_back(&mut self, id: u32, credits: (VirtualLane, CreditBlocks), at: SimTime, now: SimTime) {
+        self.refresh(id, now);
         let port = &mut self.links.ports[id as usize];
         let is_first = port.returns.free(at, credits, now.checked_sub(port.cable_delay), port.sending);
         if is_first && port.sender_waits {

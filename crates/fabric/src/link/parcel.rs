@@ -59,6 +59,7 @@ impl Links {
 impl Hop<'_> {
     /// Accepts the parcels that another partition sent in the window that just ended.
     pub(crate) fn take_in(&mut self, parcels: Vec<Parcel>) {
+        self.links.trains.note_heard(self.timeline.happened_until());
         for Parcel(content) in parcels {
             match content {
                 Content::Packet { by, transit } => {

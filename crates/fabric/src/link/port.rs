@@ -1,6 +1,7 @@
 //! A port of an HCA or switch: its egress side, and its state of the ingress side.
 
 use super::counters::EthernetCounters;
+use super::trains::NO_TRAIN;
 use super::transit::Departing;
 use super::tx_pending::{Ready, TxPending, take_ready};
 use crate::numbering::Owner;
@@ -9,6 +10,14 @@ use softband_model::link::{Arbiter, CreditLedger, FlowControl, Framing, ReceiveB
 use softband_model::switch::LifetimeCode;
 use softband_sim::{SimDuration, SimTime};
 use softband_types::{CreditBlocks, Lid, LinkRate, Mtu, OperationalVls, PortNumber, VirtualLane};
+
+/// In `Port::in_train`: the port of a switch has packets of trains that its fields do not show.
+pub(super) const IN_TRAIN: u8 = 1;
+/// In `Port::in_train`: a train ends at this port of an HCA.
+pub(super) const ENDS_TRAIN: u8 = 2;
+
+/// In `Port::in_train`: packets of this port of an HCA are noted for a train, or join it.
+pub(super) const NOTES_PACKETS: u8 = 4;
 
 /// The cable and the link parameters of a port.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +120,8 @@ pub(super) struct Port {
     pub(super) watched: bool,
     /// The departure of the packet on the link needs handling: see `departing`.
     pub(super) departs: bool,
-    /// The subnet manager has not let data pass.
-    pub(super) is_blocked: bool,
+    /// A train may use the port: see [`IN_TRAIN`], [`ENDS_TRAIN`] and [`NOTES_PACKETS`].
+    pub(super) in_train: u8,
     /// Lanes that wait for credits while the link idles, as bits. `stalled_since` has the start
     /// time.
     stalled_lanes: u16,
@@ -139,6 +148,13 @@ pub(super) struct Port {
     /// Freed receive blocks that its sender has not yet seen.
     pub(super) returns: Returns,
     // Fields that most packets do not need.
+    /// The subnet manager has not let data pass.
+    pub(super) is_blocked: bool,
+    /// Input by which the packets of `train_out` come.
+    pub(super) train_input: u8,
+    /// Trains that leave by this port, and that arrive by it, by the port that they start from.
+    pub(super) train_out: u32,
+    pub(super) train_in: u32,
     stalled_since: SimTime,
     pub(super) cabling: Option<Cabling>,
     pub(super) tally: Tally,
@@ -146,7 +162,7 @@ pub(super) struct Port {
     sent_multicast: u64,
     /// Makes the number of cache lines odd. With a power of two, the first lines of all ports would
     /// share an eighth of the sets of each cache.
-    _stride: [u64; 7],
+    _stride: [u64; 5],
 }
 
 impl Port {
@@ -175,6 +191,10 @@ impl Port {
             until_mark: 0,
             kind_of_link: Onward::NO_LINK,
             is_blocked: false,
+            in_train: 0,
+            train_input: 0,
+            train_out: NO_TRAIN,
+            train_in: NO_TRAIN,
             stalled_lanes: 0,
             stalled_since: SimTime::ZERO,
             far_end: u32::MAX,
@@ -182,7 +202,7 @@ impl Port {
             sent: Sent::default(),
             tally: Tally::default(),
             sent_multicast: 0,
-            _stride: [0; 7],
+            _stride: [0; 5],
         }
     }
 
@@ -264,6 +284,11 @@ impl Port {
             return Some(self.free_at());
         }
         self.tx_pending.first().map(|first| first.at.max(self.free_at()))
+    }
+
+    /// Checks whether nothing waits to leave by the port of a switch, and a train may pass.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.arbiter.is_empty() && self.arbiter.is_plain() && !self.is_stalled() && !self.is_blocked && self.ethernet.is_none()
     }
 
     /// Returns the counters up to `until`, including a current wait.

@@ -3,6 +3,7 @@
 //!
 //! The attributes make the compiler emit the per-hop path in one piece.
 
+use super::port::{IN_TRAIN, NOTES_PACKETS};
 use super::tx_pending::{Ready, take_ready};
 use super::{Departing, Hop};
 use crate::event::Event;
@@ -16,6 +17,9 @@ impl Hop<'_> {
     /// that lack credits.
     #[inline(always)]
     pub(super) fn await_ready(&mut self, id: u32, ready: Ready) {
+        if self.links.ports[id as usize].in_train & IN_TRAIN != 0 {
+            self.meet_train(id, ready.input);
+        }
         let port = &mut self.links.ports[id as usize];
         port.tx_pending.insert(ready);
         let at = ready.at.max(port.sending.until);
@@ -50,6 +54,7 @@ impl Hop<'_> {
     /// the port for the next chance.
     #[inline(never)]
     pub(super) fn transmit(&mut self, id: u32, now: SimTime) {
+        self.refresh(id, now);
         let port = &self.links.ports[id as usize];
         if now < port.free_at() {
             if let Some(at) = port.next_tx() {
@@ -144,6 +149,9 @@ impl Hop<'_> {
             port.set_stalled(lanes, now);
             let receiver = port.far_end;
             self.links.ports[receiver as usize].sender_waits = lanes != 0;
+            if lanes != 0 && self.links.ports[id as usize].in_train & (IN_TRAIN | NOTES_PACKETS) != 0 {
+                self.stall_train(id, now);
+            }
         }
     }
 
@@ -160,8 +168,9 @@ impl Hop<'_> {
 
     /// Collects the credits that a port's receiver has returned by now.
     #[inline]
-    fn take_credits(&mut self, id: u32, now: SimTime) {
+    pub(super) fn take_credits(&mut self, id: u32, now: SimTime) {
         let receiver = self.links.ports[id as usize].far_end as usize;
+        self.refresh(receiver as u32, now);
         let Ok([sender, receiver]) = self.links.ports.get_disjoint_mut([id as usize, receiver]) else { return };
         let Some(left_by) = now.checked_sub(sender.cable_delay) else { return };
         sender.flow_control.take_back(&mut receiver.returns, left_by, receiver.sending);

@@ -14,6 +14,8 @@ pub(crate) struct Timeline {
     window: Option<SimDuration>,
     /// Last instant whose events may be removed.
     last: SimTime,
+    /// Last time at which a caller looked at the fabric.
+    seen: SimTime,
     partition: OwnPartition,
     /// Notices of pending `Report` events.
     reports: Slab<Notice>,
@@ -34,7 +36,14 @@ pub(crate) enum Source {
 impl Timeline {
     /// Creates a timeline without windows.
     pub(crate) fn for_nodes(nodes: usize) -> Self {
-        Self { queue: EventQueue::for_nodes(nodes), window: None, last: SimTime::MAX, partition: OwnPartition::default(), reports: Slab::default() }
+        Self {
+            queue: EventQueue::for_nodes(nodes),
+            window: None,
+            last: SimTime::MAX,
+            seen: SimTime::ZERO,
+            partition: OwnPartition::default(),
+            reports: Slab::default(),
+        }
     }
 
     /// Removes the events of a fabric of `nodes` nodes. Valid only before the first event.
@@ -104,9 +113,9 @@ impl Timeline {
         self.queue.next_time()
     }
 
-    /// Returns the time of the last removed event.
+    /// Returns the time of the last removed event, or of a later look of a caller.
     pub(crate) fn now(&self) -> SimTime {
-        self.queue.now()
+        self.queue.now().max(self.seen)
     }
 
     /// Returns the node of the last removed event.
@@ -124,6 +133,16 @@ impl Timeline {
     /// the time of the last event.
     pub(crate) fn heard_until(&self) -> SimTime {
         self.window_end().unwrap_or_else(|| self.now())
+    }
+
+    /// Returns the last instant whose events have all run, for a look between two events.
+    pub(crate) fn happened_until(&self) -> SimTime {
+        if self.last < SimTime::MAX { self.last } else { self.now() }
+    }
+
+    /// Notes that a caller looks at the fabric at `time`: all events up to then have run.
+    pub(crate) fn look_at(&mut self, time: SimTime) {
+        self.seen = self.seen.max(time);
     }
 
     pub(crate) fn has_windows(&self) -> bool {

@@ -16,7 +16,8 @@ impl World {
         self.timeline.next_time()
     }
 
-    /// Returns the time of the last executed event, or zero before the first.
+    /// Returns the time of the last executed event, or zero before the first. After
+    /// [`Self::look_at`] it is the time of that look, if it is later.
     pub fn now(&self) -> SimTime {
         self.timeline.now()
     }
@@ -86,6 +87,49 @@ impl World {
                     hcas.on_departed(hop, port, departing, memory, now);
                 }
             }
+            Event::QueueWatch { port } => hop.on_queue_watch(port, now),
+            Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
+            Event::FramePosted { frame } => hcas.on_frame_posted(hop, frame, now),
+            Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),
+            Event::TrainArrival { source, train } => {
+                if let Some(packet) = hop.on_train_arrival((source, train), now) {
+                    hcas.on_hca_arrival(hop, packet, memory, now);
+                }
+            }
+            Event::SwitchDiscard { packet } => hop.on_switch_discard(packet, now),
+            Event::LostOnCable { packet } => hop.on_lost(packet, Loss::LinkDown, now),
+            Event::Corrupted { packet } => hop.on_lost(packet, Loss::Corrupted, now),
+            Event::DiscardedByPort { packet, output } => hop.on_discarded_by_port(packet, output, now),
+            Event::HostDies { host } => notices.push(Notice::HostDied { host: host as usize }),
+            Event::InMemory { dma_write } => hcas.on_in_memory(hop, dma_write, memory, notices, now),
+            Event::BufferFree { port, lane, blocks } => hop.on_buffer_free(port, VirtualLane(lane), blocks, now),
+            Event::Completed { completion } => hcas.on_completed(completion, notices, now),
+            Event::AckTimer { qp } => hcas.on_ack_timer(hop, qp, memory, now),
+            Event::ReceiverWaited { qp_ref } => hcas.on_receiver_waited(hop, qp_ref, memory, now),
+            Event::ReplyReady { qp } => hcas.on_reply_ready(hop, qp, memory, now),
+            Event::Report { notice } => notices.push(hop.timeline.take_report(notice)),
+            Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),
+            Event::Lane15Due { .. }
+            | Event::ManagementPosted { .. }
+            | Event::ManagementArrival { .. }
+            | Event::AgentDone { .. }
+            | Event::ManagerDue
+            | Event::KeyViolation { .. }
+            | Event::ForeignAtSwitch { .. }
+            | Event::TrapsDue { .. }
+            | Event::LinkTurns { .. } => self.manage(event, memory, notices, now),
+        }
+    }
+
+    /// Executes an event of the subnet's management or of its faults. It may change or observe any
+    /// link, so trains end first.
+    #[inline(never)]
+    fn manage(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
+        let (hcas, mut hop) = self.split();
+        let hop = &mut hop;
+        // Attempts of ports to send come after it at its node.
+        hop.dissolve_all(SimTime::from_picos(now.as_picos().saturating_sub(1)));
+        match event {
             Event::Lane15Due { port } => {
                 if let Some(departing) = hop.on_lane15_due(port, now) {
                     hcas.on_departed(hop, port, departing, memory, now);
@@ -101,24 +145,8 @@ impl World {
                 self.report_violation(violation, now);
             }
             Event::TrapsDue { node } => self.on_traps_due(node, notices, now),
-            Event::QueueWatch { port } => hop.on_queue_watch(port, now),
-            Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
-            Event::FramePosted { frame } => hcas.on_frame_posted(hop, frame, now),
-            Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),
-            Event::SwitchDiscard { packet } => hop.on_switch_discard(packet, now),
-            Event::LostOnCable { packet } => hop.on_lost(packet, Loss::LinkDown, now),
-            Event::Corrupted { packet } => hop.on_lost(packet, Loss::Corrupted, now),
-            Event::DiscardedByPort { packet, output } => hop.on_discarded_by_port(packet, output, now),
             Event::LinkTurns { port } => self.on_link_turns(port, memory, now),
-            Event::HostDies { host } => notices.push(Notice::HostDied { host: host as usize }),
-            Event::InMemory { dma_write } => hcas.on_in_memory(hop, dma_write, memory, notices, now),
-            Event::BufferFree { port, lane, blocks } => hop.on_buffer_free(port, VirtualLane(lane), blocks, now),
-            Event::Completed { completion } => hcas.on_completed(completion, notices, now),
-            Event::AckTimer { qp } => hcas.on_ack_timer(hop, qp, memory, now),
-            Event::ReceiverWaited { qp_ref } => hcas.on_receiver_waited(hop, qp_ref, memory, now),
-            Event::ReplyReady { qp } => hcas.on_reply_ready(hop, qp, memory, now),
-            Event::Report { notice } => notices.push(hop.timeline.take_report(notice)),
-            Event::Wakeup { token } => notices.push(Notice::Wakeup { token }),
+            _ => {}
         }
     }
 

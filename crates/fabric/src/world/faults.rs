@@ -25,6 +25,7 @@ impl World {
             return;
         }
         let changes = self.faults.add(&self.spec, &self.numbering, faults);
+        self.review_trains();
         self.schedule_changes(&changes);
         self.schedule_deaths(faults);
     }
@@ -33,6 +34,7 @@ impl World {
     /// former orders. Returns the times at which the link may change for that.
     pub(super) fn keep_link_off(&mut self, port: u32, times: (SimTime, SimTime)) -> Vec<SimTime> {
         let changes = self.faults.switch_off(&self.spec, &self.numbering, port, times);
+        self.review_trains();
         self.schedule_changes(&changes);
         changes.into_iter().map(|(at, _)| at).collect()
     }

@@ -48,6 +48,8 @@ pub struct World {
     timeline: Timeline,
     /// Switches know the ports to which they send frames for all.
     floods: bool,
+    /// Packets handle each hop by an event of its own.
+    is_packet_by_packet: bool,
 }
 
 impl World {
@@ -75,6 +77,7 @@ impl World {
             faults: Faults::new(seed),
             timeline: Timeline::for_nodes(numbering.nodes()),
             floods: false,
+            is_packet_by_packet: false,
             spec: described.clone(),
             numbering,
         };
@@ -99,6 +102,32 @@ impl World {
     /// default is 0. The seed selects the packets.
     pub fn set_packet_loss(&mut self, ppm: u32) {
         self.faults.lose_at_random(ppm);
+    }
+
+    /// Handles each hop of each packet by an event of its own from now on. Without this call, packets
+    /// that follow one another on a quiet way pass its switches as a train. Results are the same, the
+    /// work is not.
+    pub fn go_packet_by_packet(&mut self) {
+        self.is_packet_by_packet = true;
+        self.review_trains();
+    }
+
+    /// Lets trains form as soon as they can, for tests.
+    #[doc(hidden)]
+    pub fn seek_trains(&mut self) {
+        self.links.seek_trains();
+    }
+
+    /// Ends all trains if the fabric does not allow them any more.
+    fn review_trains(&mut self) {
+        let (is_allowed, now) = (!self.is_packet_by_packet, self.timeline.happened_until());
+        self.hop().allow_trains(is_allowed, now);
+    }
+
+    /// Ends all trains before something happens at a link.
+    fn end_trains(&mut self) {
+        let now = self.timeline.happened_until();
+        self.hop().dissolve_all(now);
     }
 
     /// Limits the local ACK timeout of queue pairs created from now on. The default is no limit.

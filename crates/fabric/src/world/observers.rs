@@ -4,6 +4,7 @@ use super::World;
 use crate::hca::{HcaCounters, QueuePairRepeats, QueuePairView};
 use crate::link::{CarriedElsewhere, PacketSink, PortCounters};
 use crate::numbering::Owner;
+use softband_sim::SimTime;
 use softband_spec::PortRef;
 use softband_types::{HcaId, Lid, PortNumber, ProcessId, Qpn};
 
@@ -22,6 +23,13 @@ impl World {
         {
             self.hcas.note_elsewhere(to, carried);
         }
+    }
+
+    /// Moves [`Self::now`] to `time`, for a caller that looks at the fabric or calls verbs then.
+    /// Counters include all up to `time`. All events up to then must have run. Does nothing if
+    /// `time` has passed.
+    pub fn look_at(&mut self, time: SimTime) {
+        self.timeline.look_at(time);
     }
 
     /// Returns the counters of every HCA of this partition, in the order of the fabric file.
@@ -54,6 +62,7 @@ impl World {
     /// returns ports that do.
     pub fn capture(&mut self, ports: Option<&[PortRef]>, sink: Box<dyn PacketSink>) {
         let ports = ports.map(|ports| ports.iter().map(|port| self.numbering.port_of(*port)).collect());
+        self.end_trains();
         self.links.capture(ports, sink);
     }
 
@@ -80,6 +89,12 @@ impl World {
     /// Returns the number of packets that started to cross a link here, summed over links.
     pub fn packets_sent(&self) -> u64 {
         self.links.packets_sent(&self.timeline)
+    }
+
+    /// Returns the number of passages of packets through switches without an event of their own: see
+    /// [`Self::go_packet_by_packet`].
+    pub fn passages_in_trains(&self) -> u64 {
+        self.links.passages_in_trains()
     }
 
     /// Returns the queue pairs that a process owns or has opened, by HCA and number.

@@ -154,6 +154,11 @@ impl Arbiter {
         self.waiting
     }
 
+    /// Checks whether the port counts no packets: it has neither weights nor a limit of congestion.
+    pub fn is_plain(&self) -> bool {
+        !self.counts_packets
+    }
+
     /// Checks whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
@@ -171,6 +176,12 @@ impl Arbiter {
         self.lane_mut(lane.0).input_next = next_of(input as u8, self.inputs);
         self.lane_next = next_of(lane.0, self.lanes);
         true
+    }
+
+    /// Notes that a packet has passed without the arbiter, on a port that counts no packets.
+    pub fn note_passage(&mut self, lane: VirtualLane, input: usize) {
+        self.lane_mut(lane.0).input_next = next_of(input as u8, self.inputs);
+        self.lane_next = next_of(lane.0, self.lanes);
     }
 
     /// Checks whether a packet may pass by the rules of this port, and updates its lane's

@@ -70,6 +70,11 @@ impl CreditLedger {
         *self.available_mut(lane) -= blocks.0 as i32;
     }
 
+    /// Takes the credits of a packet that has gone before, and that the ledger does not show yet.
+    pub fn owe(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
+        *self.available_mut(lane) -= blocks.0 as i32;
+    }
+
     /// Gives `blocks` back to the lane.
     pub fn give_back(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
         let full = self.full;

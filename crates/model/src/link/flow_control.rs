@@ -69,6 +69,31 @@ impl FlowControl {
         }
     }
 
+    /// Returns the credits of the sender; `None` if the receiver sends pause frames.
+    #[inline]
+    pub fn ledger(&self) -> Option<&CreditLedger> {
+        match self {
+            Self::Credits(ledger) => Some(ledger),
+            Self::Pause(_) => None,
+        }
+    }
+
+    /// Notes a packet of `blocks` that has gone before, and that the sender's credits do not show yet.
+    #[inline]
+    pub fn owe(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
+        if let Self::Credits(ledger) = self {
+            ledger.owe(lane, blocks);
+        }
+    }
+
+    /// Gives `blocks` back to a lane. Does nothing if the receiver sends pause frames.
+    #[inline]
+    pub fn give_back(&mut self, lane: VirtualLane, blocks: CreditBlocks) {
+        if let Self::Credits(ledger) = self {
+            ledger.give_back(lane, blocks);
+        }
+    }
+
     /// Notes a pause frame that takes effect at `arrival`.
     ///
     /// # Panics

@@ -111,6 +111,11 @@ impl Returns {
         Some(if self.settled > 0 { first.at } else { last.leave(first.at) })
     }
 
+    /// Returns the entries that are not back, by time: time, lane and blocks of each.
+    pub fn entries(&self) -> impl Iterator<Item = (SimTime, VirtualLane, CreditBlocks)> {
+        self.freed.iter().map(|freed| (freed.at, VirtualLane(freed.lane), CreditBlocks(freed.blocks)))
+    }
+
     /// Returns the blocks of a lane.
     pub fn blocks(&self, lane: VirtualLane) -> CreditBlocks {
         let back = if lane.0 == 0 { self.back } else { 0 };

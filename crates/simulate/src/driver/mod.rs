@@ -23,6 +23,9 @@ const EVENTS_MAX: u64 = 3_000_000;
 /// Events between two audits of credits and PSNs.
 const AUDIT_EVERY: u64 = 16;
 
+/// A time after all runs, for the counters.
+const AT_END: SimTime = SimTime::from_picos(1 << 50);
+
 /// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -35,6 +38,8 @@ pub struct Report {
     pub successes: BTreeMap<&'static str, u64>,
     pub failures: BTreeMap<&'static str, u64>,
     pub packets: u64,
+    /// Passages of packets through switches in trains.
+    pub passages: u64,
     pub deadlocks: u64,
 }
 
@@ -85,10 +90,23 @@ pub(crate) struct Driver<'a> {
     is_stuck: bool,
 }
 
+/// Way in which the World handles packets on quiet ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packets {
+    /// In trains that form as soon as they can.
+    InTrains,
+    /// Hop by hop.
+    OneByOne,
+}
+
 /// Runs a plan. Panics of the model pass through.
-pub(crate) fn run(plan: &Plan, catalog: &Catalog, sabotage: Option<Sabotage>) -> Report {
+pub(crate) fn run(plan: &Plan, catalog: &Catalog, packets: Packets, sabotage: Option<Sabotage>) -> Report {
     match Driver::new(plan, catalog, sabotage) {
         Ok(mut driver) => {
+            match packets {
+                Packets::InTrains => driver.world.seek_trains(),
+                Packets::OneByOne => driver.world.go_packet_by_packet(),
+            }
             let violation = driver.drive().err();
             driver.report(violation)
         }
@@ -107,6 +125,7 @@ impl Report {
             successes: BTreeMap::new(),
             failures: BTreeMap::new(),
             packets: 0,
+            passages: 0,
             deadlocks: 0,
         }
     }
@@ -115,6 +134,10 @@ impl Report {
 impl Driver<'_> {
     fn report(mut self, violation: Option<Violation>) -> Report {
         self.memory.add_to(&mut self.digest);
+        // Without trains, events without effect may come later.
+        self.world.look_at(AT_END);
+        self.digest.add(&self.world.counters());
+        self.digest.add(&self.world.hca_counters());
         Report {
             violation,
             events: self.events,
@@ -123,6 +146,7 @@ impl Driver<'_> {
             successes: self.oracle.successes,
             failures: self.oracle.failures,
             packets: self.world.packets_sent(),
+            passages: self.world.passages_in_trains(),
             deadlocks: self.deadlocks,
         }
     }

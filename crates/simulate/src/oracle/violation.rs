@@ -54,6 +54,8 @@ pub enum Rule {
     Fabric,
     /// One seed gives one run.
     Determinism,
+    /// Trains change no result.
+    Trains,
 }
 
 impl Rule {
@@ -74,6 +76,7 @@ impl Rule {
             Self::Panic => "the model panicked",
             Self::Fabric => "the fabric was refused",
             Self::Determinism => "two runs of one seed differ",
+            Self::Trains => "runs with and without trains differ",
         }
     }
 }

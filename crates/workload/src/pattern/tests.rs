@@ -54,6 +54,13 @@ fn all_to_all_has_every_pair_once_and_begins_with_everybodys_neighbour() {
 }
 
 #[test]
+fn a_shift_goes_the_same_number_of_places_from_everybody() {
+    let pairs = |settings| sends(&made(Pattern::Shift, 4, settings)).iter().map(|flow| (flow.0, flow.1)).collect::<Vec<_>>();
+    assert_eq!(pairs(Settings::default()), [(0, 2), (1, 3), (2, 0), (3, 1)]);
+    assert_eq!(pairs(Settings { distance: Some(3), ..Settings::default() }), [(0, 3), (1, 0), (2, 1), (3, 2)]);
+}
+
+#[test]
 fn an_incast_has_as_many_senders_as_asked_for_and_never_the_root() {
     let flows = sends(&made(Pattern::Incast, 6, Settings { root: Some(1), senders: Some(3), ..Settings::default() }));
     assert_eq!(flows.iter().map(|flow| (flow.0, flow.1)).collect::<Vec<_>>(), [(0, 1), (2, 1), (3, 1)]);

@@ -69,6 +69,7 @@ def _word(text: str, where: str) -> Value:
 # The patterns of `softband model`. A file of the same name does not count.
 _PATTERNS = (
     "permutation",
+    "shift",
     "all-to-all",
     "incast",
     "uniform-random",
@@ -80,7 +81,7 @@ _PATTERNS = (
 # Options of `softband model` with their parsers.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
-    **dict.fromkeys(("messages", "window", "senders", "repeat", "ranks-per-host", "mtu", "service-level"), _count),
+    **dict.fromkeys(("messages", "window", "senders", "distance", "repeat", "ranks-per-host", "mtu", "service-level"), _count),
     "seed": _seed,
     **dict.fromkeys(("root", "from", "to", "operation"), _word),
 }

@@ -1,11 +1,11 @@
 //! Sends and RDMA writes: payload into memory.
 
-use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
+use super::{Outcome, Receiving, Responder, completion, length_fits, request_end, takes};
 use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::dma_write::{DmaWrite, Placement};
-use crate::verbs::RemoteAccess;
-use crate::verbs::api::{Completion, ReceiveRequest};
-use softband_types::{RKey, WcOpcode, WcStatus};
+use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
+use crate::verbs::{Reach, RemoteAccess, Verbs};
+use softband_types::{HcaId, QpType, RKey, WcOpcode, WcStatus};
 
 /// Message that is being received.
 pub(super) enum Message {
@@ -99,6 +99,36 @@ impl Responder {
         self.message = (!position.last).then_some(Message::Write { range, written: written_next as u32 });
         let fetches_receive_wqe = done.is_some();
         self.accepted(placement, packet, fetches_receive_wqe, position.last, done)
+    }
+
+    /// Takes in a packet in the middle of a message, if it is the expected packet, only its length
+    /// counts, and nothing follows from it. Returns its bytes of payload. `None` changes nothing:
+    /// [`Self::on_request`] handles the packet then.
+    #[inline]
+    pub fn take_middle(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet) -> Option<u32> {
+        let payload = packet.payload.as_ref().filter(|payload| payload.buffer.is_none())?;
+        let len = payload.len;
+        let is_plain = a.init.qp_type == QpType::Rc && a.init.srq.is_none() && !packet.ack_request && packet.psn == self.expected_psn;
+        if !is_plain || !takes(&a.access, &packet.kind) || !length_fits(a.path_mtu, false, len) || self.is_ending() {
+            return None;
+        }
+        match (&packet.kind, &mut self.message) {
+            (PacketKind::Send { position, .. }, Some(Message::Receive { request, received })) if position.is_middle() => {
+                verbs.walk_local(hca, a.init.pd, &request.entries, (*received, len), true, |_| ())?;
+                *received += u64::from(len);
+            }
+            (PacketKind::Write { position, range: None, immediate: None }, Some(Message::Write { range, written })) if position.is_middle() => {
+                // The last packet follows, so the range does not end here.
+                written.checked_add(len).filter(|end| *end < range.len_bytes)?;
+                let by = Reach { hca, pd: a.init.pd, qpn: a.qpn };
+                let address = range.address.checked_add(u64::from(*written))?;
+                verbs.check_remote(by, range.rkey, address, len, RemoteAccess::Write)?;
+                *written += len;
+            }
+            _ => return None,
+        }
+        self.step_over(1);
+        Some(len)
     }
 
     /// Counts a message with its last packet, and returns the write of the packet's payload.
