@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Speed and memory of `softband model` on fabrics of two to 11,664 hosts.
 
-Prints figures and ratios beside ns-3, SimGrid and bare events. Asserts nothing.
+Prints figures and ratios beside ns-3, SimGrid and bare events. Asserts nothing. `--before` also runs
+an earlier build, and `--compare` a run without trains, in turns with the present build.
 
 Each run is a separate process, from reading the fabric file to writing the last result. A packet-hop
 is a packet that has crossed a link, acknowledgements included. The rate of one core refers to
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import engine_growth
-from engine_jobs import JOBS, Job, generate, write_flows
+from engine_jobs import JOBS, USUAL, Job, generate, write_flows
 from engine_peers import PEERS, build, floor
 from engine_runs import (
     NotFinishedError,
@@ -75,11 +77,33 @@ class Bench:
                 digests.add(hashlib.sha256((out / "flows.csv").read_bytes() + (out / "ports.csv").read_bytes()).hexdigest())
         if len(digests) > 1:
             print(f"{job.name} the number of threads has changed the results")
+        self.compare(job, fabric)
         flows = self.folder / "flows"
         write_flows(job, self.folder / job.name / "flows.csv", flows)
         for peer, program in self.peers:
             self.theirs(job, peer.name, [str(program), str(job.ports), str(flows)], first)
         return first
+
+    def compare(self, job: Job, fabric: Path) -> None:
+        """Runs the present build in turns with an earlier one and with a run without trains."""
+        present = [str(SOFTBAND), "model", str(fabric), job.workload, *job.options, "--threads", "1", "--out", str(self.folder / "compared")]
+        others = {}
+        if self.options.before:
+            others["before"] = [self.options.before, *present[1:]]
+        if self.options.compare:
+            others["packet-by-packet"] = [*present, "--packet-by-packet"]
+        for name, words in others.items():
+            pairs = []
+            for _ in range(self.options.rounds):
+                try:
+                    pairs.append((self.once(present)().cpu_seconds, self.once(words)().cpu_seconds))
+                except NotFinishedError as error:
+                    print(f"{job.name} {name}: {error}", flush=True)
+                    break
+            if pairs:
+                ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+                ratio = statistics.median(other / own for own, other in pairs)
+                print(f"{job.name} {name} {theirs:.2f} CPU s, present {ours:.2f}: present/{name} {ratio:.2f} in speed (median of {len(pairs)})", flush=True)
 
     def ours(self, job: Job, words: list[str], threads: int) -> Figures | None:
         cores = CORES.get(threads, f"{threads}-core")
@@ -130,12 +154,14 @@ def simulated_milliseconds(done: Run) -> float:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", default=",".join(JOBS), help="of a,b,c,d,e (default: all); " + "; ".join(f"{key}: {job.name}, {job.what}" for key, job in JOBS.items()))
+    parser.add_argument("--jobs", default=",".join(USUAL), help=f"of {','.join(JOBS)} (default: {','.join(USUAL)}); " + "; ".join(f"{key}: {job.name}, {job.what}" for key, job in JOBS.items()))
     parser.add_argument("--threads", default="1,2", help="numbers of threads of softband model (default: 1,2)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each job that takes up to 20 s; the median is printed (default: 3)")
     parser.add_argument("--seconds", type=float, default=300.0, help="time that a run may take (default: 300)")
     parser.add_argument("--no-peers", action="store_true", help="without ns-3 and SimGrid")
     parser.add_argument("--no-floor", action="store_true", help="without bare events")
+    parser.add_argument("--before", metavar="PROGRAM", help="an earlier build's `softband`, in its tree: runs in turns with the present one")
+    parser.add_argument("--compare", action="store_true", help="also a run with --packet-by-packet, in turns with the present one")
     parser.add_argument("--growth", action="store_true", help="instead: time and memory of full fat trees by their hosts, and what 100,000 hosts would need")
     options = parser.parse_args()
     unknown = [key for key in options.jobs.split(",") if key not in JOBS]

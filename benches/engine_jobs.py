@@ -44,7 +44,16 @@ JOBS = {
     "c": Job("fat-tree-1024", "permutation, 1 MB a host", 16, "permutation", (*MEGABYTE, "1"), 1_000_000),
     "d": Job("all-to-all-1024", "4 KiB from each host to each other", 16, "all-to-all", ("--bytes", "4KiB", "--messages", "1"), 4_096),
     "e": Job("fat-tree-11664", "permutation, 1 MB a host", 36, "permutation", (*MEGABYTE, "1"), 1_000_000),
+    "f": Job("shift-1024", "1 MiB from each host to another, no two on a link", 16, "shift", ("--bytes", "1MiB", "--messages", "1"), 1 << 20),
+    "g": Job("shift-128", "the same with 16 MiB", 8, "shift", ("--bytes", "1MiB", "--messages", "16"), 1 << 24),
+    "h": Job("permutation-128", "16 MiB from each host to another, by chance", 8, "permutation", ("--bytes", "1MiB", "--messages", "16"), 1 << 24),
+    "i": Job("incast-128", "64 KiB from 16 hosts to one, 64 times", 8, "incast", ("--senders", "16", "--bytes", "64KiB", "--messages", "64"), 1 << 22),
+    "k": Job("all-to-all-128", "4 KiB from each host to each other", 8, "all-to-all", ("--bytes", "4KiB", "--messages", "4"), 4 * 4_096),
+    "l": Job("uniform-128", "64 messages of 64 KiB from each host, each to another", 8, "uniform-random", ("--bytes", "64KiB", "--messages", "64"), 1 << 22),
+    "m": Job("ring-128", "allreduce of 64 MiB round a ring", 8, "ring-allreduce", ("--bytes", "64MiB",), 0),
 }
+# The jobs of a usual run: the others take minutes, or compare builds.
+USUAL = ("a", "b", "c", "d", "e", "f")
 
 
 def hosts_of(ports: int) -> int:
@@ -76,6 +85,8 @@ def flows(job: Job, ours: Path) -> Iterator[tuple[int, int, int]]:
             yield 0, 1, job.flow_bytes
         case "all-to-all":
             yield from ((host, (host + step) % job.hosts, job.flow_bytes) for host in hosts for step in hosts[1:])
+        case "shift":
+            yield from ((host, (host + job.hosts // 2) % job.hosts, job.flow_bytes) for host in hosts)
         case _:
             circle = random.Random(1).sample(hosts, job.hosts)
             yield from ((host, circle[place - 1], job.flow_bytes) for place, host in enumerate(circle))
