@@ -99,6 +99,7 @@ test-full: test models
 	@SOFTBAND_FULL=1 $(VENV)/bin/pytest -q tests/e2e/test_parallel_computation.py tests/e2e/test_npb.py tests/e2e/test_lattice.py tests/e2e/test_weather.py tests/e2e/test_topology.py tests/e2e/test_mpirun.py
 	@$(VENV)/bin/pytest -q -rP tests/full
 	@$(CARGO) xtask simulate --minutes 10
+	@SOFTBAND_TRAIN_SEED=1000 SOFTBAND_TRAIN_CASES=3000 $(CARGO) test --quiet -p softband-parallel --test trains
 
 soak: build
 	@python3 tests/soak.py

