@@ -81,7 +81,9 @@ _PATTERNS = (
 # Options of `softband model` with their parsers.
 _OPTIONS: dict[str, Callable[[str, str], Value]] = {
     "bytes": _bytes,
-    **dict.fromkeys(("messages", "window", "senders", "distance", "repeat", "ranks-per-host", "mtu", "service-level"), _count),
+    **dict.fromkeys(
+        ("messages", "window", "senders", "distance", "repeat", "ranks-per-host", "mtu", "service-level"), _count
+    ),
     "seed": _seed,
     **dict.fromkeys(("root", "from", "to", "operation"), _word),
 }
