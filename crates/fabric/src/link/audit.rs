@@ -15,8 +15,10 @@ type ByLane = BTreeMap<(u32, u8), u32>;
 impl Links {
     /// Checks between two events that credits are conserved. For each lane of an InfiniBand link,
     /// the blocks that its sender misses are those of packets on the cable or in the receiver's
-    /// buffer, and those on their way back. `staged` returns the places of packets in the staging
-    /// buffer of a port's lane, and they are checked as well. All links must be within this World.
+    /// buffer, and those on their way back. It leaves out links that a train uses, because their ports
+    /// show the train's packets only when somebody looks. `staged` returns the places of packets in
+    /// the staging buffer of a port's lane, and they are checked as well. All links must be within
+    /// this World.
     ///
     /// # Errors
     /// A description of the first link that does not add up.

@@ -146,7 +146,7 @@ impl World {
             }
             Event::TrapsDue { node } => self.on_traps_due(node, notices, now),
             Event::LinkTurns { port } => self.on_link_turns(port, memory, now),
-            _ => {}
+            _ => unreachable!("only events of management and faults come here"),
         }
     }
 

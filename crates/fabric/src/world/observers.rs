@@ -119,8 +119,8 @@ impl World {
     }
 
     /// Checks between two events that credits are conserved, that staging buffers have a place for
-    /// each of their packets, and that each requester agrees with itself. Only for a World without
-    /// partitions, whose links are all within it.
+    /// each of their packets, and that each requester agrees with itself. Leaves out the credits of
+    /// links that a train uses. Only for a World without partitions, whose links are all within it.
     ///
     /// # Errors
     /// A description of the first link or requester that does not add up.
