@@ -17,7 +17,7 @@ pub use flow_control::FlowControl;
 pub use framing::Framing;
 pub use levels::Sl2Vl;
 pub use pause::{PauseLedger, PauseLoop, ReceiveBuffer, Taken, Thresholds};
-pub use returns::{Returns, Sending};
+pub use returns::{Returning, Returns, Sending};
 pub use weights::{ArbitrationTables, WeightedLane};
 
 use softband_sim::SimDuration;

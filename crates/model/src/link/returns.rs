@@ -25,6 +25,19 @@ impl Sending {
     }
 }
 
+/// Credits that are not back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returning {
+    /// Time when their flow-control packet is due or, if they are settled, when it leaves.
+    pub at: SimTime,
+    /// Lane of the credits.
+    pub lane: VirtualLane,
+    /// Number of credits.
+    pub blocks: CreditBlocks,
+    /// Another packet has begun since, and they did not wait for it.
+    pub is_settled: bool,
+}
+
 /// Blocks that become free at `at`. For settled blocks, their flow-control packet leaves at `at`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Freed {
@@ -111,9 +124,15 @@ impl Returns {
         Some(if self.settled > 0 { first.at } else { last.leave(first.at) })
     }
 
-    /// Returns the entries that are not back, by time: time, lane and blocks of each.
-    pub fn entries(&self) -> impl Iterator<Item = (SimTime, VirtualLane, CreditBlocks)> {
-        self.freed.iter().map(|freed| (freed.at, VirtualLane(freed.lane), CreditBlocks(freed.blocks)))
+    /// Returns the entries that are not back, by time.
+    pub fn entries(&self) -> impl Iterator<Item = Returning> {
+        let entry = |(index, freed): (usize, &Freed)| Returning {
+            at: freed.at,
+            lane: VirtualLane(freed.lane),
+            blocks: CreditBlocks(freed.blocks),
+            is_settled: index < self.settled as usize,
+        };
+        self.freed.iter().enumerate().map(entry)
     }
 
     /// Returns the blocks of a lane.

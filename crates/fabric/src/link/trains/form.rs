@@ -4,7 +4,7 @@ use super::{Launch, NO_TRAIN, Path, Source, Sums, Waypoint, beyond};
 use crate::link::port::{ENDS_TRAIN, IN_TRAIN, Onward};
 use crate::link::{Hop, Links};
 use crate::numbering::Owner;
-use softband_model::link::serialisation;
+use softband_model::link::{Returning, serialisation};
 use softband_sim::{SimDuration, SimTime};
 use softband_spec::largest_packet;
 use softband_types::{CreditBlocks, VirtualLane};
@@ -150,14 +150,16 @@ impl Hop<'_> {
         // The freed blocks are those of the packets that passed last.
         let entries: Vec<_> = input.returns.entries().collect();
         let passed: Vec<&Launch> = earlier().filter(|launch| hop.departs(launch) <= now).collect();
-        let fits = |((at, lane, blocks), launch): (&(SimTime, VirtualLane, CreditBlocks), &&Launch)| {
+        let fits = |(entry, launch): (&Returning, &&Launch)| {
+            // A packet that left late frees its blocks late, and they may still wait.
             let freed = hop.frees(launch);
-            *lane == hop.lane_in && blocks.0 == launch.blocks && freed <= *at && *at <= freed + hop.back.0
+            let is_in_time = if entry.is_settled { freed <= entry.at && entry.at <= freed + hop.back.0 } else { entry.at == freed };
+            entry.lane == hop.lane_in && entry.blocks.0 == launch.blocks && is_in_time
         };
         if entries.len() > passed.len() || !entries.iter().rev().zip(passed.iter().rev()).all(fits) {
             return false;
         }
-        let returning: u32 = entries.iter().map(|(_, _, blocks)| blocks.0).sum();
+        let returning: u32 = entries.iter().map(|entry| entry.blocks.0).sum();
         // The HCA has taken the credits of the packet that leaves now.
         let leaving = if before.is_none() { source.launches.back().map_or(0, |launch| launch.blocks) } else { 0 };
         self.links.outstanding(upstream, hop.lane_in) == Some(returning + pending + leaving)
@@ -180,7 +182,7 @@ impl Hop<'_> {
         }
         let on_cable = |launch: &&Launch| last.departs(launch) <= now && launch.arrives(to_target) > now;
         let blocks: u32 = source.launches.iter().take(count).filter(on_cable).map(|launch| launch.blocks).sum();
-        let returning: u32 = entries.iter().map(|(_, _, blocks)| blocks.0).sum();
+        let returning: u32 = entries.iter().map(|entry| entry.blocks.0).sum();
         if outstanding != Some(blocks + returning) {
             return false;
         }
@@ -193,7 +195,7 @@ impl Hop<'_> {
                 continue;
             }
             launch.returned = Some(match entries.next() {
-                Some((at, lane, blocks)) if *lane == last.lane_out && blocks.0 == launch.blocks => *at + path.last.1,
+                Some(entry) if entry.lane == last.lane_out && entry.blocks.0 == launch.blocks => entry.at + path.last.1,
                 Some(_) => return false,
                 None => SimTime::ZERO,
             });
