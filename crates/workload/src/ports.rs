@@ -103,12 +103,13 @@ pub fn hot_ports(reports: &[PortReport]) -> Vec<HotPort> {
     let is_root = |report: &&PortReport| report.xmit_utilisation >= FULL || waits_for_host(report);
     let mut roots: Vec<&PortReport> = reports.iter().filter(is_root).collect();
     roots.sort_by(|a, b| (b.xmit_utilisation + b.stalled).total_cmp(&(a.xmit_utilisation + a.stalled)).then(a.port.cmp(&b.port)));
+    let waiting = waiting(reports);
     let hot = |root: &&PortReport| HotPort {
         name: root.name.clone(),
         to: root.peer_name.clone(),
         utilisation: root.xmit_utilisation,
         stalled: root.stalled,
-        feeders: feeders(reports, root.port, &mut Vec::new()),
+        feeders: feeders(&waiting, root.port, &mut Vec::new()),
     };
     roots.iter().map(hot).collect()
 }
@@ -120,17 +121,30 @@ fn switch_of(port: PortRef) -> Option<usize> {
     }
 }
 
-fn feeders(reports: &[PortReport], of: PortRef, passed: &mut Vec<usize>) -> Vec<Feeder> {
+/// Ports that wait for credits, by the switch that they wait for, longest wait first.
+type Waiting<'a> = BTreeMap<usize, Vec<&'a PortReport>>;
+
+fn waiting(reports: &[PortReport]) -> Waiting<'_> {
+    let mut waiting = Waiting::new();
+    for report in reports.iter().filter(|report| report.stalled >= STALL_NAMED) {
+        if let Some(switch) = switch_of(report.peer) {
+            waiting.entry(switch).or_default().push(report);
+        }
+    }
+    for ports in waiting.values_mut() {
+        ports.sort_by(|a, b| b.stalled.total_cmp(&a.stalled).then(a.port.cmp(&b.port)));
+    }
+    waiting
+}
+
+fn feeders(waiting: &Waiting, of: PortRef, passed: &mut Vec<usize>) -> Vec<Feeder> {
     let Some(switch) = switch_of(of).filter(|switch| !passed.contains(switch) && passed.len() < DEPTH_MAX) else { return Vec::new() };
     passed.push(switch);
-    let waits = |report: &&PortReport| switch_of(report.peer) == Some(switch) && report.stalled >= STALL_NAMED;
-    let mut waiting: Vec<&PortReport> = reports.iter().filter(waits).collect();
-    waiting.sort_by(|a, b| b.stalled.total_cmp(&a.stalled).then(a.port.cmp(&b.port)));
-    let feeder = |report: &PortReport| Feeder {
+    let feeder = |report: &&PortReport| Feeder {
         name: report.name.clone(),
         utilisation: report.xmit_utilisation,
         stalled: report.stalled,
-        feeders: feeders(reports, report.port, &mut passed.clone()),
+        feeders: feeders(waiting, report.port, &mut passed.clone()),
     };
-    waiting.into_iter().take(FEEDERS_NAMED).map(feeder).collect()
+    waiting.get(&switch).map_or(&[][..], Vec::as_slice).iter().take(FEEDERS_NAMED).map(feeder).collect()
 }
