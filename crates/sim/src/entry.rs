@@ -52,6 +52,16 @@ impl Rank {
     pub(crate) fn node(self) -> u32 {
         (self.0 >> Self::CLASS_BITS) as u32
     }
+
+    /// Returns the number of the class, as [`Self::number_from`].
+    pub(crate) fn class(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// Returns the number that orders the class of events from a source.
+    pub(crate) const fn number_from(source: u16) -> u16 {
+        source + Self::FROM as u16
+    }
 }
 
 /// Event of a known day.

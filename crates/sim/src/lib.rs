@@ -45,7 +45,7 @@ mod random;
 mod small_queue;
 mod time;
 
-pub use queue::EventQueue;
+pub use queue::{EventQueue, Moment};
 pub use random::RandomStream;
 pub use small_queue::{Keyed, SmallQueue};
 pub use time::{SimDuration, SimTime};

@@ -34,6 +34,31 @@ pub struct EventQueue<E> {
     /// Time and node of the event taken out last.
     now: SimTime,
     node: u32,
+    /// Place of the event that came last in the order of all events. A later event of the same instant
+    /// may belong before it.
+    moment: Moment,
+}
+
+/// Place of an event in the order of all events, without those alike in all this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    /// Time of the event.
+    pub time: SimTime,
+    node: u32,
+    class: u16,
+}
+
+impl Moment {
+    /// Returns the place of an event that comes to a node from `source`, as for
+    /// [`EventQueue::push_from`].
+    pub const fn from(time: SimTime, node: u32, source: u16) -> Self {
+        Self { time, node, class: Rank::number_from(source) }
+    }
+
+    /// Returns a place behind all events of an instant.
+    pub const fn after(time: SimTime) -> Self {
+        Self { time, node: u32::MAX, class: u16::MAX }
+    }
 }
 
 impl<E: Copy> Default for EventQueue<E> {
@@ -66,6 +91,7 @@ impl<E: Copy> EventQueue<E> {
             peeked: Cell::new((0, 0, SimTime::MAX)),
             now: SimTime::ZERO,
             node: 0,
+            moment: Moment { time: SimTime::ZERO, node: 0, class: 0 },
         }
     }
 
@@ -166,6 +192,7 @@ impl<E: Copy> EventQueue<E> {
         }
         self.left.pop();
         (self.now, self.node) = (time, entry.rank.node());
+        self.moment = self.moment.max(Moment { time, node: self.node, class: entry.rank.class() });
         Some((time, entry.event))
     }
 
@@ -230,6 +257,12 @@ impl<E: Copy> EventQueue<E> {
     /// Returns the node of the last event taken out, or 0 before the first.
     pub fn node(&self) -> u32 {
         self.node
+    }
+
+    /// Returns the place in the order of all events up to which they have happened: that of the last
+    /// event taken out, or of one before it that belongs behind it.
+    pub fn moment(&self) -> Moment {
+        self.moment
     }
 }
 

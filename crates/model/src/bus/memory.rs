@@ -30,6 +30,16 @@ impl MemoryController {
         [&self.reads, &self.writes, &self.both].map(SharedRate::busy).into_iter().max().unwrap_or_default()
     }
 
+    /// Checks whether reads have no limit.
+    pub(super) fn reads_freely(&self) -> bool {
+        !self.reads.is_limited() && !self.both.is_limited()
+    }
+
+    /// Returns the time from the last byte of a write to its place in memory, if writes have no limit.
+    pub(super) fn free_write_latency(&self) -> Option<SimDuration> {
+        (!self.writes.is_limited() && !self.both.is_limited()).then_some(self.write_latency)
+    }
+
     /// Returns the time from a read request to the first byte of its data.
     pub(super) fn read_latency(&self) -> SimDuration {
         self.read_latency

@@ -4,11 +4,13 @@
 //! The path needs no events. It grants transfers in the order of their requests, reads and writes
 //! in turns, so each end is known at once.
 
+mod ahead;
 mod memory;
 mod pci_express;
 mod pci_x;
 mod rate;
 
+pub use ahead::{AHEAD_REQUESTS_MAX, ReadMark};
 pub use memory::MemoryController;
 
 use crate::parts::{BusPart, Slot};

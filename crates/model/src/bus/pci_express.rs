@@ -60,6 +60,39 @@ impl Link {
         self.write_free = self.write_free.max(now) + time;
     }
 
+    /// Returns the state of reads: the time when their direction is free, and its busy time.
+    pub(super) fn reads(&self) -> (SimTime, SimDuration) {
+        (self.read_free, self.read_busy)
+    }
+
+    /// Returns the time of the data of a read for a request.
+    pub(super) fn read_time(&self, bytes: u32) -> SimDuration {
+        self.read_rate.duration(bytes)
+    }
+
+    /// Returns the times of a write, of its last packet, and of a request to the host.
+    pub(super) fn write_times(&self, bytes: u32) -> [SimDuration; 3] {
+        let last_packet = self.write_rate.duration(bytes.min(self.max_payload_bytes));
+        [self.write_rate.duration(bytes), last_packet, self.packet_rate.duration(self.packet_bytes)]
+    }
+
+    /// Carries `count` requests to the host, as [`Self::packet_to_host`].
+    pub(super) fn ask_host(&mut self, now: SimTime, count: u32) {
+        let time = self.packet_rate.duration(self.packet_bytes) * u64::from(count);
+        self.write_busy += time;
+        self.write_free = self.write_free.max(now) + time;
+    }
+
+    /// Returns the time for which writes wait that come at `now`.
+    pub(super) fn write_backlog(&self, now: SimTime) -> SimDuration {
+        self.write_free.saturating_since(now)
+    }
+
+    /// Goes back to an earlier state of reads.
+    pub(super) fn set_reads(&mut self, (free, busy): (SimTime, SimDuration)) {
+        (self.read_free, self.read_busy) = (free, busy);
+    }
+
     /// Lets no write start for `pause` after those before.
     pub(super) fn pause_writes(&mut self, now: SimTime, pause: SimDuration) {
         self.write_free = self.write_free.max(now) + pause;

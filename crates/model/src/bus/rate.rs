@@ -89,4 +89,8 @@ impl SharedRate {
     pub(super) fn busy(&self) -> SimDuration {
         self.shared.busy()
     }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.rate.is_some()
+    }
 }

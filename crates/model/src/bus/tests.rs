@@ -359,3 +359,36 @@ fn cards_behind_one_bridge_share_its_rate_and_those_without_one_nothing() {
     let [one, two] = [1, 2].map(|cards| together(slot, None, cards, false, true));
     assert!(two > one * 19 / 10, "{one} and {two} MB/s in slots of their own");
 }
+
+#[test]
+fn reads_ahead_of_time_end_like_others_and_can_be_taken_back() {
+    let make = || path(Slot::PciExpress(GEN1_X8), 600, 512, 6, None);
+    let (mut plain, mut ahead) = (make(), make());
+    let mut now = SimTime::ZERO;
+    for round in 0..200_u64 {
+        now += SimDuration::from_nanos(100 + round * 37 % 900);
+        let bytes = 256 + (round * 911 % 1_792) as u32;
+        assert!(ahead.bus.reads_ahead(&ahead.shared, &ahead.memory, bytes));
+        // Two reads come and go; then one stays.
+        let marks = [bytes, 700].map(|bytes| (ahead.bus.read_ahead(&ahead.memory, now, bytes).1, bytes));
+        for (mark, bytes) in marks.iter().rev() {
+            ahead.bus.go_back(mark, *bytes);
+        }
+        let (end, _) = ahead.bus.read_ahead(&ahead.memory, now, bytes);
+        ahead.bus.ask_host(now, ahead.bus.requests(bytes));
+        assert_eq!(end, plain.read(now, bytes));
+        assert_eq!(ahead.write(now, 300), plain.write(now, 300));
+        assert_eq!(ahead.bus.usage(&ahead.shared), plain.bus.usage(&plain.shared));
+    }
+}
+
+#[test]
+fn reads_with_a_shared_limit_are_not_computed_ahead() {
+    let can = |path: Path, bytes| path.bus.reads_ahead(&path.shared, &path.memory, bytes);
+    assert!(can(gen1(600, 512, None), 2_048));
+    assert!(!can(gen1(600, 512, None), 4_096), "it has four requests, and eight are too many");
+    assert!(!can(gen1(600, 512, Some(2_727_000_000)), 2_048));
+    assert!(!can(path(Slot::PciX(PCI_X_133), 600, 512, 8, None), 2_048));
+    let bridge = Bridge { delay: SimDuration::from_nanos(100), bytes_per_second: Some(1_000_000_000) };
+    assert!(!can(with_bridge(Slot::PciExpress(GEN1_X8), Some(bridge), 400, 512, 4, None), 512));
+}

@@ -149,6 +149,22 @@ impl Arbiter {
         self.waiting |= 1 << lane.0;
     }
 
+    /// Returns the packets that wait on a lane, from one input, in their order.
+    pub fn waiting_from(&self, lane: VirtualLane, input: usize) -> impl Iterator<Item = Waiting> {
+        self.lane(lane.0).inputs.of(input)
+    }
+
+    /// Takes out the first packet of a lane from one input.
+    pub fn take_from(&mut self, lane: VirtualLane, input: usize) -> Option<Waiting> {
+        let queue = self.lane_mut(lane.0);
+        let waiting = queue.inputs.pop(input)?;
+        queue.blocks -= waiting.blocks.0;
+        if queue.inputs.is_empty() {
+            self.waiting &= !(1 << lane.0);
+        }
+        Some(waiting)
+    }
+
     /// Returns the lanes on which packets wait, by bit.
     pub fn waiting(&self) -> u16 {
         self.waiting

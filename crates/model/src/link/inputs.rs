@@ -72,6 +72,13 @@ impl Inputs {
         self.waiting(first)
     }
 
+    /// Returns the packets of an input, in their order.
+    pub(super) fn of(&self, input: usize) -> impl Iterator<Item = Waiting> {
+        let next = |index: u32| self.slots.get(index as usize).map(|slot| slot.next);
+        let first = next(input as u32).filter(|first| *first != NONE);
+        std::iter::successors(first, move |index| next(*index).filter(|next| *next != NONE)).filter_map(|index| self.waiting(index))
+    }
+
     fn waiting(&self, index: u32) -> Option<Waiting> {
         let Slot { packet, blocks, .. } = *self.slots.get(index as usize)?;
         Some(Waiting { packet, blocks })

@@ -15,7 +15,7 @@ pub use dma_write::{DmaWrite, DmaWriteEnd, Placement};
 pub use hardware_counters::{HardwareCounters, Remark};
 pub use injection::{CctEntry, Flow, InjectionSettings, Throttle, congestion_notification};
 pub use queue_pair::{Environment, QueuePair, Side};
-pub use requester::{Emission, Pending, Repeats, Requester, Retired};
+pub use requester::{Emission, Middles, Pending, Repeats, Requester, Retired};
 pub use responder::{Outcome, QpError, Responder, Response, response_packet};
 pub use timers::{AckTimer, local_ack_timeout, rnr_wait};
 

@@ -9,7 +9,7 @@ mod audit;
 mod response;
 mod transmit;
 
-pub use transmit::{Emission, Pending};
+pub use transmit::{Emission, Middles, Pending};
 
 use super::MessageKind;
 use super::hardware_counters::Remark;

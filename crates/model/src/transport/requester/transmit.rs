@@ -7,7 +7,7 @@ use crate::transport::queue_pair::Environment;
 use crate::verbs::api::{AddressVector, PayloadSlice, QpSnapshot, SendOperation};
 use crate::verbs::{ChunkPool, MESSAGE_BYTES_MAX, Reach, Verbs};
 use softband_sim::SimTime;
-use softband_types::{HcaId, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
+use softband_types::{HcaId, PortLids, Psn, QKey, QpState, QpType, Qpn, ServiceLevel, WcStatus};
 
 /// Limit of unacknowledged request packets; far below 2^23, where PSNs become ambiguous (IBTA
 /// 9.7.3).
@@ -15,6 +15,8 @@ const WINDOW_PACKETS: u32 = 1 << 14;
 /// Packets of a long message between requests for an acknowledgement, so that the timer sees
 /// progress.
 const ACK_INTERVAL_PACKETS: u32 = 128;
+/// Chunks of payload beyond the present chunk for which [`Requester::middles`] looks at memory.
+const CHUNKS_AHEAD: u32 = 2;
 
 /// Packet that the requester would send next.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,21 @@ pub struct Pending {
     pub service_level: ServiceLevel,
     /// Bytes of inline data in the message's WQE.
     pub inline_bytes: u32,
+}
+
+/// Packets of one length in the middle of a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Middles {
+    /// Number of packets, at least 1.
+    pub count: u32,
+    /// PSN of the first.
+    pub psn: Psn,
+    /// PSN of the message's first packet.
+    pub message_psn: Psn,
+    /// Payload of each, in bytes.
+    pub len: u32,
+    /// Whether they belong to an RDMA write, not to a send.
+    pub writes: bool,
 }
 
 /// Result of the send engine's request for a packet.
@@ -144,7 +161,7 @@ impl Requester {
             kind: wqe.packet_kind(a, position),
             carried: wqe.carried(),
             payload,
-            ..base(a, env, &to, destination)
+            ..base(a, env.lids, &to, destination)
         };
         let dma_bytes = if wqe.request.inline.is_some() { 0 } else { len };
         let (psn, asks) = (packet.psn, packet.ack_request);
@@ -189,7 +206,7 @@ impl Requester {
             }
             _ => unreachable!("these carry payload or stay here"),
         };
-        let packet = Packet { psn, ack_request: true, kind, carried: wqe.carried(), ..base(a, env, &a.address_vector, a.dest_qpn) };
+        let packet = Packet { psn, ack_request: true, kind, carried: wqe.carried(), ..base(a, env.lids, &a.address_vector, a.dest_qpn) };
         self.reads_outstanding += 1;
         self.cursor += 1;
         self.cursor_packet = 0;
@@ -200,13 +217,60 @@ impl Requester {
 
     /// Notes that everything before `end` was sent. The timer runs from the oldest packet that asks
     /// for an answer.
-    fn note_sent(&mut self, end: softband_types::Psn, a: &QpSnapshot, now: SimTime, asks: bool) {
+    fn note_sent(&mut self, end: Psn, a: &QpSnapshot, now: SimTime, asks: bool) {
         if end.since(self.unacked_psn) > self.sent_psn.since(self.unacked_psn) {
             self.sent_psn = end;
         }
         if asks && self.deadline.is_none() {
             self.deadline = self.ack_timeout(a).map(|timeout| now.saturating_add(timeout));
         }
+    }
+
+    /// Returns the packets in the middle of a message that could go next, one after the other, if only
+    /// their number and length count. They ask for no acknowledgement, and their memory allows the reads.
+    pub fn middles(&self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs) -> Option<Middles> {
+        let wqe = self.queue.get(self.cursor)?;
+        let number = self.cursor_packet;
+        let is_running = a.state == QpState::Rts && !self.waits_for_receiver && !self.halted && wqe.outcome.is_none();
+        let chunk = wqe.chunk.as_ref().filter(|chunk| chunk.payload.buffer.is_none())?;
+        let (len, psn) = (a.path_mtu.bytes(), wqe.first_psn.plus(number));
+        if !is_running || number == 0 || number * len < chunk.base || a.init.qp_type != QpType::Rc {
+            return None;
+        }
+        let writes = matches!(wqe.request.operation, SendOperation::RdmaWrite { .. });
+        // Each chunk needs a look at memory.
+        let of_chunk = (chunk.base + ChunkPool::CHUNK_BYTES) / len;
+        let (base, rest) = (of_chunk * len, (CHUNKS_AHEAD * ChunkPool::CHUNK_BYTES).min(wqe.len_bytes - (of_chunk * len).min(wqe.len_bytes)));
+        let is_allowed = verbs.walk_local(hca, a.init.pd, &wqe.request.entries, (u64::from(base), rest), false, |_| ()).is_some();
+        let of_memory = if is_allowed { (base + rest) / len } else { of_chunk };
+        let asks = number - number % ACK_INTERVAL_PACKETS + ACK_INTERVAL_PACKETS - 1;
+        let in_window = number + WINDOW_PACKETS.saturating_sub(psn.since(self.unacked_psn));
+        let end = of_memory.min(asks).min(wqe.packets - 1).min(in_window);
+        (end > number).then(|| Middles { count: end - number, psn, message_psn: wqe.first_psn, len, writes })
+    }
+
+    /// Returns the first packet of [`Self::middles`], if there are any.
+    pub fn middle_packet(&self, a: &QpSnapshot, lids: PortLids) -> Option<Packet> {
+        let (psn, len) = (self.queue.get(self.cursor)?.first_psn.plus(self.cursor_packet), a.path_mtu.bytes());
+        let wqe = self.queue.get(self.cursor)?;
+        let kind = wqe.packet_kind(a, Position { first: false, last: false });
+        let payload = Some(PayloadSlice { buffer: None, offset: 0, len });
+        Some(Packet { psn, kind, carried: wqe.carried(), payload, ..base(a, lids, &a.address_vector, a.dest_qpn) })
+    }
+
+    /// Counts the first packets of [`Self::middles`] as sent.
+    pub fn pass_middles(&mut self, a: &QpSnapshot, count: u32, now: SimTime) {
+        let Some(wqe) = self.queue.get_mut(self.cursor).filter(|_| count > 0) else { return };
+        self.cursor_packet += count;
+        let (last, end) = ((self.cursor_packet - 1) * a.path_mtu.bytes(), wqe.first_psn.plus(self.cursor_packet));
+        let base = last - last % ChunkPool::CHUNK_BYTES;
+        if let Some(chunk) = &mut wqe.chunk
+            && chunk.base != base
+        {
+            let len = (wqe.len_bytes - base).min(ChunkPool::CHUNK_BYTES);
+            *chunk = Chunk { base, payload: PayloadSlice { buffer: None, offset: 0, len } };
+        }
+        self.note_sent(end, a, now, false);
     }
 
     /// Completes an unreliable message whose last bit has left.
@@ -221,15 +285,15 @@ impl Requester {
     }
 }
 
-fn base(a: &QpSnapshot, env: &Environment, to: &AddressVector, destination: Qpn) -> Packet {
+fn base(a: &QpSnapshot, lids: PortLids, to: &AddressVector, destination: Qpn) -> Packet {
     Packet {
-        slid: env.lids.with_path_bits(to.source_path_bits),
+        slid: lids.with_path_bits(to.source_path_bits),
         dlid: to.dlid,
         service_level: to.service_level,
         pkey: a.pkey,
         source: a.qpn,
         destination,
-        psn: softband_types::Psn::new(0),
+        psn: Psn::new(0),
         ack_request: false,
         solicited: false,
         fecn: false,

@@ -1,11 +1,11 @@
 //! Sends and RDMA writes: payload into memory.
 
-use super::{Outcome, Receiving, Responder, completion, length_fits, request_end, takes};
+use super::{Outcome, Receiving, Responder, completion, length_fits, request_end};
 use crate::packet::{NakCode, Packet, PacketKind, Position, RemoteRange};
 use crate::transport::dma_write::{DmaWrite, Placement};
 use crate::verbs::api::{Completion, QpSnapshot, ReceiveRequest};
 use crate::verbs::{Reach, RemoteAccess, Verbs};
-use softband_types::{HcaId, QpType, RKey, WcOpcode, WcStatus};
+use softband_types::{HcaId, Psn, QpType, RKey, WcOpcode, WcStatus};
 
 /// Message that is being received.
 pub(super) enum Message {
@@ -106,18 +106,37 @@ impl Responder {
     /// [`Self::on_request`] handles the packet then.
     #[inline]
     pub fn take_middle(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: &Packet) -> Option<u32> {
-        let payload = packet.payload.as_ref().filter(|payload| payload.buffer.is_none())?;
+        let payload = packet.payload.as_ref().filter(|payload| payload.buffer.is_none() && !packet.ack_request)?;
+        let writes = match &packet.kind {
+            PacketKind::Send { position, .. } if position.is_middle() => false,
+            PacketKind::Write { position, range: None, immediate: None } if position.is_middle() => true,
+            _ => return None,
+        };
         let len = payload.len;
-        let is_plain = a.init.qp_type == QpType::Rc && a.init.srq.is_none() && !packet.ack_request && packet.psn == self.expected_psn;
-        if !is_plain || !takes(&a.access, &packet.kind) || !length_fits(a.path_mtu, false, len) || self.is_ending() {
+        self.take_counted(a, hca, verbs, (packet.psn, len, writes)).map(|()| len)
+    }
+
+    /// As [`Self::take_middle`], for a packet of `len` bytes in the middle of a send or RDMA write. It
+    /// asks for no acknowledgement.
+    #[inline]
+    pub fn take_counted(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, packet: (Psn, u32, bool)) -> Option<()> {
+        self.take_many(a, hca, verbs, packet, 1)
+    }
+
+    /// As [`Self::take_counted`], for `count` packets from a PSN on.
+    #[inline]
+    pub fn take_many(&mut self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, (psn, len, writes): (Psn, u32, bool), count: u32) -> Option<()> {
+        let is_plain = a.init.qp_type == QpType::Rc && a.init.srq.is_none() && psn == self.expected_psn;
+        if !is_plain || writes && !a.access.remote_write || !length_fits(a.path_mtu, false, len) || self.is_ending() {
             return None;
         }
-        match (&packet.kind, &mut self.message) {
-            (PacketKind::Send { position, .. }, Some(Message::Receive { request, received })) if position.is_middle() => {
+        let len = len * count;
+        match &mut self.message {
+            Some(Message::Receive { request, received }) if !writes => {
                 verbs.walk_local(hca, a.init.pd, &request.entries, (*received, len), true, |_| ())?;
                 *received += u64::from(len);
             }
-            (PacketKind::Write { position, range: None, immediate: None }, Some(Message::Write { range, written })) if position.is_middle() => {
+            Some(Message::Write { range, written }) if writes => {
                 // The last packet follows, so the range does not end here.
                 written.checked_add(len).filter(|end| *end < range.len_bytes)?;
                 let by = Reach { hca, pd: a.init.pd, qpn: a.qpn };
@@ -127,8 +146,31 @@ impl Responder {
             }
             _ => return None,
         }
-        self.step_over(1);
-        Some(len)
+        self.step_over(count);
+        Some(())
+    }
+
+    /// Checks whether [`Self::take_counted`] will accept all packets before `end`, if none is lost. They
+    /// belong to a message from PSN `first` on that has begun to arrive.
+    pub fn will_take(&self, a: &QpSnapshot, hca: HcaId, verbs: &Verbs, (first, end): (Psn, Psn), writes: bool) -> bool {
+        let ahead = self.expected_psn.since(first);
+        let is_plain = a.init.qp_type == QpType::Rc && a.init.srq.is_none() && !self.is_ending() && ahead > 0 && ahead <= end.since(first);
+        if !is_plain || writes && !a.access.remote_write {
+            return false;
+        }
+        let left = end.since(self.expected_psn) * a.path_mtu.bytes();
+        match &self.message {
+            Some(Message::Receive { request, received }) if !writes => {
+                verbs.walk_local(hca, a.init.pd, &request.entries, (*received, left), true, |_| ()).is_some()
+            }
+            Some(Message::Write { range, written }) if writes => {
+                let by = Reach { hca, pd: a.init.pd, qpn: a.qpn };
+                let address = range.address.checked_add(u64::from(*written));
+                written.checked_add(left).is_some_and(|end| end < range.len_bytes)
+                    && address.is_some_and(|address| verbs.check_remote(by, range.rkey, address, left, RemoteAccess::Write).is_some())
+            }
+            _ => false,
+        }
     }
 
     /// Counts a message with its last packet, and returns the write of the packet's payload.
