@@ -151,6 +151,7 @@ impl ParallelRunner {
     pub fn run(&mut self, show: &mut Show) -> Result<(), RunError> {
         let outcome = self.work(show);
         self.is_stuck = matches!(outcome, Err(RunError::Stuck { .. }));
+        self.runners.iter_mut().for_each(|runner| runner.world_mut().settle());
         outcome
     }
 
@@ -195,6 +196,11 @@ impl ParallelRunner {
     /// Returns the number of passages of packets through switches without an event of their own.
     pub fn passages_in_trains(&self) -> u64 {
         self.runners.iter().map(|runner| runner.world().passages_in_trains()).sum()
+    }
+
+    /// Returns the number of packets of trains that came to their HCA without an event of their own.
+    pub fn silent_arrivals(&self) -> u64 {
+        self.runners.iter().map(|runner| runner.world().silent_arrivals()).sum()
     }
 
     /// Returns the time of the latest event.

@@ -9,6 +9,7 @@ mod common;
 
 use common::{host_part, nanos, subnet, through_switch, vls};
 use softband_fabric::HcaCounters;
+use softband_model::parts::{ContextCache, QueueEntries, ReceiveMode};
 use softband_parallel::ParallelRunner;
 use softband_sim::RandomStream;
 use softband_spec::{CableSpec, FabricSpec, PortRef, SwitchSpec};
@@ -43,7 +44,7 @@ fn fabric(dice: &mut Dice) -> FabricSpec {
     let spines = if leaves > 1 { dice.below(3) as usize } else { 0 };
     let speed = dice.of(&[LinkSpeed::Sdr, LinkSpeed::Ddr, LinkSpeed::Qdr]);
     let mut part = host_part(200 + dice.below(800), dice.below(500));
-    part.memory.bytes_per_second = dice.of(&[None, Some(1_500_000_000), Some(9_000_000_000)]);
+    part.memory.bytes_per_second = dice.of(&[None, None, None, Some(1_500_000_000), Some(9_000_000_000)]);
     let code = dice.of(&[1, 1, 2, 3, 4]);
     let mut spec = through_switch(speed, &vec![1 + dice.below(30); hosts], code, part);
     let mut switch = spec.switches[0].part.clone();
@@ -51,8 +52,18 @@ fn fabric(dice: &mut Dice) -> FabricSpec {
     switch.buffer_hold = nanos(dice.of(&[0, 0, 30, 400]));
     switch.credit_return = nanos(dice.of(&[1, 20, 300]));
     switch.speeds = vec![LinkSpeed::Sdr, LinkSpeed::Ddr, LinkSpeed::Qdr];
+    let (small, large, doorbell_carries_wqe) = (32 << dice.below(2), 64 << dice.below(2), dice.once_in(2));
+    let entries =
+        QueueEntries { send_wqe_bytes: large, datagram_wqe_bytes: large, receive_wqe_bytes: small, completion_bytes: small, doorbell_carries_wqe };
+    let entries = if dice.once_in(2) { entries } else { QueueEntries::default() };
+    let (pause, fetch) = (nanos(dice.of(&[0, 0, 200])), nanos(dice.of(&[0, 300])));
+    let cache = ContextCache { contexts: 1 + dice.below(3) as u32, miss: nanos(400) };
+    let context_cache = dice.once_in(4).then_some(cache);
+    let receive_mode = dice.of(&[ReceiveMode::CutThrough, ReceiveMode::CutThrough, ReceiveMode::StoreAndForward]);
     for host in &mut spec.hosts {
         let hca = &mut host.hcas[0].part;
+        (hca.entries, hca.receive_wqe_pause, hca.receive_wqe_fetch) = (entries.clone(), pause, fetch);
+        (hca.context_cache, hca.receive_mode) = (context_cache, receive_mode);
         hca.speeds = switch.speeds.clone();
         hca.port_buffer_bytes = 33 * 64 * 8 * (1 + dice.below(10) as u32);
         hca.transmit_staging_packets = 1 + dice.below(8) as u32;
@@ -125,9 +136,10 @@ enum Packets {
     InEagerTrains,
 }
 
-/// Runs a workload. Returns its results as text, the passages in trains, and all of them.
-fn run(spec: &FabricSpec, schedule: &Arc<Schedule>, threads: u8, packets: Packets) -> (String, u64, u64) {
-    let mut runner = ParallelRunner::new(spec, 1, schedule, (1, threads)).unwrap();
+/// Runs a workload. Returns its results as text, the passages in trains, the silent arrivals, and all
+/// passages.
+fn run(spec: &FabricSpec, schedule: &Arc<Schedule>, (ranks, threads): (u32, u8), packets: Packets) -> (String, [u64; 3]) {
+    let mut runner = ParallelRunner::new(spec, 1, schedule, (ranks, threads)).unwrap();
     match packets {
         Packets::OneByOne => runner.go_packet_by_packet(),
         Packets::InTrains => {}
@@ -138,7 +150,7 @@ fn run(spec: &FabricSpec, schedule: &Arc<Schedule>, threads: u8, packets: Packet
     let measured = Measurements { events: 0, ..runner.measurements() };
     let hcas: Vec<HcaCounters> = runner.hca_counters();
     let text = format!("{measured:#?}\n{:#?}\n{hcas:#?}\n{:#?}", runner.port_reports(), runner.repeats());
-    (text, runner.passages_in_trains(), measured.packet_hops)
+    (text, [runner.passages_in_trains(), runner.silent_arrivals(), measured.packet_hops])
 }
 
 /// Returns the first line that differs, with its surroundings.
@@ -153,26 +165,28 @@ fn difference(one: &str, other: &str) -> String {
 fn trains_change_no_result() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (first, cases) = (number("SOFTBAND_TRAIN_SEED", 1), number("SOFTBAND_TRAIN_CASES", CASES));
-    let (mut in_trains, mut all) = (0, 0);
+    let (mut in_trains, mut silent, mut all) = (0, 0, 0);
     for seed in first..first + cases {
         // The test's output appears only if it fails.
         println!("seed {seed}");
         let mut dice = Dice(RandomStream::new(seed, 29));
         let spec = fabric(&mut dice);
-        let schedule = schedule(&mut dice, spec.hosts.len() as u32);
+        let ranks = if dice.once_in(4) { 2 } else { 1 };
+        let schedule = schedule(&mut dice, spec.hosts.len() as u32 * ranks);
         if schedule.steps.is_empty() {
             continue;
         }
         let schedule = Arc::new(schedule);
-        let (plain, none, hops) = run(&spec, &schedule, 1, Packets::OneByOne);
-        assert_eq!(none, 0, "seed {seed}");
+        let (plain, [none, none_silent, hops]) = run(&spec, &schedule, (ranks, 1), Packets::OneByOne);
+        assert_eq!(none + none_silent, 0, "seed {seed}");
         let threads = 1 + (seed % 3) as u8;
         for (threads, packets) in [(1, Packets::InTrains), (threads, Packets::InEagerTrains)] {
-            let (text, passages, _) = run(&spec, &schedule, threads, packets);
+            let (text, [passages, arrivals, _]) = run(&spec, &schedule, (ranks, threads), packets);
             assert!(text == plain, "seed {seed}, {threads} threads:\n{}", difference(&plain, &text));
-            (in_trains, all) = (in_trains + passages, all + hops);
+            (in_trains, silent, all) = (in_trains + passages, silent + arrivals, all + hops);
         }
     }
-    println!("{in_trains} of {all} packet-hops in trains");
+    println!("{in_trains} of {all} packet-hops in trains, {silent} silent arrivals");
+    assert!(silent * 400 > all, "{silent} silent arrivals among {all} packet-hops are too few for a test");
     assert!(in_trains * 20 > all, "{in_trains} of {all} packet-hops in trains are too few for a test");
 }

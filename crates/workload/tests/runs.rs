@@ -168,7 +168,7 @@ fn progress_goes_on_within_a_message() {
     let schedule = build(Pattern::Stream, 2, &settings).unwrap();
     let mut runner = Runner::new(World::new(&star(2), 1), Arc::new(schedule), 1).unwrap();
     let mut seen = Vec::new();
-    while !runner.run(1_000).unwrap() {
+    while !runner.run(200).unwrap() {
         let (done, total) = runner.progress();
         assert_eq!(total, 8 << 20);
         seen.push(done);

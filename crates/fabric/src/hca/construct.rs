@@ -42,6 +42,8 @@ impl Hcas {
             ack_wait_max: None,
             key_violations: Slab::default(),
             posted_frames: Slab::default(),
+            plans: 0,
+            silent: Vec::new(),
             rings: BTreeMap::new(),
             injection: spec.subnet.congestion_control.as_ref().map(|control| control.injection.clone()),
         }
@@ -69,6 +71,8 @@ fn nodes(spec: &FabricSpec, numbering: &Numbering, buses: &mut Vec<SharedBus>) -
                 engines: vec![ProcessingEngine::default(); hca.part.processing_engines.clamp(1, u32::from(u16::MAX)) as usize],
                 ready: VecDeque::new(),
                 contexts: Contexts::default(),
+                plans: 0,
+                plans_of_own: 0,
                 rings: hca.nic.as_ref().map(|nic| (nic.transmit_ring_frames, nic.receive_ring_frames)),
             });
         }

@@ -12,6 +12,7 @@ mod departures;
 mod entries;
 mod frames;
 mod groups;
+mod plan;
 mod ports;
 mod queue_pairs;
 mod receive;
@@ -28,7 +29,7 @@ pub(crate) use send_engine::Work;
 pub use transfers::QueuePairRepeats;
 pub use views::QueuePairView;
 
-use crate::link::Hop;
+use crate::link::{Hop, Stay};
 use crate::slab::Slab;
 use contexts::Contexts;
 use ports::HcaPort;
@@ -72,6 +73,10 @@ pub(crate) struct Hcas {
     /// Packets with a wrong key, with their ports, until their events.
     key_violations: Slab<(u32, KeyViolation)>,
     posted_frames: Slab<frames::PostedFrame>,
+    /// Ports with planned departures.
+    plans: u32,
+    /// Room for silent arrivals.
+    silent: Vec<Stay>,
     /// Rings of ports that have sent or received frames.
     rings: BTreeMap<u32, frames::Rings>,
 }
@@ -98,6 +103,9 @@ struct Hca {
     engines: Vec<ProcessingEngine>,
     ready: VecDeque<Work>,
     contexts: Contexts,
+    /// Plans of departures at its ports and at those of HCAs that send to it, and at its ports alone.
+    plans: u32,
+    plans_of_own: u32,
     /// Sizes of the rings of a NIC's port, to and from the link.
     rings: Option<(u32, u32)>,
 }

@@ -1,5 +1,6 @@
 //! What an HCA keeps for each of its ports: staged packets, and throttled service levels.
 
+use super::plan::{Plan, Restraint};
 use super::{Hcas, Work};
 use crate::link::CarriedElsewhere;
 use softband_model::link::Sl2Vl;
@@ -19,6 +20,9 @@ pub(super) struct HcaPort {
     /// Work held back per service level, in the order in which it may continue.
     pub(super) held_back: Vec<VecDeque<Work>>,
     pub(super) hardware: HardwareCounters,
+    /// Its planned departures.
+    pub(super) plan: Option<Box<Plan>>,
+    pub(super) restraint: Restraint,
 }
 
 /// Packets of an HCA between DMA read and departure, by lane.
@@ -49,6 +53,8 @@ impl HcaPort {
             throttles: vec![Throttle::default(); levels],
             held_back: vec![VecDeque::new(); levels],
             hardware: HardwareCounters::default(),
+            plan: None,
+            restraint: Restraint::default(),
         }
     }
 

@@ -75,7 +75,7 @@ impl Hcas {
     }
 
     /// Hands a packet to its queue pair. Returns the time at which its buffer is free.
-    fn receive(&mut self, hop: &mut Hop<'_>, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
+    pub(super) fn receive(&mut self, hop: &mut Hop<'_>, transit: Transit, memory: &mut dyn HostMemory, now: SimTime) -> SimTime {
         let arrival = Arrival { head: transit.head, tail: transit.tail };
         if matches!(transit.packet.kind, PacketKind::Frame) {
             return self.receive_frame(hop, &transit, now);
@@ -151,7 +151,7 @@ impl Hcas {
 
     /// Returns the queue pair that accepts the packet. It checks LID, QPN, port, state, P_Key and
     /// peer (IBTA 9.6).
-    fn receiver_of(&self, hop: &Hop<'_>, packet: &Packet, port: u32) -> Option<u32> {
+    pub(super) fn receiver_of(&self, hop: &Hop<'_>, packet: &Packet, port: u32) -> Option<u32> {
         let hca = self.ports[port as usize].hca;
         if !hop.subnet.lids(port).contains(packet.dlid) && !packet.dlid.is_multicast() {
             return None;
@@ -205,6 +205,7 @@ impl Hcas {
             self.complete_receive(hop.timeline, qp, arrival.tail + completion_write, *completion);
         }
         if let Some(qp_error) = qp_error {
+            self.cut_at(hop, hca.0);
             self.on_qp_error(hop.timeline, qp, qp_error, now);
         }
         dma_write.map(|dma_write| self.start_dma_write(hop.timeline, qp, (dma_write, packet.psn), arrival, now))
@@ -233,7 +234,7 @@ impl Hcas {
         }
     }
 
-    fn note_established(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
+    pub(super) fn note_established(&mut self, timeline: &mut Timeline, qp: u32, now: SimTime) {
         let Some(slot) = self.slot_mut(qp) else { return };
         if slot.qp.attributes.state == QpState::Rtr && !std::mem::replace(&mut slot.established, true) {
             self.report_qp_event(timeline, qp, EVENT_COMMUNICATION_ESTABLISHED, now);
@@ -346,6 +347,12 @@ impl Hcas {
 
     /// Writes the payload of a packet to memory, after a fetch of the receive WQE if it needs one.
     /// Returns the time at which its last byte is there.
+    #[inline]
+    pub(super) fn write_payload(&mut self, qp: u32, payload: (u32, bool), (head, tail): (SimTime, SimTime), now: SimTime) -> SimTime {
+        self.write_on_bus(qp, payload, Arrival { head, tail }, now)
+    }
+
+    /// As [`Self::write_payload`].
     #[inline]
     fn write_on_bus(&mut self, qp: u32, (bytes, fetches_receive_wqe): (u32, bool), arrival: Arrival, now: SimTime) -> SimTime {
         let Some(slot) = self.qps[qp as usize].as_deref_mut() else { return arrival.tail };

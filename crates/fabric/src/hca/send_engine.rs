@@ -205,6 +205,9 @@ impl Hcas {
         *last = at.max(*last);
         let (at, node) = (*last, slot.qp.hca.0);
         let id = transit.port;
+        if self.has_plan(id) {
+            self.end_plan_now(hop, id);
+        }
         let is_down = hop.faults.will_be_down(id, at);
         let is_for_others = !hop.subnet.lids(id).contains(transit.dlid);
         let leaves = is_for_others && !is_down && hop.links.can_send(id, transit.lane);

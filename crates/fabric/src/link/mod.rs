@@ -31,6 +31,7 @@ pub use deadlock::Starved;
 pub use elsewhere::CarriedElsewhere;
 pub use parcel::Parcel;
 pub(crate) use port::Cabling;
+pub(crate) use trains::{Arrived, Light, LightPacket, Load, Silent, Staged, Stay};
 pub(crate) use transit::{Departing, Transit};
 
 use crate::faults::Faults;
@@ -152,6 +153,11 @@ impl Links {
     /// Returns the number of passages of packets through switches without an event.
     pub(crate) fn passages_in_trains(&self) -> u64 {
         self.trains.passages()
+    }
+
+    /// Returns the number of arrivals of packets at HCAs without an event.
+    pub(crate) fn silent_arrivals(&self) -> u64 {
+        self.trains.silent_arrivals()
     }
 
     /// Returns all packets in flight.

@@ -19,6 +19,10 @@ pub(super) const ENDS_TRAIN: u8 = 2;
 /// In `Port::in_train`: packets of this port of an HCA are noted for a train, or join it.
 pub(super) const NOTES_PACKETS: u8 = 4;
 
+/// In `Port::in_train`: departures from this port of an HCA are planned, and its fields do not show
+/// those that have happened.
+pub(super) const PLANS: u8 = 8;
+
 /// The cable and the link parameters of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cabling {
@@ -120,7 +124,8 @@ pub(super) struct Port {
     pub(super) watched: bool,
     /// The departure of the packet on the link needs handling: see `departing`.
     pub(super) departs: bool,
-    /// A train may use the port: see [`IN_TRAIN`], [`ENDS_TRAIN`] and [`NOTES_PACKETS`].
+    /// A train may use the port: see [`IN_TRAIN`], [`ENDS_TRAIN`], [`NOTES_PACKETS`] and
+    /// [`PLANS`].
     pub(super) in_train: u8,
     /// Lanes that wait for credits while the link idles, as bits. `stalled_since` has the start
     /// time.
@@ -284,6 +289,13 @@ impl Port {
             return Some(self.free_at());
         }
         self.tx_pending.first().map(|first| first.at.max(self.free_at()))
+    }
+
+    /// Checks whether departures of a lane can be planned: no packet of another lane waits, and none
+    /// lacks credits.
+    pub(super) fn can_plan(&self, lane: VirtualLane) -> bool {
+        let others = self.arbiter.waiting() & !(1 << lane.0);
+        others == 0 && self.arbiter.is_plain() && !self.is_stalled() && !self.is_blocked && self.ethernet.is_none()
     }
 
     /// Checks whether nothing waits to leave by the port of a switch, and a train may pass.

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::notice::Notice;
 use crate::pdes::partition::{OwnPartition, Partitioning};
 use crate::slab::Slab;
-use softband_sim::{EventQueue, SimDuration, SimTime};
+use softband_sim::{EventQueue, Moment, SimDuration, SimTime};
 
 /// Pending events, in windows. The windows are adjacent from time zero on, independent of the
 /// events.
@@ -118,6 +118,18 @@ impl Timeline {
         self.queue.now().max(self.seen)
     }
 
+    /// Returns the place of the last removed event in the order of events, or a place behind all events
+    /// of a later look of a caller.
+    pub(crate) fn moment(&self) -> Moment {
+        let moment = self.queue.moment();
+        if self.seen > moment.time { Moment::after(self.seen) } else { moment }
+    }
+
+    /// Returns the place of an event that reaches a node through the port with this index.
+    pub(crate) fn moment_of(time: SimTime, node: u32, (port, source): (u8, Source)) -> Moment {
+        Moment::from(time, node, u16::from(port) << 2 | source as u16)
+    }
+
     /// Returns the node of the last removed event.
     pub(crate) fn node(&self) -> u32 {
         self.queue.node()
@@ -138,6 +150,13 @@ impl Timeline {
     /// Returns the last instant whose events have all run, for a look between two events.
     pub(crate) fn happened_until(&self) -> SimTime {
         if self.last < SimTime::MAX { self.last } else { self.now() }
+    }
+
+    /// Returns the place behind all events that have run, for a look between two events: the end of a
+    /// window that is over, otherwise that of the last event.
+    pub(crate) fn happened_moment(&self) -> Moment {
+        let is_over = self.last < SimTime::MAX && self.queue.next_time().is_none_or(|next| next > self.last);
+        if is_over { Moment::after(self.last) } else { self.moment() }
     }
 
     /// Notes that a caller looks at the fabric at `time`: all events up to then have run.

@@ -73,6 +73,10 @@ impl World {
     fn execute(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         let (hcas, mut hop) = self.split();
         let hop = &mut hop;
+        let takes_part = hcas.takes_part_in_plans(hop.timeline.node());
+        if takes_part {
+            hcas.cut_before(hop, event);
+        }
         match event {
             Event::Doorbell { post } => hcas.on_doorbell(hop, post, memory, now),
             Event::WqeFetched { qp_ref } => hcas.on_wqe_fetched(hop, qp_ref, memory, now),
@@ -83,19 +87,21 @@ impl World {
             Event::LevelDue { port, level } => hcas.on_level_due(hop, port, level, memory, now),
             Event::PacketReady { packet } => hcas.on_packet_ready(hop, packet, memory, now),
             Event::PortDue { port } => {
-                if let Some(departing) = hop.on_port_due(port, now) {
-                    hcas.on_departed(hop, port, departing, memory, now);
+                let is_due = hop.is_due(port);
+                if !hcas.has_plan(port) {
+                    if let Some(departing) = hop.on_port_due(port, now) {
+                        hcas.on_departed(hop, port, departing, memory, now);
+                    }
+                    if is_due && hop.may_plan(port) {
+                        hcas.begin_plan(hop, port, now);
+                    }
                 }
             }
             Event::QueueWatch { port } => hop.on_queue_watch(port, now),
             Event::FrameArrival { packet } => hop.on_frame_arrival(packet, now),
             Event::FramePosted { frame } => hcas.on_frame_posted(hop, frame, now),
             Event::HcaArrival { packet } => hcas.on_hca_arrival(hop, packet, memory, now),
-            Event::TrainArrival { source, train } => {
-                if let Some(packet) = hop.on_train_arrival((source, train), now) {
-                    hcas.on_hca_arrival(hop, packet, memory, now);
-                }
-            }
+            Event::TrainArrival { source, train } => hcas.on_train_arrival(hop, (source, train), memory, now),
             Event::SwitchDiscard { packet } => hop.on_switch_discard(packet, now),
             Event::LostOnCable { packet } => hop.on_lost(packet, Loss::LinkDown, now),
             Event::Corrupted { packet } => hop.on_lost(packet, Loss::Corrupted, now),
@@ -117,7 +123,15 @@ impl World {
             | Event::KeyViolation { .. }
             | Event::ForeignAtSwitch { .. }
             | Event::TrapsDue { .. }
-            | Event::LinkTurns { .. } => self.manage(event, memory, notices, now),
+            | Event::LinkTurns { .. } => return self.manage(event, memory, notices, now),
+        }
+        if takes_part || hop.has_ending() {
+            let (moment, node) = (hop.timeline.moment(), hop.timeline.node());
+            hcas.watch_silence(hop, node, now);
+            while let Some(id) = hop.take_ending() {
+                hcas.end_train(hop, id, moment);
+            }
+            hcas.plan_on(hop, node, now);
         }
     }
 
@@ -127,6 +141,7 @@ impl World {
     fn manage(&mut self, event: Event, memory: &mut dyn HostMemory, notices: &mut Vec<Notice>, now: SimTime) {
         let (hcas, mut hop) = self.split();
         let hop = &mut hop;
+        hcas.end_plans(hop, hop.timeline.moment());
         // Attempts of ports to send come after it at its node.
         hop.dissolve_all(SimTime::from_picos(now.as_picos().saturating_sub(1)));
         match event {

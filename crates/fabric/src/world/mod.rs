@@ -101,6 +101,7 @@ impl World {
     /// Makes HCAs lose `ppm` of a million arriving packets from now on, as with a bad CRC. The
     /// default is 0. The seed selects the packets.
     pub fn set_packet_loss(&mut self, ppm: u32) {
+        self.end_trains();
         self.faults.lose_at_random(ppm);
     }
 
@@ -120,14 +121,30 @@ impl World {
 
     /// Ends all trains if the fabric does not allow them any more.
     fn review_trains(&mut self) {
-        let (is_allowed, now) = (!self.is_packet_by_packet, self.timeline.happened_until());
+        let (is_allowed, now) = (!self.is_packet_by_packet, self.timeline.happened_moment().time);
+        self.end_plans();
         self.hop().allow_trains(is_allowed, now);
     }
 
     /// Ends all trains before something happens at a link.
     fn end_trains(&mut self) {
-        let now = self.timeline.happened_until();
+        let now = self.timeline.happened_moment().time;
+        self.end_plans();
         self.hop().dissolve_all(now);
+    }
+
+    /// Brings all nodes up to the present, for a caller that looks at an unfinished run.
+    pub fn settle(&mut self) {
+        self.end_plans();
+    }
+
+    /// Ends all plans of departures before something happens at an HCA.
+    fn end_plans(&mut self) {
+        if self.hcas.has_plans() {
+            let moment = self.timeline.happened_moment();
+            let (hcas, mut hop) = self.split();
+            hcas.end_plans(&mut hop, moment);
+        }
     }
 
     /// Limits the local ACK timeout of queue pairs created from now on. The default is no limit.

@@ -97,6 +97,11 @@ impl World {
         self.links.passages_in_trains()
     }
 
+    /// Returns the number of packets of trains that came to their HCA without an event of their own.
+    pub fn silent_arrivals(&self) -> u64 {
+        self.links.silent_arrivals()
+    }
+
     /// Returns the queue pairs that a process owns or has opened, by HCA and number.
     pub fn queue_pairs_of(&self, owner: ProcessId) -> Vec<QueuePairView> {
         self.hcas.queue_pairs_of(owner)

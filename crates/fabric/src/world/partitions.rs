@@ -34,6 +34,11 @@ impl World {
     /// Accepts the parcels that another partition sent in the window that just ended.
     pub fn take_in(&mut self, parcels: Vec<Parcel>) {
         self.hop().take_in(parcels);
+        let moment = self.timeline.happened_moment();
+        let (hcas, mut hop) = self.split();
+        while let Some(id) = hop.take_ending() {
+            hcas.end_train(&mut hop, id, moment);
+        }
     }
 
     /// Checks whether a port of this partition has waited so long that the lanes of all partitions

@@ -3,7 +3,7 @@
 use super::World;
 use softband_model::verbs::api::{QpInit, QpModification, QpSnapshot, ReceiveRequest, SendRequest, VerbsError};
 use softband_sim::SimTime;
-use softband_types::{HcaId, ProcessId, Qpn, SrqHandle, XrcdHandle};
+use softband_types::{HcaId, ProcessId, QpState, Qpn, SrqHandle, XrcdHandle};
 
 impl World {
     /// Creates a QP in state `Reset`.
@@ -33,6 +33,7 @@ impl World {
         qpn: Qpn,
         modification: &QpModification,
     ) -> Result<QpSnapshot, VerbsError> {
+        self.end_trains_of(hca, qpn);
         let (hcas, mut hop) = self.split();
         hcas.modify_qp(&mut hop, now, owner, hca, qpn, modification)
     }
@@ -56,9 +57,18 @@ impl World {
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it, `Busy` while it is
     /// attached to a multicast group.
     pub fn destroy_qp(&mut self, _now: SimTime, owner: ProcessId, hca: HcaId, qpn: Qpn) -> Result<(), VerbsError> {
+        self.end_trains_of(hca, qpn);
         let left = self.hcas.destroy_qp(owner, hca, qpn, self.timeline.now())?;
         self.grow_trees(left);
         Ok(())
+    }
+
+    /// Ends all trains before a queue pair changes that may have packets in them.
+    fn end_trains_of(&mut self, hca: HcaId, qpn: Qpn) {
+        let sends = |(_, snapshot): &(ProcessId, QpSnapshot)| !matches!(snapshot.state, QpState::Reset | QpState::Init);
+        if self.find_qp(hca, qpn).filter(sends).is_some() {
+            self.end_trains();
+        }
     }
 
     /// Opens the receiving side of an extended reliable connection that another process of the

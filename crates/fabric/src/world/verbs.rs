@@ -43,6 +43,7 @@ impl World {
     /// # Errors
     /// The errors of [`Self::register_mr`]. On failure the region stays unchanged.
     pub fn reregister_mr(&mut self, owner: ProcessId, mr: MrHandle, change: &MrChange) -> Result<(LKey, RKey), VerbsError> {
+        self.end_trains();
         self.hcas.verbs_mut().reregister_mr(owner, mr, change)
     }
 
@@ -52,6 +53,7 @@ impl World {
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it, `Busy` while a
     /// window is bound to it.
     pub fn deregister_mr(&mut self, owner: ProcessId, mr: MrHandle) -> Result<(), VerbsError> {
+        self.end_trains();
         self.hcas.verbs_mut().deregister_mr(owner, mr)
     }
 
@@ -68,6 +70,7 @@ impl World {
     /// # Errors
     /// `Invalid` if it does not exist, `Forbidden` if another process owns it.
     pub fn dealloc_mw(&mut self, owner: ProcessId, mw: MwHandle) -> Result<(), VerbsError> {
+        self.end_trains();
         self.hcas.verbs_mut().dealloc_mw(owner, mw)
     }
 
@@ -109,6 +112,7 @@ impl World {
     /// Handles a full program ring of `cq`: completions are lost, so its queue pairs go to error
     /// (IBTA 10.4.2.1).
     pub fn overflow_cq(&mut self, now: SimTime, cq: CqHandle) {
+        self.end_trains();
         self.hcas.overflow_cq(&mut self.timeline, now, cq);
     }
 
@@ -187,6 +191,7 @@ impl World {
 
     /// Removes all objects of a dead program. Its peers notice through their retries.
     pub fn remove_process(&mut self, _now: SimTime, owner: ProcessId) {
+        self.end_trains();
         let left = self.hcas.remove_process(owner, self.timeline.now());
         self.grow_trees(left);
     }

@@ -3,7 +3,7 @@
 use super::{Launch, NO_TRAIN, Path};
 use crate::event::Event;
 use crate::link::Hop;
-use crate::link::port::{ENDS_TRAIN, IN_TRAIN};
+use crate::link::port::{ENDS_TRAIN, IN_TRAIN, PLANS};
 use crate::link::tx_pending::Ready;
 use crate::pdes::timeline::Source as EventSource;
 use softband_sim::SimTime;
@@ -14,6 +14,11 @@ impl Hop<'_> {
     #[cold]
     #[inline(never)]
     pub(in crate::link) fn dissolve(&mut self, id: u32, now: SimTime) {
+        if self.links.trains.path(id).is_some() && self.links.ports[id as usize].in_train & PLANS != 0 {
+            // Its HCA must take back what is planned. The caller's event does not depend on it.
+            return self.links.trains.ending.push(id);
+        }
+        self.embody(id);
         let Some(path) = self.links.trains.path(id) else { return };
         let ports: Vec<(u32, u32)> = path.hops.iter().map(|hop| (hop.input, hop.output)).collect();
         for (input, output) in ports {

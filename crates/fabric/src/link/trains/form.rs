@@ -226,18 +226,22 @@ impl Links {
         let (last, to_last) = hops.last().map_or((target, SimDuration::ZERO), |hop| (hop.output, hop.offset));
         let delay = self.ports[last as usize].cable_delay;
         let first_stay = hops.first().map_or(SimDuration::ZERO, |hop| hop.hold + hop.back.0 + hop.back.1);
+        let first_way = hops.first().map_or(SimDuration::ZERO, |hop| hop.offset + beyond(longest, hop.through));
+        let start = hops.first().map_or(target, |hop| self.ports[hop.input as usize].far_end);
         Path {
             target,
             to_target,
             to_last,
             mtu_bytes,
+            first: (room(start), first_way + first_stay),
             between: (between, stays),
             last: (room(last), self.largest(target).unwrap_or_default() + delay),
             returned: SimTime::ZERO,
             lost: 0,
             window: to_target + stays + first_stay + longest * 3,
             next_arrival: 0,
-            gates: [0; 2],
+            allowance: SimDuration::from_picos(u64::MAX),
+            gates: [0; 3],
             number: 0,
             formed: 0,
             hops,

@@ -2,8 +2,9 @@
 //!
 //! A train forms when packets follow one another through ports that nobody else wants. Then each
 //! packet passes each port at a fixed time after it left the HCA: see [`Path`]. The HCAs at both
-//! ends still handle each packet. A rival, missing credits, an observer of a link or a change of the
-//! fabric ends the train (`dissolve`): its packets become plain packets where they are then.
+//! ends handle each packet, or plan the packets in the middle of a message (`plan`). A rival,
+//! missing credits, an observer of a link or a change of the fabric ends the train (`dissolve`): its
+//! packets become plain packets where they are then.
 //!
 //! Results are those of plain packets, to the picosecond.
 //!
@@ -20,11 +21,16 @@
 mod arrival;
 mod dissolve;
 mod form;
+mod plan;
 mod refresh;
 mod ride;
 
+pub(crate) use arrival::{Arrived, LightPacket, Silent, Stay};
+pub(crate) use plan::{Light, Load, Staged};
+
+use softband_model::packet::Packet;
 use softband_sim::{SimDuration, SimTime};
-use softband_types::{Lid, ServiceLevel, VirtualLane};
+use softband_types::{CreditBlocks, Lid, Psn, ServiceLevel, VirtualLane};
 use std::collections::{BTreeSet, VecDeque};
 
 /// A port's `train_in` and `train_out` without a train.
@@ -40,9 +46,16 @@ pub(super) struct Trains {
     active: BTreeSet<u32>,
     /// Passages of packets through switches without an event.
     passages: u64,
+    /// Arrivals of packets at HCAs without an event.
+    silent: u64,
     /// Partitions: time up to which all events have run, when parcels come in.
     heard: SimTime,
+    /// Trains with planned departures that must end, by the port that they start from.
+    ending: Vec<u32>,
 }
+
+/// The `packet` of a light packet: it exists in `launches` only.
+const LIGHT: u32 = u32::MAX;
 
 /// Packets, bytes and credit blocks from the beginning up to a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +84,23 @@ struct Source {
     /// Attempts since then that met traffic of others.
     failures: u32,
     sums: Sums,
+    /// Packets of one size among the last, at least.
+    alike: u32,
     launches: VecDeque<Launch>,
     path: Option<Box<Path>>,
+    /// Sums of the packets that the port shows, while departures are planned.
+    shown: Sums,
+    /// Light packets among `launches` are as this packet, except for their PSN.
+    template: Option<Box<Template>>,
+}
+
+/// A packet in the middle of a message, for all light packets of a port.
+struct Template {
+    light: Light,
+    /// Time for which a packet occupies the link.
+    time: SimDuration,
+    blocks: CreditBlocks,
+    packet: Packet,
 }
 
 /// A packet that has left the HCA.
@@ -82,10 +110,14 @@ struct Launch {
     at: SimTime,
     /// Time for which it occupies each link.
     time: SimDuration,
+    /// Number of the packet, or [`LIGHT`] with the PSN in `psn`.
     packet: u32,
+    psn: Psn,
     bytes: u32,
     blocks: u32,
     has_payload: bool,
+    /// Its arrival is no event.
+    is_silent: bool,
     /// The train carries it. Others are ahead of the train, as plain packets.
     carried: bool,
     /// Latest time at which its credits, and those of all packets before it, are back at the last
@@ -104,8 +136,10 @@ struct Path {
     /// Time from departure to that from the last switch.
     to_last: SimDuration,
     mtu_bytes: u16,
-    /// Blocks of the smallest receive buffer on links between switches, and the longest time for
-    /// which a packet holds its share.
+    /// Blocks of the receive buffer of the first link, and the longest time for which a packet holds
+    /// its share.
+    first: (u32, SimDuration),
+    /// As `first`, for the smallest receive buffer on links between switches.
     between: (u32, SimDuration),
     /// Blocks of the receive buffer of the last link, and the time from the end of a packet's stay
     /// to its credits at the last switch.
@@ -118,9 +152,12 @@ struct Path {
     window: SimDuration,
     /// Number of the first packet that has not arrived.
     next_arrival: u64,
-    /// Numbers of the last packets whose credits a new packet needs: between switches, and on the
-    /// last link.
-    gates: [u64; 2],
+    /// While arrivals are silent: the time for which writes may wait at the receiving HCA, without
+    /// packets of the train, so that no packet lacks credits.
+    allowance: SimDuration,
+    /// Numbers of the last packets whose credits a new packet needs: between switches, on the last
+    /// link, and for planned departures on the first.
+    gates: [u64; 3],
     /// Number of the train among those of its port; it wraps round.
     number: u16,
     formed: u64,
@@ -146,7 +183,16 @@ struct Waypoint {
 
 impl Trains {
     pub(super) fn new() -> Self {
-        Self { is_on: true, is_eager: false, sources: Vec::new(), active: BTreeSet::new(), passages: 0, heard: SimTime::ZERO }
+        Self {
+            is_on: true,
+            is_eager: false,
+            sources: Vec::new(),
+            active: BTreeSet::new(),
+            passages: 0,
+            silent: 0,
+            heard: SimTime::ZERO,
+            ending: Vec::new(),
+        }
     }
 
     #[inline]
@@ -173,6 +219,11 @@ impl Trains {
         self.passages
     }
 
+    /// Returns the number of arrivals of packets at HCAs without an event.
+    pub(super) fn silent_arrivals(&self) -> u64 {
+        self.silent
+    }
+
     #[inline]
     fn path(&self, source: u32) -> Option<&Path> {
         self.sources.get(source as usize)?.path.as_deref()
@@ -193,8 +244,11 @@ impl Source {
             failures: 0,
             trains: 0,
             sums: Sums::default(),
+            alike: 0,
             launches: VecDeque::new(),
             path: None,
+            shown: Sums::default(),
+            template: None,
         }
     }
 

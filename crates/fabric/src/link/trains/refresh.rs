@@ -1,7 +1,7 @@
 //! The ports of a train, brought up to date where a plain packet, a sender or an observer needs them.
 
 use super::{NO_TRAIN, Sums};
-use crate::link::port::{ENDS_TRAIN, IN_TRAIN, Port};
+use crate::link::port::{ENDS_TRAIN, IN_TRAIN, PLANS, Port};
 use crate::link::{Hop, Links};
 use softband_model::link::Sending;
 use softband_sim::SimTime;
@@ -11,7 +11,7 @@ impl Hop<'_> {
     /// Brings a port up to date with its trains: its last packet, and its freed blocks.
     #[inline]
     pub(in crate::link) fn refresh(&mut self, port: u32, now: SimTime) {
-        if self.links.ports[port as usize].in_train & IN_TRAIN != 0 {
+        if self.links.ports[port as usize].in_train & (IN_TRAIN | PLANS) != 0 {
             self.refresh_port(port, now);
         }
     }
@@ -21,6 +21,9 @@ impl Hop<'_> {
         // Blocks that became free may wait behind the packets that this port has sent since.
         self.note_returns(port, now);
         self.replay(port, now);
+        if self.links.ports[port as usize].in_train & PLANS != 0 {
+            self.show_departures(port, now);
+        }
     }
 
     /// Notes the blocks of an input that the train's packets have freed, unless their credits are
@@ -104,19 +107,28 @@ impl Hop<'_> {
     }
 }
 
+impl Sums {
+    /// Returns the packets beyond `others`, if these are fewer.
+    pub(super) fn beyond(self, others: Self) -> Self {
+        if self.packets <= others.packets {
+            return Self::default();
+        }
+        Self { packets: self.packets - others.packets, bytes: self.bytes - others.bytes, blocks: self.blocks - others.blocks }
+    }
+}
+
 impl Links {
     /// Returns the packets of a train that have left a port by `until`, but that the port does not
     /// show.
     pub(in crate::link) fn passed_unseen(&self, port: u32, until: SimTime) -> Sums {
+        if self.ports[port as usize].in_train & PLANS != 0 {
+            return self.planned_unseen(port, until);
+        }
         let Some(source) = self.trains.sources.get(self.ports[port as usize].train_out as usize) else { return Sums::default() };
         let Some(hop) = source.path.as_ref().and_then(|path| path.hops.iter().find(|hop| hop.output == port)) else { return Sums::default() };
         let last = source.launches.iter().rev().find(|launch| hop.departs(launch) <= until);
         let passed = last.map_or_else(|| source.sums_before(), |launch| launch.sums);
-        if passed.packets <= hop.passed.packets {
-            return Sums::default();
-        }
-        let Sums { packets, bytes, blocks } = hop.passed;
-        Sums { packets: passed.packets - packets, bytes: passed.bytes - bytes, blocks: passed.blocks - blocks }
+        passed.beyond(hop.passed)
     }
 
     /// Returns the blocks that a train's packets have sent by an HCA's port, but whose return its

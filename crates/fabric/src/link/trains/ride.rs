@@ -1,13 +1,14 @@
 //! Departures from an HCA: packets that join a train, and those that do not.
 
 use super::form::Formation;
-use super::{Launch, Source, Sums};
+use super::{Launch, Path, Source, Sums};
 use crate::event::Event;
 use crate::link::port::NOTES_PACKETS;
 use crate::link::{Hop, Links, Transit};
 use crate::numbering::Owner;
 use crate::pdes::timeline::Source as EventSource;
 use softband_sim::SimTime;
+use softband_types::Psn;
 use std::collections::VecDeque;
 
 /// Of so many packets that a port sends, the first shows whether they have one receiver.
@@ -62,9 +63,11 @@ impl Hop<'_> {
             at: now,
             time: transit.tail - transit.head,
             packet,
+            psn: Psn::new(0),
             bytes: transit.bytes,
             blocks: u32::from(transit.blocks),
             has_payload: transit.payload_bytes > 0,
+            is_silent: false,
             carried: false,
             returned: None,
             sums: source.sums,
@@ -141,13 +144,25 @@ impl Hop<'_> {
 }
 
 impl Source {
-    /// Notes a packet, and forgets those that leave no trace any more.
+    /// Notes a packet, and forgets those that leave no trace at `now`.
     fn note(&mut self, launch: Launch, now: SimTime) {
         self.noted = self.noted.saturating_add(1);
+        self.push(launch);
+        self.forget(now);
+    }
+
+    /// Notes a packet.
+    #[inline]
+    pub(super) fn push(&mut self, launch: Launch) {
+        self.alike = if self.launches.back().is_some_and(|last| last.blocks == launch.blocks) { self.alike.saturating_add(1) } else { 1 };
         self.sums.packets += 1;
         self.sums.bytes += u64::from(launch.bytes);
         self.sums.blocks += u64::from(launch.blocks);
         self.launches.push_back(Launch { sums: self.sums, ..launch });
+    }
+
+    /// Forgets packets that leave no trace at `now`.
+    pub(super) fn forget(&mut self, now: SimTime) {
         let Some(path) = &self.path else {
             while self.launches.len() > NOTED_MOST as usize {
                 self.launches.pop_front();
@@ -209,21 +224,41 @@ impl Source {
     /// `now`.
     #[inline]
     fn has_room(&mut self, now: SimTime) -> bool {
-        let Some(path) = self.path.as_deref_mut() else { return false };
-        let room = path.between.0.saturating_sub(path.lost);
-        if let Some(index) = gate(&self.launches, self.sums, &mut path.gates[0], room)
-            && self.launches[index].at + path.between.1 > now
-        {
-            return false;
-        }
-        let room = path.last.0.saturating_sub(path.lost);
-        let Some(index) = gate(&self.launches, self.sums, &mut path.gates[1], room) else { return true };
-        let needed = &self.launches[index];
-        let leaves = now + path.to_last;
+        self.has_room_between(now) && self.has_room_at_last(now)
+    }
+
+    /// As [`Self::has_room`], for links between switches.
+    #[inline]
+    pub(super) fn has_room_between(&mut self, now: SimTime) -> bool {
+        let Some((room, stay)) = self.path.as_ref().map(|path| path.between) else { return false };
+        self.needed(0, room).is_none_or(|launch| launch.at + stay <= now)
+    }
+
+    /// Returns the last packet that must have left a buffer of `room` blocks before all packets after it
+    /// fit, if it is still noted. `gate` is that of the path.
+    #[inline]
+    pub(super) fn needed(&mut self, gate: usize, room: u32) -> Option<&Launch> {
+        let path = self.path.as_deref_mut()?;
+        let room = room.saturating_sub(path.lost);
+        let packets = room / self.launches.back()?.blocks.max(1);
+        let index = if self.alike > packets {
+            self.launches.len().checked_sub(packets as usize + 1)
+        } else {
+            last_before(&self.launches, self.sums, &mut path.gates[gate], room)
+        };
+        self.launches.get(index?)
+    }
+
+    /// As [`Self::has_room`], for the last link.
+    #[inline]
+    fn has_room_at_last(&mut self, now: SimTime) -> bool {
+        let Some(Path { last, to_last, to_target, returned, .. }) = self.path.as_deref() else { return false };
+        let (last, leaves, to_target, returned) = (*last, now + *to_last, *to_target, *returned);
+        let Some(needed) = self.needed(1, last.0) else { return true };
         match needed.returned {
             Some(returned) => returned <= leaves,
             // The receiving HCA tells when the packet arrives, and that is soon enough.
-            None => needed.arrives(path.to_target) < leaves && path.returned <= leaves,
+            None => needed.arrives(to_target) < leaves && returned <= leaves,
         }
     }
 }
@@ -231,7 +266,7 @@ impl Source {
 /// Moves `gate` to the last packet that must have left a buffer of `room` blocks before all packets
 /// after it fit. Returns its index, if it is still noted.
 #[inline]
-fn gate(launches: &VecDeque<Launch>, sums: Sums, gate: &mut u64, room: u32) -> Option<usize> {
+fn last_before(launches: &VecDeque<Launch>, sums: Sums, gate: &mut u64, room: u32) -> Option<usize> {
     let first = launches.front()?.sums.packets;
     let mut next = (*gate + 1).max(first) - first;
     while let Some(launch) = launches.get(next as usize)
