@@ -339,8 +339,8 @@ impl Links {
 }
 
 impl Source {
-    /// As [`Self::has_room`] for the last link, ahead of time. Packets whose arrival is silent must
-    /// have left the receive buffer in time whatever happens there within the allowance.
+    /// As [`Self::has_room`] for the last link, ahead of time. A packet whose arrival is silent must
+    /// leave the receive buffer in time even if writes there wait as long as the allowance permits.
     #[inline]
     fn has_room_ahead(&mut self, now: SimTime, silence: Option<(SimDuration, SimDuration)>) -> bool {
         let Some(Path { last, to_last, to_target, returned, .. }) = self.path.as_deref() else { return false };
