@@ -102,8 +102,7 @@ struct Outlet {
     ready_last: SimTime,
 }
 
-/// What happens at a port at one instant: a packet has left, a packet begins to leave, a packet is
-/// read.
+/// The changes at a port at one instant: a packet has left, a packet begins to leave, a packet is read.
 struct Step {
     at: SimTime,
     launched: Option<Staged>,
@@ -151,8 +150,8 @@ impl Hcas {
         self.plans > 0 && self.ports.get(port as usize).is_some_and(|port| port.plan.is_some())
     }
 
-    /// Brings an HCA up to the present event there, and takes back what is planned behind it, unless
-    /// the event cannot change it.
+    /// Brings an HCA up to the present event there, and takes back all plans behind the event, unless the
+    /// event cannot change them.
     pub(crate) fn cut_before(&mut self, hop: &mut Hop<'_>, event: Event) {
         if matches!(event, Event::Completed { .. } | Event::Report { .. } | Event::Wakeup { .. }) {
             return;
@@ -170,7 +169,7 @@ impl Hcas {
         }
     }
 
-    /// Takes back what is planned at a node behind the present event.
+    /// Takes back all steps at a node that are planned behind the present event.
     pub(super) fn cut_at(&mut self, hop: &mut Hop<'_>, node: u32) {
         let moment = hop.timeline.moment();
         self.catch_up_at(hop, node, moment);
@@ -404,7 +403,7 @@ impl Hcas {
         }
     }
 
-    /// Takes back what a port planned from `moment` on, and lets all before it have happened.
+    /// Takes back all planned steps of a port from `moment` on, and lets those before it have happened.
     pub(super) fn cut(&mut self, hop: &mut Hop<'_>, port: u32, moment: Moment) {
         // A plan that is cut already has nothing to take back, and the event may have changed its HCA.
         let Some(mut plan) = self.ports[port as usize].plan.take_if(|plan| !plan.is_cut) else { return };
