@@ -13,7 +13,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 help:
 	@echo "make demo       set up, build, run the paper's main story, and say where the page with the charts is"
-	@echo "make test       set up, build, run all tests"
+	@echo "make test       set up, build, run all tests (E2E_USER=NAME, for root: the end-to-end tests as this ordinary user)"
 	@echo "make build      leave a relocatable tree in $(DIST)"
 	@echo "make install    copy it to PREFIX ($(PREFIX))"
 	@echo "make test-full  the slow tests as well: the whole study of the cable paper, rdma-core's own Python tests"
@@ -82,9 +82,16 @@ test-lab: $(VENV)/stamp
 test-abi: build
 	@"$${CARGO_TARGET_DIR:-target}/release/xtask" abi --tree $(DIST)
 
+# E2E_USER=NAME: root builds, and this ordinary user runs the tests on a copy. Root then runs those
+# that need several accounts or compilers of root's account.
 test-e2e: test-abi $(VENV)/stamp
+ifdef E2E_USER
+	@scripts/test-as-user.sh $(E2E_USER)
+	@$(VENV)/bin/pytest -q -m also_as_root tests/e2e
+else
 	@$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "not alone" tests/e2e
 	@$(VENV)/bin/pytest -q -m alone tests/e2e
+endif
 
 # Models of the shared-memory protocol, and the same with 19 lines broken in turn. The protocol's
 # unit tests run under Miri if Miri is installed.

@@ -2,7 +2,8 @@
 # Installs missing packages and Rust on a Debian or Ubuntu machine. Skips present ones.
 set -euo pipefail
 
-export PATH="$HOME/.cargo/bin:$PATH"
+# Debian has administrators' programs in sbin, which the PATH of an ordinary user lacks.
+export PATH="$HOME/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 cd "$(dirname "$0")/.."
 
 packages=()
@@ -22,7 +23,7 @@ need iperf3 iperf3
 need libfabric-bin fi_pingpong
 need nuttcp nuttcp
 need infiniband-diags ibstatus
-need opensm /usr/sbin/opensm
+need opensm opensm
 need ibsim-utils ibsim
 need gcc cc
 need g++ c++
@@ -38,10 +39,9 @@ need curl curl
 need ca-certificates /etc/ssl/certs/ca-certificates.crt
 need python3 python3
 need iproute2 ip
-need mpich mpiexec.hydra
-need libmpich-dev mpicc.mpich
-need openmpi-bin mpirun.openmpi
-need libopenmpi-dev mpicc.openmpi
+need net-tools ifconfig
+# NPtcp asks for the number of TCP in /etc/protocols.
+need netbase /etc/protocols
 python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3-venv)
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 
@@ -53,7 +53,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     sudo=
     if [ "$(id -u)" != 0 ]; then
         if ! command -v sudo >/dev/null 2>&1; then
-            echo "setup: please run once as root:  apt-get install ${packages[*]}" >&2
+            echo "setup: sudo is missing, so please run once as root:  apt-get install ${packages[*]}" >&2
             exit 1
         fi
         sudo=sudo
@@ -63,6 +63,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
 
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 pinned=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
 if ! command -v cargo >/dev/null 2>&1; then
     echo "setup: installing Rust $pinned for this user (rustup)"
@@ -70,7 +71,10 @@ if ! command -v cargo >/dev/null 2>&1; then
     trap 'rm -rf "$folder"' EXIT
     # The installer must keep its own name, because it behaves differently under other names.
     installer=$folder/rustup-init
-    curl --proto '=https' --tlsv1.2 -sSf -o "$installer" "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init"
+    if ! curl --proto '=https' --tlsv1.2 -sSf -o "$installer" "https://static.rust-lang.org/rustup/dist/$(uname -m)-unknown-linux-gnu/rustup-init"; then
+        echo "setup: the installer of Rust cannot be downloaded; install Rust $wanted or later (https://rustup.rs, or a package), then run this again" >&2
+        exit 1
+    fi
     chmod +x "$installer"
     "$installer" -y --quiet --no-modify-path --default-toolchain "$pinned" --profile minimal -c clippy -c rustfmt
 elif ! RUSTUP_AUTO_INSTALL=0 cargo --version >/dev/null 2>&1; then
@@ -80,7 +84,6 @@ elif ! RUSTUP_AUTO_INSTALL=0 cargo --version >/dev/null 2>&1; then
         exit 1
     fi
 fi
-wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 have=$(cargo --version | cut -d' ' -f2)
 if [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -1)" != "$wanted" ]; then
     echo "setup: cargo $have is older than $wanted: install $pinned from https://rustup.rs" >&2

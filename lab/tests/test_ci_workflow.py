@@ -32,7 +32,7 @@ def commands(workflow: dict[Any, Any]) -> list[list[str]]:
 
 def test_the_commands_are_targets_of_the_makefile(workflow: dict[Any, Any]) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    made = {target for program, *words in commands(workflow) if program == "make" for target in words}
+    made = {target for program, *words in commands(workflow) if program == "make" for target in words if re.fullmatch(r"[\w-]+", target)}
     assert {"test", "demo"} <= made <= targets
     assert {program for program, *_ in commands(workflow)} <= INSTALLERS | {"make"}
 
@@ -55,6 +55,14 @@ def test_debian_12_and_ubuntu_run_the_tests(workflow: dict[Any, Any]) -> None:
     images = [system.get("container", {}).get("image") for system in systems]
     assert images == ["debian:12", None]
     assert workflow["jobs"]["test"]["runs-on"].startswith("ubuntu-")
+
+
+def test_an_ordinary_user_runs_the_end_to_end_tests_on_each_system(workflow: dict[Any, Any]) -> None:
+    systems = workflow["jobs"]["test"]["strategy"]["matrix"]["include"]
+    # A job without a container has an ordinary user already.
+    assert all("E2E_USER=" in system.get("user", "") for system in systems if "container" in system)
+    assert any("make test ${{ matrix.user }}" == step.get("run") for step in steps(workflow))
+    assert "make test E2E_USER=" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
 def test_the_cache_depends_on_files_that_exist(workflow: dict[Any, Any]) -> None:

@@ -65,3 +65,21 @@ def test_a_rust_that_is_too_old_is_named_with_the_remedy(home: Path) -> None:
 def test_the_pinned_rust_is_new_enough_for_the_manifest() -> None:
     wanted = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
     assert [int(part) for part in PINNED.split(".")] >= [int(part) for part in wanted.split(".")]
+
+
+def test_a_users_path_without_sbin_installs_nothing_again(home: Path) -> None:
+    """`make setup` leaves all packages on this machine, so a second call must not ask for any."""
+    program(home, "cargo", f'echo "cargo {PINNED} (0 2026-01-01)"')
+    for name in ("apt-get", "sudo"):
+        program(home, name, f'echo "{name} $*" >>"{home}/asked"')
+    environment = {**os.environ, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    done = subprocess.run([ROOT / "scripts" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "installing" not in done.stdout
+    assert not (home / "asked").exists()
+
+
+def test_each_package_has_one_line_in_the_list() -> None:
+    script = (ROOT / "scripts" / "setup.sh").read_text(encoding="utf-8")
+    packages = [line.split()[1] for line in script.splitlines() if line.startswith("need ")]
+    assert len(packages) == len(set(packages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ HANG_SECONDS = 150
 WAIT_SECONDS = 60
 # The variables that an outer fabric would set.
 VARIABLES = ("SOFTBAND_FABRIC", "SOFTBAND_ENGINE", "SOFTBAND_TICKET")
+# Hosts find programs here after the PATH. An ordinary user of Debian has none of these on the PATH.
+ADMINISTRATORS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 # A test that waits longer fails, so that it does not delay the others.
 TEST_SECONDS = 600
 
@@ -47,16 +50,23 @@ ALONE = {
     "test_thread_limit",
     "test_time_limit",
 }
+# Files that use several accounts of the machine, or compilers that only the account of the build has.
+# `make test E2E_USER=NAME` runs them as root as well, with the tests that are skipped for users.
+ALSO_AS_ROOT = {"test_examples", "test_own_calls", "test_remote_login", "test_security", "test_shared_fabric"}
+ONLY_ROOT = "only root can become another user"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: needs the machine for itself")
+    config.addinivalue_line("markers", "also_as_root: has cases that an ordinary user cannot run")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.stem in ALONE:
             item.add_marker("alone")
+        if item.path.stem in ALSO_AS_ROOT or any(mark.kwargs.get("reason") == ONLY_ROOT for mark in item.iter_markers("skipif")):
+            item.add_marker("also_as_root")
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +78,11 @@ def ends_in_time() -> Iterator[None]:
     signal.alarm(TEST_SECONDS)
     yield
     signal.alarm(0)
+
+
+def which(program: str) -> str | None:
+    """Returns the path of a program that a host of a fabric finds, or None."""
+    return shutil.which(program, path=os.pathsep.join((os.environ.get("PATH", os.defpath), *ADMINISTRATORS)))
 
 
 def state_of(pid: int) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import FABRICS, Softband
+from conftest import FABRICS, Softband, which
 
 TOOLS = "ibnetdiscover; dump_lfts; smpquery portinfo 2 1; smpquery sl2vl 3; smpquery pkeys 2 1; smpquery switchinfo 3; saquery -p"
 
@@ -20,7 +19,7 @@ def by_packets(folder: Path, fabric: str, more: str = "") -> Path:
     return path
 
 
-@pytest.mark.skipif(not shutil.which("ibnetdiscover"), reason="no infiniband-diags")
+@pytest.mark.skipif(not which("ibnetdiscover"), reason="no infiniband-diags")
 def test_tools_find_the_same_subnet(softband: Softband, tmp_path: Path) -> None:
     fabric = "qdr-through-switch"
     before, after = (

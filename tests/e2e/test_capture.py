@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import Fabrics, Outcome, Softband, line_of, until
+from conftest import Fabrics, Outcome, Softband, line_of, until, which
 from packets import packets, records
 from test_opensm import unmanaged
 
 FABRIC = "qdr-through-switch"
 EPOCH = 1_767_225_600  # 2026-01-01, the date of time zero
-needs_tshark = pytest.mark.skipif(not shutil.which("tshark"), reason="no tshark")
+needs_tshark = pytest.mark.skipif(not which("tshark"), reason="no tshark")
 
 RC, UC, UD = 0x00, 0x20, 0x64
 
@@ -64,7 +63,7 @@ def test_a_capture_has_each_packet_once_with_its_check_values(
     times = [packet.nanoseconds for packet in found]
     assert times == sorted(times)
     assert EPOCH <= times[0] // 1_000_000_000 < EPOCH + 10
-    if shutil.which("tshark"):
+    if which("tshark"):
         rows = tshark(path, "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.lrh.dlid", "frame.len")
         assert rows == [[str(p.opcode), str(p.psn), str(p.dlid), str(len(p.image))] for p in found]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import sys
 import urllib.error
@@ -10,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import Fabrics, Softband
+from conftest import Fabrics, Softband, which
 
 COUNTERS = "/sys/class/infiniband/mlx5_0/ports/1/counters"
 
@@ -53,7 +52,7 @@ def free_port() -> int:
         return port
 
 
-@pytest.mark.skipif(not shutil.which("mckey") or not shutil.which("perfquery"), reason="no mckey or perfquery")
+@pytest.mark.skipif(not which("mckey") or not which("perfquery"), reason="no mckey or perfquery")
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_multicast_packets_count_apart(softband: Softband, pace: str) -> None:
     member, ask = "mckey -m 239.0.0.1 -C 5 -S 64", "perfquery -x | grep Multicast | grep -o '[0-9]*$' | xargs"

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Fabrics
+from conftest import ROOT, Fabrics, which
 
 EXAMPLES = ROOT / "examples"
 RECIPES = ROOT / "recipes"
@@ -41,7 +41,7 @@ def example(tmp_path: Path, fabrics: Fabrics) -> Example:
 
 
 def needs(command: str) -> None:
-    if shutil.which(command) is None:
+    if which(command) is None:
         pytest.skip(f"{command} is missing")
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import Softband
-
-PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+from conftest import Softband, which
 
 LOOK = """
 import os, stat, sys
@@ -57,7 +54,7 @@ def test_shells_find_the_files_of_the_hosts_hcas(softband: Softband) -> None:
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_ibstatus_shows_the_ports_of_each_host(softband: Softband, pace: str) -> None:
-    if shutil.which("ibstatus", path=PLACES) is None:
+    if which("ibstatus") is None:
         pytest.skip("ibstatus is not installed (Debian: infiniband-diags)")
     outcome = softband.run("modern-pair", ("a", "ibstatus"), ("b", "ibstatus mlx5_0:1"), options=("--pace", pace)).assert_ok()
     for host, lid in (("a", "0x1"), ("b", "0x2")):

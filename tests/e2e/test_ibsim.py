@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 import tomllib
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, WAIT_SECONDS, Softband
+from conftest import ROOT, WAIT_SECONDS, Softband, which
 
 WRAPPER = next(Path("/usr/lib").glob("*/umad2sim/libumad2sim.so"), None)
-pytestmark = pytest.mark.skipif(not (WRAPPER and shutil.which("ibsim") and shutil.which("opensm")), reason="no ibsim")
+pytestmark = pytest.mark.skipif(not (WRAPPER and which("ibsim") and which("opensm")), reason="no ibsim")
 TABLE: dict[str, Any] = tomllib.loads((ROOT / "conformance" / "management" / "ibsim.toml").read_text())
 PARTS = ["--host", "qdr-host", "--hca", "connectx2-qdr", "--device", "mlx4_0", "--switch", "infiniscale-iv"]
 CABLES = ["--host-cable", "copper-4x", "--host-cable-length", "1 m"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Outcome, Softband
+from conftest import ROOT, Outcome, Softband, which
 
 PMI_SERVER = Path(__file__).with_name("pmi_server.py")
 SOURCE = ROOT / "conformance" / "mpi" / "patterns.c"
@@ -20,7 +19,7 @@ SETTINGS = "HWLOC_COMPONENTS=-gl UCX_TLS=rc_verbs,ud_verbs,sm,self PMI_PORT=a:50
 @pytest.fixture(params=STACKS)
 def stack(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
-    if not shutil.which(f"mpicc.{name}"):
+    if not which(f"mpicc.{name}"):
         pytest.skip(f"mpicc.{name} is not installed")
     return name
 
@@ -163,7 +162,7 @@ def test_processes_of_a_host_share_its_memory(softband: Softband) -> None:
 def test_without_a_compiler_or_with_another_mpi_one_error_says_so(softband: Softband) -> None:
     missing = softband.command("record", "run", "--out", "x", "--mpicc", "no-such-mpicc", "--", "true")
     assert missing.returncode == 2 and "cannot run no-such-mpicc" in missing.stderr
-    if not all(shutil.which(f"mpicc.{stack}") for stack in STACKS):
+    if not all(which(f"mpicc.{stack}") for stack in STACKS):
         pytest.skip("both MPIs are needed")
     program = compiled(softband.folder, "mpich")
     other = softband.command("record", "run", "--out", "x", "--mpicc", "mpicc.openmpi", "--", "mpiexec.mpich", "-n", "1", str(program))
@@ -177,7 +176,7 @@ def simulated(softband: Softband, program: Path, arguments: str, *options: str) 
 
 
 def test_a_replay_takes_the_recorded_time_in_each_run(softband: Softband) -> None:
-    if not shutil.which("mpicc.mpich"):
+    if not which("mpicc.mpich"):
         pytest.skip("mpicc.mpich is not installed")
     recording, done = record(softband, "mpich", "alltoall", "4", "1024")
     assert done.returncode == 0, done.stderr
@@ -195,7 +194,7 @@ def test_a_replay_takes_the_recorded_time_in_each_run(softband: Softband) -> Non
 
 
 def test_a_replay_of_other_calls_names_rank_and_both_calls(softband: Softband) -> None:
-    if not shutil.which("mpicc.mpich"):
+    if not which("mpicc.mpich"):
         pytest.skip("mpicc.mpich is not installed")
     recording, _ = record(softband, "mpich", "ring", "2", "64")
     program = softband.folder / "patterns-mpich"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import FULL, ROOT, Softband, left_behind, until
+from conftest import FULL, ROOT, Softband, left_behind, until, which
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -32,7 +31,7 @@ def mpi_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mpi")
     for library, name in COMPILERS.items():
         wheel = open_mpi_5() if library == "openmpi5" else None
-        if compiler := str(wheel / name) if wheel else shutil.which(name) if library != "openmpi5" else None:
+        if compiler := str(wheel / name) if wheel else which(name) if library != "openmpi5" else None:
             for source in SOURCES.glob("*.c"):
                 subprocess.run([compiler, "-O1", "-Wall", "-o", str(folder / f"{source.stem}-{library}"), str(source)], check=True, timeout=120)
     return folder

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Softband
+from conftest import Softband, which
 
 HOST = """
 [hosts.{name}]
@@ -43,7 +42,7 @@ def test_a_gateway_carries_a_stream_and_programs_see_its_route(softband: Softban
     fabric = fabric_of(tmp_path, tables, *hosts, cables=cables)
     server = ACCEPT + "print(p[0], sum(len(part) for part in iter(lambda: c.recv(65536), b'')))"
     client = "import socket; s = socket.create_connection(('10.2.0.3', 5000)); s.sendall(bytes(200_000))"
-    show = "ip route; ip route get 10.2.0.3 | head -1; grep -c 0003 /proc/net/route" if shutil.which("ip") else "grep -c 0003 /proc/net/route"
+    show = "ip route; ip route get 10.2.0.3 | head -1; grep -c 0003 /proc/net/route" if which("ip") else "grep -c 0003 /proc/net/route"
     outcome = softband.run(fabric, ("c", f'python3 -c "{server}"'), ("a", f'python3 -c "{client}"; {show}')).assert_ok()
     assert outcome.program("c-0").split() == ["10.1.0.1", "200000"]
     shown = outcome.program("a-0").splitlines()
@@ -64,7 +63,7 @@ def test_a_killed_process_ends_its_connection(softband: Softband) -> None:
     assert outcome.program("a-0").strip() in ("ConnectionResetError", "BrokenPipeError"), outcome.program("a-0")
 
 
-@pytest.mark.skipif(not shutil.which("opensm"), reason="no opensm")
+@pytest.mark.skipif(not which("opensm"), reason="no opensm")
 def test_ipoib_works_under_opensm_in_a_partition_with_several_lids(softband: Softband, tmp_path: Path) -> None:
     """Interfaces join OpenSM's groups by packets, also after a restart, and ask it for paths."""
     head = '[subnet]\nmanager = "opensm"\n\n[interfaces.ib0]\nkind = "ipoib"\n\n[interfaces.ib1]\nkind = "ipoib"\npkey = 0x8001\n'

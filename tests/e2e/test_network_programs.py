@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, Softband
+from conftest import Outcome, Softband, which
 from test_conformance import shim_programs
 
 __all__ = ["shim_programs"]
 
 FABRIC = "modern-pair"
-PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 
 def need(*programs: str) -> None:
     """Skips a test whose programs are not installed."""
     for program in programs:
-        if shutil.which(program, path=PLACES) is None:
+        if which(program) is None:
             pytest.skip(f"{program} is not installed")
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import FABRICS, Softband
+from conftest import FABRICS, Softband, which
 
-pytestmark = pytest.mark.skipif(not shutil.which("opensm"), reason="no opensm")
+pytestmark = pytest.mark.skipif(not which("opensm"), reason="no opensm")
 START = "opensm -f {log} >/dev/null 2>&1 & manager=$!; sleep 1; "
 STOP = "; kill $manager; wait $manager"
 
@@ -248,7 +247,7 @@ TOOLS = {
 }
 
 
-@pytest.mark.skipif(not shutil.which("ibnetdiscover"), reason="no infiniband-diags")
+@pytest.mark.skipif(not which("ibnetdiscover"), reason="no infiniband-diags")
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_the_tools_show_the_fabric(softband: Softband, pace: str) -> None:
     """The built-in manager has configured it. Servers on b answer ibping and ibsysstat."""

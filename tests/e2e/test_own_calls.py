@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Softband
+from conftest import Softband, which
 
 # Goroutines sleep, meet in channels, and answer requests over TCP. A child sleeps and tells the date. The program
 # signals itself and draws random numbers. A file goes out by `sendfile`.
@@ -131,7 +130,7 @@ func main() {
 
 @pytest.fixture(scope="session")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go") is None:
+    if which("go") is None:
         pytest.skip("go is not installed")
     folder = tmp_path_factory.mktemp("go")
     (folder / "main.go").write_text(PROGRAM)
@@ -219,7 +218,7 @@ int main(int count, char **words)
 
 @pytest.mark.parametrize("compiler", ["mpicc.openmpi", "mpicc.mpich"])
 def test_ranks_with_teams_of_openmp_repeat(softband: Softband, compiler: str) -> None:
-    if shutil.which(compiler) is None:
+    if which(compiler) is None:
         pytest.skip(f"no {compiler}")
     (softband.folder / "ranks.c").write_text(RANKS)
     program = softband.folder / "ranks"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import FULL, ROOT, Softband
+from conftest import FULL, ROOT, Softband, which
 
 SOURCE = ROOT / "conformance" / "mpi" / "computation.c"
 LIMIT = ("--timeout", "120")
@@ -23,7 +22,7 @@ STEPS = "1500000"
 @pytest.fixture(params=("mpich", "openmpi"))
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     stack = str(request.param)
-    if not shutil.which(f"mpicc.{stack}"):
+    if not which(f"mpicc.{stack}"):
         pytest.skip(f"mpicc.{stack} is not installed")
     made = tmp_path / f"computation-{stack}"
     subprocess.run([f"mpicc.{stack}", "-O2", "-w", "-o", str(made), str(SOURCE)], check=True)

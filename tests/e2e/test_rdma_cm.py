@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import FABRICS, Outcome, Softband, table
+from conftest import FABRICS, Outcome, Softband, table, which
 
 PACES = ["virtual", "wall"]
 
@@ -124,7 +123,7 @@ def test_librspreload_turns_sockets_into_rsockets(softband: Softband, c_programs
     assert words * 4 > 1_000_000
 
 
-@pytest.mark.skipif(not RSOCKETS or not shutil.which("NPtcp"), reason="no librspreload, or no NetPIPE")
+@pytest.mark.skipif(not RSOCKETS or not which("NPtcp"), reason="no librspreload, or no NetPIPE")
 @pytest.mark.parametrize("pace", PACES)
 def test_netpipe_runs_over_rsockets(softband: Softband, pace: str) -> None:
     command, out = f"LD_PRELOAD={RSOCKETS} NPtcp -u 4096 -n 2 -o {softband.folder}", "perfquery -x | grep PortXmitData"
@@ -191,7 +190,7 @@ def test_perftest_measures_a_group(softband: Softband, pace: str) -> None:
     assert len(table(outcome.program("b-0"))) == 1
 
 
-@pytest.mark.skipif(not shutil.which("saquery"), reason="no infiniband-diags")
+@pytest.mark.skipif(not which("saquery"), reason="no infiniband-diags")
 @pytest.mark.parametrize("pace", PACES)
 def test_saquery_shows_groups_and_nodes(softband: Softband, pace: str) -> None:
     """A member that is killed leaves its group."""
@@ -252,7 +251,7 @@ def test_programs_connect_over_roce(softband: Softband, pace: str) -> None:
 
 
 def test_a_capture_shows_the_requests_of_roce(softband: Softband) -> None:
-    if not shutil.which("tshark"):
+    if not which("tshark"):
         pytest.skip("no tshark")
     capture = softband.folder / "roce.pcap"
     softband.run("roce-100g", ("a", "rping -s -C 1"), ("b", "rping -c -C 1 -a a"), options=("--capture", str(capture))).assert_ok()
@@ -330,7 +329,7 @@ def test_a_peer_that_dies_in_any_state_of_a_handshake_is_noticed(softband: Softb
     assert outcome.program("b-1").count("ping data: rdma-ping-") == 20
 
 
-@pytest.mark.skipif(not shutil.which("fio"), reason="no fio")
+@pytest.mark.skipif(not which("fio"), reason="no fio")
 def test_fio_writes_to_a_peer_s_memory(softband: Softband) -> None:
     job = "--ioengine=rdma --port=7500 --bs=4k --size=256k --iodepth=4 --thread"
     outcome = run(softband, "wall", f"fio --name=s {job} --rw=read", f"fio --name=c {job} --rw=write --hostname=a --verb=write").assert_ok()

@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 import shlex
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Softband
+from conftest import ROOT, Softband, which
 
 FABRIC = ROOT / "fabrics" / "modern-pair.toml"
-SERVER = shutil.which("sshd", path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin")))
+SERVER = which("sshd")
 SHELLS = ("/bin/sh", "/bin/bash", "/bin/dash")
 
 
@@ -52,7 +51,7 @@ class Login:
 @pytest.fixture
 def login() -> Iterator[Login]:
     """Prepares a server. Root becomes another account, because the server needs one that may log in."""
-    if SERVER is None or shutil.which("ssh") is None:
+    if SERVER is None or which("ssh") is None:
         pytest.skip("sshd is not installed (Debian: openssh-server)")
     users = [pwd.getpwuid(os.geteuid())] if os.geteuid() != 0 else [user for user in pwd.getpwall() if user.pw_uid != 0]
     user = next((user for user in users if user.pw_shell in SHELLS), None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import FABRICS, ROOT, Softband, line_of
+from conftest import FABRICS, ROOT, Softband, line_of, which
 
 ROUNDS = 50
 # A hand-over takes at least the transfer of a cache line, on the hosts of this fabric.
@@ -89,7 +88,7 @@ RANKS = [
 MPI = [
     pytest.param(
         *case,
-        marks=pytest.mark.skipif(shutil.which(case[0]) is None, reason=f"no {case[0]}"),
+        marks=pytest.mark.skipif(which(case[0]) is None, reason=f"no {case[0]}"),
     )
     for case in RANKS
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -13,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FABRICS, FULL, ROOT, WAIT_SECONDS, Softband
+from conftest import FABRICS, FULL, ROOT, WAIT_SECONDS, Softband, which
 
 SEEDS = ROOT / "fuzz" / "seeds" / "import"
 WRAPPER = Path("/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so")
 # ibsim 0.10 knows no faster links.
 FASTEST = ("NDR", "XDR")
 has_ibsim = pytest.mark.skipif(
-    not (shutil.which("ibsim") and shutil.which("ibnetdiscover") and WRAPPER.exists()),
+    not (which("ibsim") and which("ibnetdiscover") and WRAPPER.exists()),
     reason="ibsim-utils, libumad2sim0 and infiniband-diags are not installed",
 )
 

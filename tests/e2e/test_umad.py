@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Softband
+from conftest import Softband, which
 
 
 @pytest.mark.parametrize("fabric", ["two-hosts", "modern-pair"])
@@ -39,7 +38,7 @@ def test_a_run_that_ends_names_the_wait_for_a_mad(softband: Softband) -> None:
     assert "waits for a MAD at a/mthca0/1" in outcome.stderr
 
 
-@pytest.mark.skipif(not shutil.which("ibstat"), reason="no infiniband-diags")
+@pytest.mark.skipif(not which("ibstat"), reason="no infiniband-diags")
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
 def test_ibstat_shows_the_ports(softband: Softband, pace: str) -> None:
     outcome = softband.run("two-hosts", ("a", "ibstat"), options=("--pace", pace)).assert_ok()

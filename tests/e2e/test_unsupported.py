@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import FABRICS, ROOT, Outcome, Softband
+from conftest import FABRICS, ROOT, Outcome, Softband, which
 
 LIBRARY = ROOT / "crates" / "libibverbs"
 # An HCA without shared receive queues and multicast: every HCA of the catalog has both.
@@ -104,13 +103,13 @@ def test_every_entry_of_old_programs_and_drivers_says_its_name_once(softband: So
 @pytest.mark.parametrize("command", ["ibstat", "ibv_devinfo"])
 def test_debians_own_tools_end_in_order_and_miss_nothing(softband: Softband, command: str) -> None:
     # ibverbs-utils are always installed. The other tool may be missing.
-    if not shutil.which(command):
+    if not which(command):
         pytest.skip(f"{command} is not installed")
     outcome = softband.run("two-hosts", ("a", command)).assert_ok()
     assert said(outcome) == {}
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+@pytest.mark.skipif(not which("strace"), reason="no strace")
 def test_a_tracer_ends_in_simulated_time_and_says_why(softband: Softband) -> None:
     outcome = softband.run("two-hosts", ("a", "strace -f true"), options=("--time-limit", "10 s"))
     assert outcome.status not in (0, 124)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 import subprocess
 import time
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 SOFTBAND = ROOT / "target" / "dist" / "bin" / "softband"
 
 
@@ -71,7 +73,7 @@ def figures(out: Path) -> dict[tuple[str, str], dict[str, str]]:
     return {(row["run"], row["size_bytes"]): {name: value for name, value in row.items() if name not in NO_FIGURES} for row in rows}
 
 
-@pytest.mark.skipif(not shutil.which("opensm"), reason="no opensm")
+@pytest.mark.skipif(not shutil.which("opensm", path=PLACES), reason="no opensm")
 def test_the_cable_paper_has_the_same_figures_under_opensm(tmp_path: Path) -> None:
     """One switch leaves one route. OpenSM gets the lanes of each fabric by its configuration, as in listing 1."""
     for manager in ("builtin", "opensm"):

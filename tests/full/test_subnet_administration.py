@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACES = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
 FABRIC = ROOT / "fabrics" / "fat-tree-16.toml"
-pytestmark = pytest.mark.skipif(not shutil.which("opensm") or not shutil.which("saquery"), reason="no opensm or saquery")
+pytestmark = pytest.mark.skipif(not shutil.which("opensm", path=PLACES) or not shutil.which("saquery", path=PLACES), reason="no opensm or saquery")
 
 # Queries whose records are equal, but for the fields below and for their order.
 EQUAL = (

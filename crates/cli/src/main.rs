@@ -36,6 +36,7 @@ mod recording;
 mod run;
 mod run_folder;
 mod scratch;
+mod search_path;
 mod signals;
 mod status;
 mod topology;
@@ -48,6 +49,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    search_path::append_administrators_folders();
     // A closed pipe (`softband ... | head`) ends the command quietly, as in other tools.
     signals::default_broken_pipe();
     signals::take_file_limit_as_error();

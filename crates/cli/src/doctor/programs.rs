@@ -49,7 +49,7 @@ fn helper(name: &'static str, programs: &[&str], package: &str, effect: &str) ->
     Finding::limited(name, on_path, effect, &format!("sudo apt install {package}"))
 }
 
-/// Returns a program of the PATH. Debian has administrators' programs in `sbin`.
+/// Returns a program of the PATH, to which `search_path` has added the folders of administrators.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
