@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "verbs_common.h"
 
+#include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -49,13 +50,13 @@ static int make(const char *kind)
 	int fd;
 
 	snprintf(name, sizeof name, "/softband-%s-%d", kind, (int)getpid());
-	if (strcmp(kind, "sysv") == 0) return shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);
+	if (strncmp(kind, "sysv", 4) == 0) return shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);
 	if (strcmp(kind, "inherited") == 0) {
 		ball = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		CHECK(ball != MAP_FAILED);
 		return 0;
 	}
-	if (strcmp(kind, "memfd") == 0) {
+	if (strcmp(kind, "memfd") == 0 || strstr(kind, "by_") != NULL) {
 		fd = memfd_create("ball", 0);
 	} else if (strcmp(kind, "shm_open") == 0) {
 		fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -70,12 +71,49 @@ static int make(const char *kind)
 	return fd;
 }
 
-/* Maps the memory, in each process by itself. */
+/* Makes a system call by an own instruction. */
+static void *call_kernel(int made)
+{
+	register long flags __asm__("r10") = MAP_SHARED, fd __asm__("r8") = made, offset __asm__("r9") = 0;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(SYS_mmap), "D"(NULL), "S"(BYTES), "d"(PROT_READ | PROT_WRITE), "r"(flags), "r"(fd), "r"(offset)
+			 : "rcx", "r11", "memory");
+	return (void *)result;
+}
+
+/* Maps the memory, in each process by itself: by the linker's functions, by those that the C library
+ * has in its own table, or by a system call. Libraries that change calls of `mmap` use all of them. */
 static void map(const char *kind, int made)
 {
+	void *library = dlopen("libc.so.6", RTLD_LAZY);
+
+	CHECK(library != NULL);
 	if (strcmp(kind, "inherited") == 0) return;
 	if (strcmp(kind, "sysv") == 0) {
 		ball = shmat(made, NULL, 0);
+	} else if (strcmp(kind, "sysv_by_library") == 0) {
+		void *(*attach)(int, const void *, int) = (void *(*)(int, const void *, int))dlsym(library, "shmat");
+
+		ball = attach(made, NULL, 0);
+	} else if (strcmp(kind, "by_library") == 0) {
+		void *(*map)(void *, size_t, int, int, int, off_t) =
+			(void *(*)(void *, size_t, int, int, int, off_t))dlsym(library, "mmap");
+
+		ball = map(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+	} else if (strcmp(kind, "remapped_by_library") == 0) {
+		void *(*remap)(void *, size_t, size_t, int, ...) =
+			(void *(*)(void *, size_t, size_t, int, ...))dlsym(library, "mremap");
+
+		ball = mmap(NULL, BYTES / 2, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+		CHECK(ball != MAP_FAILED);
+		ball = remap(ball, BYTES / 2, BYTES, MREMAP_MAYMOVE);
+	} else if (strcmp(kind, "by_syscall") == 0) {
+		ball = (void *)syscall(SYS_mmap, NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+	} else if (strcmp(kind, "by_instruction") == 0) {
+		ball = call_kernel(made);
 	} else {
 		ball = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
 	}

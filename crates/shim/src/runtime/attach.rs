@@ -13,6 +13,7 @@ use crate::fd::stdio;
 
 use crate::process::fork;
 
+use crate::shared;
 use crate::signal::actions;
 
 use crate::spin;
@@ -72,9 +73,19 @@ fn start() -> bool {
     state == ATTACHED
 }
 
-fn is_first_copy() -> bool {
+fn first_marker() -> *mut c_void {
     // SAFETY: the name ends with a NUL.
-    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softband_shim_marker".as_ptr()) };
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"softband_shim_marker".as_ptr()) }
+}
+
+/// Returns whether the process began with this library. Thread-local memory then never needs the
+/// allocator, which calls the C library's functions of mappings.
+fn is_in_first_list() -> bool {
+    std::ptr::eq(first_marker().cast(), &raw const softband_shim_marker)
+}
+
+fn is_first_copy() -> bool {
+    let first = first_marker();
     first.is_null() || std::ptr::eq(first.cast(), &raw const softband_shim_marker)
 }
 
@@ -127,6 +138,9 @@ fn after_attach() {
     }
     tsc::allow_rewriting();
     tsc::replace_vdso();
+    if is_in_first_list() {
+        shared::entries::lead_here();
+    }
     own_calls::look_at_objects();
     random::replace_bytes_of_image();
     // Registered before all handlers of the program: runs after its handlers and after the

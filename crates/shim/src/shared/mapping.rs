@@ -150,6 +150,11 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, len: size_t, rights: c_i
 }
 
 fn remap(call: impl FnOnce() -> *mut c_void, (old, old_len): (usize, size_t), new_len: size_t) -> *mut c_void {
+    if ranges::any() {
+        // All pages of a mapping that moves have the same rights.
+        spin::before_native();
+        guard::open_for(old, old_len.max(1));
+    }
     let known = ranges::at(old).zip(ranges::memory_at(old));
     once(call, |new| {
         if new == libc::MAP_FAILED {
@@ -171,11 +176,6 @@ fn remap(call: impl FnOnce() -> *mut c_void, (old, old_len): (usize, size_t), ne
 /// Nobody uses the memory that goes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(address: *mut c_void, old_len: size_t, len: size_t, flags: c_int, new: *mut c_void) -> *mut c_void {
-    if ranges::any() {
-        // All pages of a mapping that moves have the same rights.
-        spin::before_native();
-        guard::open_for(address as usize, old_len.max(1));
-    }
     // SAFETY: the caller answers for the memory that goes.
     remap(|| unsafe { real::mremap(address, old_len, len, flags, new) }, (address as usize, old_len), len)
 }
