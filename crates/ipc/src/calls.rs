@@ -161,6 +161,8 @@ pod! {
     pub struct Count { pub count: u64, }
     /// Counter of a port: the name of its HCA follows, then that of the counter.
     pub struct CounterName { pub device_len: u32, pub port: u32, }
+    /// Setting of the kernel's network: its name below `/proc/sys/net` follows, then its value.
+    pub struct SettingName { pub name_len: u32, pub reserved: u32, }
     pub struct TimerNew { pub reserved: u64, }
     pub struct TimerSet { pub object: u32, pub reserved: u32, pub at_ps: u64, pub interval_ps: u64, }
 

@@ -48,6 +48,7 @@ macro_rules! rooms_of {
     ($engine:ident reverse_resolve) => { $engine.host_calls() };
     ($engine:ident read_interface) => { $engine.host_calls() };
     ($engine:ident read_route) => { $engine.host_calls() };
+    ($engine:ident change_setting) => { $engine.host_calls() };
     ($engine:ident socket_new) => { $engine.host_calls() };
     ($engine:ident socket_bind) => { $engine.host_calls() };
     ($engine:ident socket_listen) => { $engine.host_calls() };

@@ -2,7 +2,7 @@
 //! `/dev/infiniband`. Each host has a folder, to which the library in its programs redirects these
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
-use crate::host::kernel::Kernels;
+use crate::host::kernel::{Kernels, settings};
 use crate::host::ports::abi_lid;
 use crate::host::{counter_files, interfaces, mad_files, net_files};
 use anyhow::Context;
@@ -146,6 +146,7 @@ impl Files {
         let folder = self.place_of(host);
         if !folder.is_dir() {
             write_host(&folder, world, host, (&interfaces::of_host(kernels, world, host), &interfaces::routes_of_host(kernels, host)))?;
+            write_settings(&folder.join(OWN_VALUES), world, host, kernels)?;
         }
         Ok(folder)
     }
@@ -203,6 +204,21 @@ fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &
     put(&root.join("sys/class/misc/rdma_cm"), &[("abi_version", CONNECTION_ABI.into())])?;
     symlink("/dev/null", devices.join("rdma_cm"))?;
     mad_files::write(root, world, host)
+}
+
+/// Folder of a host's own values of the kernel's settings (`shim/fd/own_values`).
+const OWN_VALUES: &str = "own/proc/sys";
+
+/// Writes the settings that differ between hosts, or that the model has.
+fn write_settings(folder: &Path, world: &World, host: usize, kernels: Option<&Kernels>) -> io::Result<()> {
+    put(&folder.join("kernel"), &[("hostname", world.spec().hosts[host].name.to_string())])?;
+    let Some(kernels) = kernels else { return Ok(()) };
+    for (name, value) in settings::all(kernels.stack(host).kernel()) {
+        let file = folder.join("net").join(name);
+        fs::create_dir_all(file.parent().unwrap_or(folder))?;
+        fs::write(file, format!("{value}\n"))?;
+    }
+    Ok(())
 }
 
 /// Returns the folder of an HCA of a host below `/sys`.

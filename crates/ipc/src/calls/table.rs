@@ -137,6 +137,10 @@ macro_rules! for_each_call {
             /// A socket in the list of the program's host. ENOENT behind the last.
             ReadSocket = 69, read_socket(SocketPlace) -> SocketRecord, Free, Virtual;
 
+            /// Changes a setting of the modelled TCP/IP of the program's host. ENOENT for a setting
+            /// that the model does not have.
+            ChangeSetting = 75, change_setting(WithTail<SettingName, u8>) -> (), Free, Any;
+
             /// Opens a channel of the connection manager.
             CmOpen = 70, cm_open() -> Object, Free, Any;
             /// Carries out a command of a channel. EAGAIN while no event waits.

@@ -273,6 +273,11 @@ impl Stack {
     pub fn kernel(&self) -> &KernelPart {
         &self.kernel
     }
+    /// Returns the kernel of the host, to change its settings. Sockets keep the defaults of their
+    /// creation.
+    pub fn kernel_mut(&mut self) -> &mut KernelPart {
+        &mut self.kernel
+    }
 
     /// Carries out a program's call at `now`. The reply and the failure belong to the call.
     pub fn call<C: Call>(&mut self, now: SimTime, call: C) -> Result<C::Reply, NetError> {

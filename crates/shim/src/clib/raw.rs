@@ -5,13 +5,18 @@
 use crate::clib::args::{In, Out, Text, Texts};
 use crate::clib::real;
 use crate::fd::descriptors::{close, close_range};
+use crate::fd::files;
 use crate::fd::random::getrandom;
 use crate::process::exec::{execve, execveat};
-use crate::process::pid::{gettid, kill, own_number, system_thread, tgkill};
+use crate::process::machine_calls;
+use crate::process::pid::{gettid, kill, own_number, setpriority, system_thread, tgkill};
 use crate::process::seccomp::seccomp;
+use crate::runtime::attach::attached;
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
 use crate::shared::{guard, mapping};
 use crate::signal::handlers;
+use crate::socket::host_name;
+use crate::socket::open::socket;
 use crate::spin;
 use crate::sync::doorbell::{self, End, Place};
 use crate::time::clock::{clock_gettime, from_clock, gettimeofday};
@@ -66,7 +71,21 @@ pub unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
         libc::SYS_execveat => return unsafe { execveat(a as c_int, text(b), texts(c), texts(d), e as c_int).into() },
         // SAFETY: `seccomp` takes an operation, flags and a filter.
         libc::SYS_seccomp => return unsafe { seccomp(a, b, c) },
+        // SAFETY: the arguments are those of the call.
+        number if machine_calls::answers(number) => {
+            if let Some(refused) = unsafe { machine_calls::refusal(number, [a, b, c]) } {
+                return refused;
+            }
+        }
         _ => {}
+    }
+    if !is_parked()
+        && !is_away()
+        && !spin::is_own(caller as usize)
+        // SAFETY: the arguments are those of the call.
+        && let Some(result) = unsafe { beyond_host(number, a, b, c, d) }
+    {
+        return result;
     }
     // A thread that waits for the token may call this in a signal handler or in our own code.
     if !active() || is_parked() || is_away() {
@@ -90,13 +109,43 @@ pub unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
     unsafe { pass_through(caller, number, &[a, b, c, d, e, f]) }
 }
 
+/// Answers the calls by which a program would leave its host, in both paces: sockets, names, signals,
+/// and files that it writes. An allocator may open files to read while it starts, so those stay native.
+///
+/// # Safety
+/// The arguments are those of the system call.
+unsafe fn beyond_host(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long) -> Option<c_long> {
+    let writes = |flags: c_long| flags as c_int & libc::O_ACCMODE != libc::O_RDONLY;
+    if !attached() {
+        return None;
+    }
+    // SAFETY: each function takes what the system call of its name takes.
+    let result = unsafe {
+        match number {
+            libc::SYS_socket => socket(a as c_int, b as c_int, c as c_int),
+            libc::SYS_open if writes(b) => files::open(text(a), b as c_int, c as libc::mode_t),
+            libc::SYS_openat if writes(c) => files::openat(a as c_int, text(b), c as c_int, d as libc::mode_t),
+            libc::SYS_creat => files::creat(text(a), b as libc::mode_t),
+            libc::SYS_kill => kill(a as c_int, b as c_int),
+            libc::SYS_setpriority => setpriority(a as c_uint, b as libc::id_t, c as c_int),
+            libc::SYS_sethostname => host_name::sethostname(a as *const c_char, b as usize),
+            libc::SYS_setdomainname => host_name::setdomainname(a as *const c_char, b as usize),
+            _ => return None,
+        }
+    };
+    Some(result.into())
+}
+
 /// Returns whether [`called`] answers a call itself.
 pub fn answers(number: c_long) -> bool {
     use libc::{SYS_clock_gettime, SYS_clock_nanosleep, SYS_futex, SYS_getpid, SYS_getrandom, SYS_gettid, SYS_gettimeofday, SYS_kill};
     use libc::{SYS_close, SYS_close_range, SYS_execve, SYS_execveat, SYS_nanosleep, SYS_sched_yield, SYS_seccomp, SYS_tgkill, SYS_tkill};
     let times = [SYS_futex, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_gettimeofday, SYS_sched_yield];
     let processes = [SYS_getpid, SYS_gettid, SYS_tgkill, SYS_tkill, SYS_kill, SYS_execve, SYS_execveat, SYS_seccomp];
-    times.contains(&number) || processes.contains(&number) || [SYS_getrandom, SYS_close, SYS_close_range].contains(&number)
+    machine_calls::answers(number)
+        || times.contains(&number)
+        || processes.contains(&number)
+        || [SYS_getrandom, SYS_close, SYS_close_range].contains(&number)
 }
 
 /// Makes a call of the program by the C library, so that the program's filter judges it. Calls of

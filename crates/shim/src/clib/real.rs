@@ -173,6 +173,11 @@ safe_originals! {
     fn access(path: Text, mode: c_int) -> c_int;
     fn faccessat(folder: c_int, path: Text, mode: c_int, flags: c_int) -> c_int;
     fn euidaccess(path: Text, mode: c_int) -> c_int;
+    fn inotify_add_watch(fd: c_int, path: Text, mask: u32) -> c_int;
+    fn statfs(path: Text, out: Out<statfs>) -> c_int;
+    fn statvfs(path: Text, out: Out<statvfs>) -> c_int;
+    fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int;
+    fn memfd_create(name: Text, flags: c_uint) -> c_int;
     fn canonicalize_file_name(path: Text) -> *mut c_char;
     fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: In<epoll_event>) -> c_int;
     fn gethostbyname(name: Text) -> *mut hostent;
@@ -276,6 +281,13 @@ originals! {
     fn fread(data: *mut c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t;
     fn getrandom(data: *mut c_void, len: size_t, flags: c_uint) -> ssize_t;
     fn getentropy(data: *mut c_void, len: size_t) -> c_int;
+    fn getxattr(path: Text, name: Text, value: *mut c_void, size: size_t) -> ssize_t;
+    fn lgetxattr(path: Text, name: Text, value: *mut c_void, size: size_t) -> ssize_t;
+    fn listxattr(path: Text, list: *mut c_char, size: size_t) -> ssize_t;
+    fn llistxattr(path: Text, list: *mut c_char, size: size_t) -> ssize_t;
+    fn madvise(address: *mut c_void, len: size_t, advice: c_int) -> c_int;
+    fn getdomainname(out: *mut c_char, len: size_t) -> c_int;
+    fn adjtime(new: *const timeval, old: *mut timeval) -> c_int;
 }
 
 /// Makes a system call by an instruction of this library. It bypasses our own

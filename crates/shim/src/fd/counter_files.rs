@@ -115,7 +115,7 @@ fn folder_name(folder: c_int) -> Option<Vec<u8>> {
 }
 
 /// Returns the target of a link.
-fn target_of(link: &CStr) -> Option<Vec<u8>> {
+pub(super) fn target_of(link: &CStr) -> Option<Vec<u8>> {
     let mut name = vec![0u8; libc::PATH_MAX as usize];
     // SAFETY: the kernel reads a string and writes at most the length of the buffer.
     let len = unsafe { kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), name.as_mut_ptr(), name.len()) };

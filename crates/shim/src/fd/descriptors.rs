@@ -2,7 +2,7 @@
 
 use crate::clib::args::Out;
 use crate::clib::real;
-use crate::fd::{management, terminal};
+use crate::fd::{management, own_values, terminal};
 use crate::process::pid::{group_or_process, known_number};
 use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
@@ -168,6 +168,7 @@ pub fn kind_of(fd: c_int) -> libc::mode_t {
 /// Closes the object behind `fd` before another use of the number.
 pub fn forget(fd: c_int) {
     crate::fd::epoll::forget(fd);
+    own_values::before_close(fd);
     netlink::forget(fd);
     if fds::lookup(fd).is_none() || !client::has_slot() {
         return;

@@ -5,13 +5,13 @@
 
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
-use crate::fd::{connections, counter_files, interface_files, management, random_files};
+use crate::fd::{connections, counter_files, interface_files, machine_files, management, random_files, status};
 use crate::own_calls;
 use crate::runtime::attach::attached;
-use crate::runtime::world::{active, errno, fail, set_errno};
-use libc::{DIR, FILE, c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
+use crate::runtime::world::{active, errno, set_errno};
+use libc::{DIR, FILE, c_char, c_int, c_void, mode_t, size_t, ssize_t};
 use rustix::fd::{AsRawFd, OwnedFd};
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -96,6 +96,22 @@ fn is_about_interfaces(path: &[u8]) -> bool {
     path.strip_prefix(INTERFACES).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
+/// Folders to which the links of the classes lead.
+const VIRTUAL: &[u8] = b"/sys/devices/virtual/net";
+const CARDS: &[u8] = b"/sys/devices/pci0000:00/";
+
+/// Returns whether a path leads to an interface or to a card of the host. The machine may have other
+/// cards.
+fn is_of_card(path: &[u8]) -> bool {
+    if path.strip_prefix(VIRTUAL).is_some_and(|rest| rest.is_empty() || rest[0] == b'/') {
+        return true;
+    }
+    let Some(rest) = path.strip_prefix(CARDS) else { return false };
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    let card = || CString::new([FOLDER.get()?.as_bytes(), &path[..CARDS.len() + end]].concat()).ok();
+    end > 0 && card().is_some_and(|card| rustix::fs::access(card.as_c_str(), rustix::fs::Access::EXISTS).is_ok())
+}
+
 /// Returns the path of a table below `/proc/net`, which is the process's own.
 fn interface_table(path: &[u8]) -> Option<CString> {
     let name = interface_files::network_table(path)?;
@@ -117,7 +133,7 @@ fn inside(path: &[u8]) -> Option<CString> {
         return of_process(rest).filter(|led| led.as_bytes() != path);
     }
     // Nearly every path ends here.
-    if !(is_about_hcas(path) || is_about_interfaces(path) || path == BOOT_ID) || !attached() {
+    if !(is_about_hcas(path) || is_about_interfaces(path) || path == BOOT_ID || is_of_card(path)) || !attached() {
         return None;
     }
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()
@@ -144,6 +160,11 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
     (real.map_or_else(|| first.to_vec(), |real| real.to_string().into_bytes()), rest)
 }
 
+/// Returns the folder of the host's files, as the engine named it.
+pub(super) fn folder() -> Option<&'static [u8]> {
+    FOLDER.get().map(|folder| folder.as_bytes())
+}
+
 /// Runs `open`. The open of a named pipe waits in the kernel for the other end. Both ends must wait
 /// at once, so neither may have the token.
 fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) -> R {
@@ -152,11 +173,16 @@ fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) 
     let waits = active() && flags & (libc::O_NONBLOCK | libc::O_RDWR | libc::O_PATH) == 0 && {
         let mut about = libc::stat::zeroed();
         let saved = errno();
-        let is_there = native_status(folder, led, Out::of(&mut about), 0) == 0;
+        let is_there = status::native_status(folder, led, Out::of(&mut about), 0) == 0;
         set_errno(saved);
         is_there && about.st_mode & libc::S_IFMT == libc::S_IFIFO
     };
     if waits { crate::runtime::world::away(open) } else { open() }
+}
+
+/// Checks a descriptor that `open` returned, and makes it stand for the host's file.
+fn opened(path: Text, flags: c_int, fd: c_int) -> c_int {
+    machine_files::opened(path, flags, management::opened(path, flags, fd))
 }
 
 /// Implements `open`. The mode travels in the same register whether it is present or not (System V
@@ -164,61 +190,71 @@ fn opening<R>(folder: c_int, led: &Led, flags: c_int, open: impl FnOnce() -> R) 
 #[unsafe(no_mangle)]
 pub extern "C" fn open(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    management::opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(folder, path, 1);
-    management::opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat64(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(folder, path, 1);
-    management::opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    management::opened(path, flags, real::__open_2(led.path(), led.flags(flags)))
+    opened(path, flags, real::__open_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open64_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    management::opened(path, flags, real::__open64_2(led.path(), led.flags(flags)))
+    opened(path, flags, real::__open64_2(led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(folder, path, 1);
-    management::opened(path, flags, real::__openat_2(folder, led.path(), led.flags(flags)))
+    opened(path, flags, real::__openat_2(folder, led.path(), led.flags(flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(folder, path, 1);
-    management::opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(flags)))
+    opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(flags)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn creat(path: Text, mode: mode_t) -> c_int {
+    open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn creat64(path: Text, mode: mode_t) -> c_int {
+    creat(path, mode)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
-    opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), mode))
+    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
-    opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode))
+    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode)))
 }
 
 /// Implements `freopen`. The stream's descriptor leaves its socket.
@@ -233,7 +269,8 @@ pub unsafe extern "C" fn freopen(path: Text, mode: Text, stream: *mut FILE) -> *
         // SAFETY: the caller's stream is open.
         unsafe { crate::fd::stdio::leave(stream) };
     }
-    opening(libc::AT_FDCWD, &led, 0, || real::freopen(led.path(), mode, stream))
+    let stream = opening(libc::AT_FDCWD, &led, 0, || real::freopen(led.path(), mode, stream));
+    if path.is_null() { stream } else { machine_files::opened_stream(path, mode, stream) }
 }
 
 /// Implements the name of `freopen` for large files.
@@ -269,120 +306,6 @@ pub unsafe extern "C" fn scandir(path: Text, list: *mut c_void, filter: *mut c_v
 pub unsafe extern "C" fn scandir64(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int {
     // SAFETY: an entry of `scandir` is one of `scandir64` on this machine; the functions are the caller's.
     unsafe { real::scandir(led(path).path(), list, filter, order) }
-}
-
-/// Uses the system call, whose structure equals the C library's on this machine. C libraries before
-/// 2.33 have no `stat` to call.
-fn native_status(folder: c_int, led: &Led, out: Out<libc::stat>, flags: c_int) -> c_int {
-    // SAFETY: the kernel reads a string and writes a `stat`, for which an `Out` has room. It
-    // refuses null.
-    unsafe { kernel!(libc::SYS_newfstatat, folder, led.path().as_ptr(), out.address(), flags) as c_int }
-}
-
-fn status_of(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
-    native_status(folder, &led(path), out, flags)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn stat(path: Text, out: Out<libc::stat>) -> c_int {
-    status_of(libc::AT_FDCWD, path, out, 0)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn stat64(path: Text, out: Out<libc::stat>) -> c_int {
-    status_of(libc::AT_FDCWD, path, out, 0)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn lstat(path: Text, out: Out<libc::stat>) -> c_int {
-    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn lstat64(path: Text, out: Out<libc::stat>) -> c_int {
-    status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn fstatat(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
-    status_of(folder, path, out, flags)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn fstatat64(folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
-    status_of(folder, path, out, flags)
-}
-
-/// Implements `fstat` by the system call, as `native_status` does for paths.
-#[unsafe(no_mangle)]
-pub extern "C" fn fstat(fd: c_int, out: Out<libc::stat>) -> c_int {
-    let mut status = libc::stat::zeroed();
-    // SAFETY: the kernel writes a `stat`.
-    let outcome = unsafe { kernel!(libc::SYS_fstat, fd, &raw mut status) as c_int };
-    if outcome == 0 && out.is_null() {
-        return fail(libc::EFAULT);
-    }
-    if outcome == 0 {
-        management::correct_status(fd, &mut status);
-        out.set(status);
-    }
-    outcome
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn fstat64(fd: c_int, out: Out<libc::stat>) -> c_int {
-    fstat(fd, out)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __fxstat(version: c_int, fd: c_int, out: Out<libc::stat>) -> c_int {
-    if is_version(version) { fstat(fd, out) } else { fail(libc::EINVAL) }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __fxstat64(version: c_int, fd: c_int, out: Out<libc::stat>) -> c_int {
-    __fxstat(version, fd, out)
-}
-
-/// Returns whether `version` is valid for `__xstat` and its relatives. Programs built against C
-/// libraries before 2.33 call them. Both versions have the same structure.
-fn is_version(version: c_int) -> bool {
-    (0..=1).contains(&version)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __xstat(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
-    if is_version(version) { status_of(libc::AT_FDCWD, path, out, 0) } else { fail(libc::EINVAL) }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __xstat64(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
-    __xstat(version, path, out)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __lxstat(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
-    if is_version(version) { status_of(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW) } else { fail(libc::EINVAL) }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __lxstat64(version: c_int, path: Text, out: Out<libc::stat>) -> c_int {
-    __lxstat(version, path, out)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __fxstatat(version: c_int, folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
-    if is_version(version) { status_of(folder, path, out, flags) } else { fail(libc::EINVAL) }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __fxstatat64(version: c_int, folder: c_int, path: Text, out: Out<libc::stat>, flags: c_int) -> c_int {
-    __fxstatat(version, folder, path, out, flags)
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn statx(folder: c_int, path: Text, flags: c_int, mask: c_uint, out: Out<libc::statx>) -> c_int {
-    real::statx(folder, led(path).path(), flags, mask, out)
 }
 
 #[unsafe(no_mangle)]
@@ -435,14 +358,35 @@ pub unsafe extern "C" fn readlinkat(folder: c_int, path: Text, out: *mut c_char,
     unsafe { real::readlinkat(folder, led(path).path(), out, len) }
 }
 
+/// Replaces a resolved path in the engine's folder by the program's name of it, which is shorter.
+///
+/// # Safety
+/// `found` is null or a string that the caller may change.
+unsafe fn shown(led: &Led, found: *mut c_char) -> *mut c_char {
+    if led.held.is_none() || found.is_null() {
+        return found;
+    }
+    // SAFETY: the pointer is not null, so it leads to a string.
+    let name = name_for_program(unsafe { CStr::from_ptr(found) }.to_bytes());
+    if let Some(name) = name {
+        let bytes = name.as_bytes_with_nul();
+        // SAFETY: the name is the end of the string, so it fits there.
+        unsafe { found.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
+    }
+    found
+}
+
 /// Implements `realpath`.
 ///
 /// # Safety
 /// `out` is null or has room for `PATH_MAX` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realpath(path: Text, out: *mut c_char) -> *mut c_char {
+    let led = led(path);
     // SAFETY: the result is at most as long as the room, or in new memory.
-    unsafe { real::realpath(led(path).path(), out) }
+    let found = unsafe { real::realpath(led.path(), out) };
+    // SAFETY: the C library has written a string.
+    unsafe { shown(&led, found) }
 }
 
 /// Implements `__realpath_chk`.
@@ -451,13 +395,19 @@ pub unsafe extern "C" fn realpath(path: Text, out: *mut c_char) -> *mut c_char {
 /// `out` is null or has room for `room` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __realpath_chk(path: Text, out: *mut c_char, room: size_t) -> *mut c_char {
+    let led = led(path);
     // SAFETY: the C library ends the process if the room is shorter than `PATH_MAX`.
-    unsafe { real::__realpath_chk(led(path).path(), out, room) }
+    let found = unsafe { real::__realpath_chk(led.path(), out, room) };
+    // SAFETY: the result is a string of the C library.
+    unsafe { shown(&led, found) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn canonicalize_file_name(path: Text) -> *mut c_char {
-    real::canonicalize_file_name(led(path).path())
+    let led = led(path);
+    let found = real::canonicalize_file_name(led.path());
+    // SAFETY: the C library returns null or a new string.
+    unsafe { shown(&led, found) }
 }
 
 #[cfg(test)]
@@ -484,10 +434,10 @@ mod tests {
     fn outside_a_fabric_files_are_the_systems() {
         let mut out = libc::stat::zeroed();
         let null = Text::of(c"/dev/null");
-        assert_eq!(stat(null, Out::of(&mut out)), 0);
+        assert_eq!(status::stat(null, Out::of(&mut out)), 0);
         assert_eq!(out.st_mode & libc::S_IFMT, libc::S_IFCHR);
         assert_eq!(access(Text::of(c"/dev/infiniband-is-not-here"), libc::F_OK), -1);
-        assert_eq!(__xstat(1, null, Out::of(&mut out)), 0);
-        assert_eq!(__xstat(7, null, Out::of(&mut out)), -1);
+        assert_eq!(status::__xstat(1, null, Out::of(&mut out)), 0);
+        assert_eq!(status::__xstat(7, null, Out::of(&mut out)), -1);
     }
 }

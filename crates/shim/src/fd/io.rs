@@ -4,7 +4,7 @@ use crate::clib::buffers::{Readable, Writable};
 use crate::clib::real;
 use crate::fd::descriptors::{blocking_natively, is_nonblocking, kind_of, ours};
 use crate::fd::file_costs::{pay_read, pay_write};
-use crate::fd::{counter_files, kernel_news, management, random_files};
+use crate::fd::{counter_files, kernel_news, management, own_values, random_files};
 use crate::runtime::world::{active, errno, fail};
 use crate::shared::mapping::{before_kernel_writes, before_kernel_writes_parts};
 use crate::socket::datagram::{self, Sent};
@@ -193,6 +193,9 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, len: size_t) -> s
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, &[part]);
     }
+    if let Some(written) = own_values::write(fd, part.bytes()) {
+        return written;
+    }
     let natively = || native(fd, libc::POLLOUT, || kernel_news::writing(fd, || write_natively(fd, part)));
     write_in_parts(fd, &[part]).unwrap_or_else(|| pay_write(fd, natively(), None))
 }
@@ -210,6 +213,10 @@ pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> 
     }
     if netlink::is_route_socket(fd) {
         return netlink::send(fd, parts);
+    }
+    if own_values::is_value(fd) {
+        let text: Vec<u8> = parts.iter().flat_map(|part| part.bytes().iter().copied()).collect();
+        return own_values::write(fd, &text).unwrap_or_else(|| fail(libc::EBADF));
     }
     if let Some(written) = write_in_parts(fd, parts) {
         return written;

@@ -1,6 +1,7 @@
 //! Descriptors: files, polls, reads and writes.
 
 pub mod asynchronous;
+pub mod attributes;
 pub mod connections;
 pub mod copying;
 mod counter_files;
@@ -13,12 +14,15 @@ pub mod interest;
 mod interface_files;
 pub mod io;
 pub mod kernel_news;
+mod machine_files;
 mod mad_posts;
 pub mod management;
+pub mod own_values;
 pub mod poll;
 pub mod random;
 pub mod random_files;
 pub mod select;
+pub mod status;
 pub mod stdio;
 pub mod terminal;
 pub mod unwritten;

@@ -6,6 +6,7 @@
 use crate::clib::symbols;
 use crate::fd::descriptors::{close, forget, ours};
 use crate::fd::io::{read, write};
+use crate::fd::own_values;
 use crate::runtime::world::fail;
 use libc::{FILE, c_int, c_void, off_t, ssize_t};
 use softband_client::fds::Kind;
@@ -52,6 +53,15 @@ unsafe fn socket(stream: *mut FILE) -> Option<c_int> {
     ours(fd).filter(|entry| matches!(entry.kind, Kind::StreamSocket | Kind::DatagramSocket)).map(|_| fd)
 }
 
+/// Returns the stream's descriptor if a setting of the host is behind it.
+///
+/// # Safety
+/// `stream` is an open stream.
+unsafe fn own_value(stream: *mut FILE) -> Option<c_int> {
+    // SAFETY: the caller's stream is open.
+    Some(unsafe { descriptor(stream) }).filter(|fd| own_values::is_value(*fd))
+}
+
 unsafe extern "C" fn read_stream(stream: *mut FILE, data: *mut c_void, len: ssize_t) -> ssize_t {
     // SAFETY: the C library passes an open stream, and a buffer with room for `len` bytes.
     unsafe {
@@ -64,7 +74,7 @@ unsafe extern "C" fn read_stream(stream: *mut FILE, data: *mut c_void, len: ssiz
 
 unsafe extern "C" fn write_stream(stream: *mut FILE, data: *const c_void, len: ssize_t) -> ssize_t {
     // SAFETY: the stream is open while the C library writes to it.
-    let Some(fd) = (unsafe { socket(stream) }) else {
+    let Some(fd) = (unsafe { socket(stream).or_else(|| own_value(stream)) }) else {
         // The thread keeps the token here: it holds the stream's lock, which other threads may await.
         // SAFETY: the original has the type of a write, and gets what the C library passed.
         return unsafe { std::mem::transmute::<usize, WriteStream>(original(1))(stream, data, len) };
@@ -112,7 +122,7 @@ pub unsafe fn leave(stream: *mut FILE) {
         return;
     }
     // SAFETY: the stream is not null, so it is open.
-    let Some(fd) = (unsafe { socket(stream) }) else { return };
+    let Some(fd) = (unsafe { socket(stream).or_else(|| own_value(stream)) }) else { return };
     // SAFETY: the stream stays open, since only its descriptor changes hands.
     unsafe { libc::fflush(stream) };
     forget(fd);

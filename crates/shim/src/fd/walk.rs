@@ -3,7 +3,7 @@
 
 use crate::clib::args::{Text, Texts};
 use crate::clib::real;
-use crate::fd::files;
+use crate::fd::{files, status};
 use crate::runtime::attach::attached;
 use libc::{DIR, c_char, c_int, c_void, dirent64};
 use std::cell::Cell;
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn glob(pattern: Text, flags: c_int, on_error: *mut c_void
         close: Some(close_folder),
         read: Some(readdir64),
         open: Some(files::opendir),
-        lstat: Some(files::lstat),
-        stat: Some(files::stat),
+        lstat: Some(status::lstat),
+        stat: Some(status::stat),
     };
     // SAFETY: the result has each function that the flag promises.
     let status = unsafe { real::glob(pattern, flags | GLOB_ALTDIRFUNC, on_error, result) };

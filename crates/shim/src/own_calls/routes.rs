@@ -3,10 +3,11 @@
 use super::signals::with_set;
 use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::raw;
-use crate::fd::{copying, descriptors, epoll, file_io, files, io, poll, select, working_folder};
-use crate::process::{fork, machine, pid, seccomp, tracing, wait};
+use crate::fd::{attributes, copying, descriptors, epoll, file_io, files, io, poll, select, status, working_folder};
+use crate::process::{fork, machine, outsiders, pid, seccomp, tracing, wait};
+use crate::shared::huge;
 use crate::signal::sigwait;
-use crate::socket::{message, names, open, resolver};
+use crate::socket::{host_name, message, names, open};
 use crate::time::{alarm, clock, sleep, timerfd};
 use libc::{c_char, c_int, c_long, id_t, idtype_t, pid_t, rusage, siginfo_t};
 
@@ -52,15 +53,25 @@ fn descriptors_and_files(number: c_long) -> Option<Function> {
         libc::SYS_epoll_ctl => Int(epoll::epoll_ctl as *const ()),
         libc::SYS_open => Int(files::open as *const ()),
         libc::SYS_openat => Int(files::openat as *const ()),
+        libc::SYS_creat => Int(files::creat as *const ()),
         libc::SYS_access => Int(files::access as *const ()),
         libc::SYS_faccessat2 => Int(files::faccessat as *const ()),
-        libc::SYS_stat => Int(files::stat as *const ()),
-        libc::SYS_fstat => Int(files::fstat as *const ()),
-        libc::SYS_lstat => Int(files::lstat as *const ()),
-        libc::SYS_newfstatat => Int(files::fstatat as *const ()),
-        libc::SYS_statx => Int(files::statx as *const ()),
+        libc::SYS_stat => Int(status::stat as *const ()),
+        libc::SYS_fstat => Int(status::fstat as *const ()),
+        libc::SYS_lstat => Int(status::lstat as *const ()),
+        libc::SYS_newfstatat => Int(status::fstatat as *const ()),
+        libc::SYS_statx => Int(status::statx as *const ()),
         libc::SYS_readlink => Word(files::readlink as *const ()),
         libc::SYS_readlinkat => Word(files::readlinkat as *const ()),
+        libc::SYS_getxattr => Word(attributes::getxattr as *const ()),
+        libc::SYS_lgetxattr => Word(attributes::lgetxattr as *const ()),
+        libc::SYS_listxattr => Word(attributes::listxattr as *const ()),
+        libc::SYS_llistxattr => Word(attributes::llistxattr as *const ()),
+        libc::SYS_inotify_add_watch => Int(attributes::inotify_add_watch as *const ()),
+        libc::SYS_statfs => Int(attributes::statfs as *const ()),
+        libc::SYS_memfd_create => Int(huge::memfd_create as *const ()),
+        libc::SYS_shmget => Int(huge::shmget as *const ()),
+        libc::SYS_madvise => Int(huge::madvise as *const ()),
         libc::SYS_chdir => Int(working_folder::chdir as *const ()),
         libc::SYS_dup => Int(descriptors::dup as *const ()),
         libc::SYS_dup2 => Int(descriptors::dup2 as *const ()),
@@ -94,8 +105,9 @@ fn sockets(number: c_long) -> Option<Function> {
         libc::SYS_getsockopt => Int(names::getsockopt as *const ()),
         libc::SYS_setsockopt => Int(names::setsockopt as *const ()),
         libc::SYS_shutdown => Int(names::shutdown as *const ()),
-        libc::SYS_uname => Int(resolver::uname as *const ()),
-        libc::SYS_sethostname => Int(resolver::sethostname as *const ()),
+        libc::SYS_uname => Int(host_name::uname as *const ()),
+        libc::SYS_sethostname => Int(host_name::sethostname as *const ()),
+        libc::SYS_setdomainname => Int(host_name::setdomainname as *const ()),
         _ => return None,
     })
 }
@@ -182,9 +194,17 @@ unsafe fn with_another_result(number: c_long, [a, b, c, d, e, _]: [c_long; 6]) -
                 let (status, usage) = (InOut::from_raw(b as *mut c_int), Out::from_raw(d as *mut rusage));
                 Some(wait::wait4(a as pid_t, status, for_child(a > 0, c), usage).into())
             }
-            libc::SYS_rt_sigqueueinfo => Some(kernel!(number, pid::translated(a as c_int), b, c)),
-            libc::SYS_rt_tgsigqueueinfo => Some(kernel!(number, pid::translated(a as c_int), pid::system_thread(b as c_int), c, d)),
-            libc::SYS_getpriority | libc::SYS_setpriority => {
+            libc::SYS_rt_sigqueueinfo => {
+                let process = pid::translated(a as c_int);
+                Some(outsiders::refused_signal(process, b as c_int).unwrap_or_else(|| kernel!(number, process, b, c)))
+            }
+            libc::SYS_rt_tgsigqueueinfo => {
+                let process = pid::translated(a as c_int);
+                let queue = || kernel!(number, process, pid::system_thread(b as c_int), c, d);
+                Some(outsiders::refused_signal(process, c as c_int).unwrap_or_else(queue))
+            }
+            libc::SYS_setpriority => Some(pid::setpriority(a as libc::c_uint, b as id_t, c as c_int).into()),
+            libc::SYS_getpriority => {
                 let who = if a as libc::c_uint == libc::PRIO_PROCESS { pid::translated(b as c_int).into() } else { b };
                 Some(kernel!(number, a, who, c))
             }

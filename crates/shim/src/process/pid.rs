@@ -7,6 +7,7 @@ use crate::fd::descriptors::await_natively;
 use crate::fd::kernel_news;
 use crate::own_calls;
 use crate::process::children::{await_killed, is_child, parent_number, to_real, to_simulated};
+use crate::process::outsiders;
 use crate::runtime::world::{active, keeping_errno};
 use crate::shared::mapping::{before_kernel_writes_parts, note_written};
 use crate::signal::actions::is_ours;
@@ -58,6 +59,9 @@ pub extern "C" fn pidfd_open(pid: pid_t, flags: c_uint) -> c_int {
 /// `info` is null, or describes the signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pidfd_send_signal(fd: c_int, signal: c_int, info: *const libc::siginfo_t, flags: c_uint) -> c_int {
+    if let Some(refused) = outsiders::refused_signal(process_of(fd), signal) {
+        return refused;
+    }
     // SAFETY: the kernel reads the caller's description of the signal, and refuses a bad address.
     let status = unsafe { kernel!(libc::SYS_pidfd_send_signal, fd, signal, info, flags) as c_int };
     kernel_news::tell_of(status);
@@ -109,6 +113,9 @@ pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int 
     // Only the first thread has the number of its process.
     let is_first = thread == process;
     let process = translated(process);
+    if let Some(refused) = outsiders::refused_signal(process, signal) {
+        return refused;
+    }
     let (thread, target) = if is_first { (process, process) } else { (system_thread(thread), 0) };
     // SAFETY: the three arguments are numbers, and the kernel refuses those that mean nothing.
     interrupting(target, signal, || unsafe { kernel!(libc::SYS_tgkill, process, thread, signal) as c_int })
@@ -167,6 +174,9 @@ pub extern "C" fn getppid() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     let group = group_or_process(pid);
+    if let Some(refused) = outsiders::refused_signal(group, signal) {
+        return refused;
+    }
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let status = if group == own && active() && own_calls::are_stopped() && handlers::handles(signal) {
         let status = signal_here(signal);
@@ -179,6 +189,12 @@ pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
         keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
     }
     status
+}
+
+/// Implements `killpg`. Group 0 is the caller's own.
+#[unsafe(no_mangle)]
+pub extern "C" fn killpg(group: pid_t, signal: c_int) -> c_int {
+    if group < 0 { crate::runtime::world::fail(libc::EINVAL) } else { kill(-group, signal) }
 }
 
 /// Sends a signal of this process to the calling thread. The kernel could choose a thread that waits for
@@ -246,6 +262,9 @@ pub extern "C" fn getpgrp() -> pid_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn sigqueue(pid: pid_t, signal: c_int, value: libc::sigval) -> c_int {
     let process = translated(pid);
+    if let Some(refused) = outsiders::refused_signal(process, signal) {
+        return refused;
+    }
     interrupting(process, signal, || real::sigqueue(process, signal, value))
 }
 
@@ -256,7 +275,15 @@ pub extern "C" fn getpriority(which: c_uint, who: libc::id_t) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn setpriority(which: c_uint, who: libc::id_t, priority: c_int) -> c_int {
-    real::setpriority(which, if which == libc::PRIO_PROCESS { translated(who as pid_t) as libc::id_t } else { who }, priority)
+    let target = if which == libc::PRIO_PROCESS { translated(who as pid_t) } else { who as pid_t };
+    let refused = match which {
+        libc::PRIO_PROCESS => outsiders::refusal("a priority", target),
+        libc::PRIO_PGRP if target > 1 => outsiders::refusal("a priority", -target),
+        // All processes of a user are the machine's.
+        libc::PRIO_USER => outsiders::refusal("a priority", -1),
+        _ => None,
+    };
+    refused.unwrap_or_else(|| real::setpriority(which, target as libc::id_t, priority))
 }
 
 #[unsafe(no_mangle)]
@@ -266,7 +293,7 @@ pub extern "C" fn sched_getparam(pid: pid_t, parameters: Out<sched_param>) -> c_
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_setparam(pid: pid_t, parameters: In<sched_param>) -> c_int {
-    real::sched_setparam(translated(pid), parameters)
+    outsiders::refusal("a scheduling rule", translated(pid)).unwrap_or_else(|| real::sched_setparam(translated(pid), parameters))
 }
 
 /// Pays for a copy between processes. The search for the other process's pages takes about as long
@@ -318,6 +345,9 @@ pub unsafe extern "C" fn process_vm_writev(
     remotes: c_ulong,
     flags: c_ulong,
 ) -> libc::ssize_t {
+    if let Some(refused) = outsiders::refusal("a write to memory", translated(pid)) {
+        return refused;
+    }
     if active() {
         pay_for_call();
         // Other threads and processes act first, up to the present time.
@@ -338,6 +368,9 @@ pub unsafe extern "C" fn process_vm_writev(
 /// `set` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int {
+    if let Some(refused) = outsiders::refusal("a processor set", translated(pid)) {
+        return refused;
+    }
     // SAFETY: the kernel reads `len` bytes of the set.
     unsafe { real::sched_setaffinity(translated(pid), len, set) }
 }
@@ -354,7 +387,7 @@ pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, len: size_t, set: *mut cp
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_setscheduler(pid: pid_t, policy: c_int, parameters: In<sched_param>) -> c_int {
-    real::sched_setscheduler(translated(pid), policy, parameters)
+    outsiders::refusal("a scheduling rule", translated(pid)).unwrap_or_else(|| real::sched_setscheduler(translated(pid), policy, parameters))
 }
 
 #[unsafe(no_mangle)]
@@ -364,12 +397,16 @@ pub extern "C" fn sched_getscheduler(pid: pid_t) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn prlimit(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int {
+    let refused = if new.is_null() { None } else { outsiders::refusal("a limit", translated(pid)) };
+    if let Some(refused) = refused {
+        return refused;
+    }
     real::prlimit(translated(pid), resource, new, old)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int {
-    real::prlimit(translated(pid), resource, new, old)
+    prlimit(pid, resource, new, old)
 }
 
 /// Returns the processor of the calling thread. The answer is always processor 0, so that nothing

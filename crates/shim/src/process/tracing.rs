@@ -2,6 +2,8 @@
 //! its tracer waits for this token. Neither could continue, so no process of a run traces another.
 
 use crate::clib::real;
+use crate::process::outsiders;
+use crate::process::pid::translated;
 use crate::runtime::world::{active, fail};
 use libc::{c_long, c_uint, c_void, pid_t};
 
@@ -18,6 +20,11 @@ pub unsafe extern "C" fn ptrace(request: c_uint, pid: pid_t, address: *mut c_voi
     if active() && BEGINNINGS.contains(&request) {
         softband_client::warn::once("no program traces another in simulated time (strace, gdb): use --pace wall");
         return fail(libc::EOPNOTSUPP);
+    }
+    if matches!(request, libc::PTRACE_ATTACH | libc::PTRACE_SEIZE)
+        && let Some(refused) = outsiders::refusal("a trace", translated(pid))
+    {
+        return refused;
     }
     // SAFETY: the arguments are the caller's for this request.
     unsafe { real::ptrace(request, pid, address, data) }

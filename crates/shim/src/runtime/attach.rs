@@ -7,6 +7,7 @@ use crate::process::environment;
 use crate::own_calls;
 
 use crate::fd::files;
+use crate::fd::own_values;
 
 use crate::fd::random;
 use crate::fd::stdio;
@@ -122,6 +123,7 @@ fn after_attach() {
         // The host provides clocks, threads and signals; of sockets, only the addresses are ours.
         client::follow_forks();
         crate::time::clock::find();
+        own_values::adopt();
         return allow_engine_access();
     }
     spin::install();
@@ -133,6 +135,7 @@ fn after_attach() {
     children::adopt(&environment::inherited());
     threads::install();
     stdio::install();
+    own_values::adopt();
     if !tsc::trap() {
         warn::once("the time stamp counter cannot be trapped here: programs that read it see the host's");
     }

@@ -1,6 +1,7 @@
 //! The C library's functions that create and remove mappings.
 
 use super::guard;
+use super::huge;
 use super::ranges::{self, Memory};
 use crate::clib::args::Text;
 use crate::clib::real;
@@ -91,7 +92,7 @@ fn map(call: impl FnOnce() -> *mut c_void, len: size_t, rights: c_int, flags: c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(address: *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void {
     // SAFETY: the caller answers for a fixed address.
-    map(|| unsafe { real::mmap(address, len, rights, flags, fd, offset) }, len, rights, flags, fd)
+    map(|| unsafe { huge::map(address, len, rights, flags, fd, offset) }, len, rights, flags, fd)
 }
 
 /// Implements `mmap64`, the same function on this machine.

@@ -13,6 +13,7 @@
 
 pub mod entries;
 pub mod guard;
+pub mod huge;
 pub mod mapping;
 pub mod ranges;
 

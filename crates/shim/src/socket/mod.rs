@@ -6,6 +6,8 @@ pub mod control;
 pub mod datagram;
 pub mod diag;
 pub mod ethtool;
+pub mod families;
+pub mod host_name;
 pub mod interfaces;
 pub mod linger;
 pub mod message;

@@ -2,13 +2,14 @@
 
 use super::address;
 use super::control::UDP_SEGMENT;
+use super::interfaces;
 use super::modelled;
 use super::native::show;
 use super::netlink;
 use super::open::{datagram_socket, family, names, plain, stream};
 use crate::clib::args::InOut;
 use crate::clib::real;
-use crate::runtime::world::fail;
+use crate::runtime::world::{fail, walled};
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::{Object, SocketOption, SocketShutdown, op, socket_option};
@@ -133,6 +134,17 @@ fn engine_option(fd: c_int, level: c_int, name: c_int) -> Option<u32> {
     }
 }
 
+/// Returns whether a socket is of the fabric, with interfaces that the kernel does not know.
+fn is_of_fabric(fd: c_int) -> bool {
+    plain(fd).is_some() || walled() && matches!(family(fd), libc::AF_INET | libc::AF_INET6)
+}
+
+/// Binds a socket to an interface of the host. All its packets take the only one, so none changes.
+fn bind_to_device(name: &[u8]) -> c_int {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    if name.is_empty() || interfaces::of_name(name).is_some() { 0 } else { fail(libc::ENODEV) }
+}
+
 /// Implements `setsockopt`. The placeholder keeps all options. The engine learns those that it acts
 /// on.
 ///
@@ -152,6 +164,10 @@ pub unsafe extern "C" fn setsockopt(fd: c_int, level: c_int, name: c_int, value:
         && let Some(status) = unsafe { modelled::set(object, level, name, value, len) }
     {
         return status;
+    }
+    if level == libc::SOL_SOCKET && name == libc::SO_BINDTODEVICE && is_of_fabric(fd) {
+        // SAFETY: the value has `len` bytes, or is null.
+        return bind_to_device(unsafe { crate::clib::args::slice(value.cast::<u8>(), len as usize) });
     }
     // SAFETY: the kernel reads at most `len` bytes.
     let status = unsafe { real::setsockopt(fd, level, name, value, len) };

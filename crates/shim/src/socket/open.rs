@@ -2,6 +2,7 @@
 
 use super::address::{self, Given, bind_natively, connect_natively};
 use super::diag;
+use super::families;
 use super::linger;
 use super::modelled::is_modelled;
 use super::native;
@@ -27,16 +28,23 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && matches!(protocol, libc::NETLINK_ROUTE | libc::NETLINK_RDMA) && named() {
         return netlink::open(kind, protocol);
     }
-    // The kernel's families describe the machine. `ethtool` then asks by `ioctl`.
-    if domain == libc::AF_NETLINK && protocol == libc::NETLINK_GENERIC && diag::is_listed() {
-        return fail(libc::EPROTONOSUPPORT);
-    }
     if domain == libc::AF_NETLINK && protocol == libc::NETLINK_SOCK_DIAG && diag::is_listed() {
         return netlink::open(kind, protocol);
     }
     if domain == sdp::AF_INET_SDP && kind & TYPE_MASK == libc::SOCK_STREAM && named() {
         return sdp::open(kind, protocol);
     }
+    if named() {
+        if let Some(errno) = families::refusal(domain, kind & TYPE_MASK, protocol) {
+            return fail(errno);
+        }
+        // The machine's devices are none of the host's, so it hears of no changes.
+        if domain == libc::AF_NETLINK && protocol == libc::NETLINK_KOBJECT_UEVENT {
+            return netlink::open(kind, protocol);
+        }
+    }
+    // A connection of the fabric has a single path. Linux carries it as TCP after its first packets.
+    let protocol = if protocol == families::IPPROTO_MPTCP && named() { libc::IPPROTO_TCP } else { protocol };
     let is_echo = (kind & TYPE_MASK, active() && is_modelled()) == (libc::SOCK_DGRAM, true)
         && matches!((domain, protocol), (libc::AF_INET, libc::IPPROTO_ICMP) | (libc::AF_INET6, libc::IPPROTO_ICMPV6));
     let mut fd = new_socket(domain, kind, protocol);
@@ -194,6 +202,9 @@ pub unsafe extern "C" fn accept4(fd: c_int, peer: *mut sockaddr, len: InOut<sock
         unsafe { native::show(peer, room.filter(|_| new >= 0), len) };
         return new;
     };
+    if flags & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) != 0 {
+        return fail(libc::EINVAL);
+    }
     let deadline = timeout_deadline(fd, libc::SO_RCVTIMEO);
     let accepted = loop {
         match client::call::<op::SocketAccept>(&Object { object, reserved: 0 }) {

@@ -3,9 +3,9 @@
 use crate::clib::args::{In, InOut, Out, Text, Zeroed};
 use crate::clib::buffers::Writable;
 use crate::clib::real;
-use crate::runtime::world::{active, fail, walled};
+use crate::runtime::world::{active, walled};
 use crate::socket::address::{self, Given};
-use libc::{addrinfo, c_char, c_int, c_void, hostent, size_t, sockaddr, socklen_t, utsname};
+use libc::{addrinfo, c_char, c_int, c_void, hostent, size_t, sockaddr, socklen_t};
 use softband_client as client;
 use softband_ipc::calls::{AddressReply, Name, op};
 use std::cell::UnsafeCell;
@@ -16,12 +16,6 @@ use std::net::Ipv6Addr;
 /// Returns whether the calling thread knows the names of the fabric.
 pub fn named() -> bool {
     active() || walled()
-}
-
-/// Returns the name of this host.
-pub fn own_name() -> &'static [u8] {
-    let name = &client::header().host_name;
-    &name[..name.iter().position(|byte| *byte == 0).unwrap_or(name.len())]
 }
 
 /// Addresses of a name of the fabric.
@@ -399,55 +393,6 @@ pub unsafe extern "C" fn gethostbyaddr_r(
         // SAFETY: the address and the buffer go to the C library with their lengths.
         None => crate::runtime::world::away(|| unsafe { real::gethostbyaddr_r(of, of_len, family, out, buffer, len, result, error) }),
     }
-}
-
-/// Implements `gethostname`.
-///
-/// # Safety
-/// `out` has room for `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn gethostname(out: *mut c_char, len: size_t) -> c_int {
-    if !named() || own_name().is_empty() {
-        // SAFETY: the C library writes at most `len` bytes.
-        return unsafe { real::gethostname(out, len) };
-    }
-    let name = own_name();
-    if name.len() >= len {
-        return fail(libc::ENAMETOOLONG);
-    }
-    // SAFETY: the caller's room is `len` bytes long.
-    unsafe { Writable::new(out.cast(), len) }.put_text_at(0, name);
-    0
-}
-
-/// Implements `sethostname`. Hosts of the fabric keep their names, and the machine keeps its own.
-///
-/// # Safety
-/// `name` has `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sethostname(name: *const c_char, len: size_t) -> c_int {
-    if named() {
-        return fail(libc::EPERM);
-    }
-    // SAFETY: the kernel reads `len` bytes.
-    unsafe { kernel!(libc::SYS_sethostname, name, len) as c_int }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn uname(out: InOut<utsname>) -> c_int {
-    let status = real::uname(out);
-    if status == 0
-        && named()
-        && !own_name().is_empty()
-        && let Some(mut about) = out.get()
-    {
-        let name = &own_name()[..own_name().len().min(64)];
-        for (room, byte) in about.nodename.iter_mut().zip(name.iter().chain(&[0])) {
-            *room = *byte as c_char;
-        }
-        out.set(about);
-    }
-    status
 }
 
 #[cfg(test)]

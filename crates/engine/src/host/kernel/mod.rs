@@ -19,6 +19,7 @@ mod link_local;
 mod management;
 mod paths;
 mod sdp;
+pub(crate) mod settings;
 mod store;
 
 use crate::host::cm::memberships::Memberships;
@@ -107,6 +108,15 @@ impl Kernels {
     /// Returns the stack of a host.
     pub(crate) fn stack(&self, host: usize) -> &Stack {
         self.hosts[host].stack()
+    }
+
+    /// Gives a setting of a host's kernel a value.
+    ///
+    /// # Errors
+    /// ENOENT for a setting that the model does not have, EINVAL for a bad value.
+    pub(crate) fn change_setting(&mut self, host: usize, name: &str, value: &str) -> Result<(), i32> {
+        let kernel = self.hosts.get_mut(host).ok_or(libc::ENOENT)?;
+        settings::change(kernel.stack_mut().kernel_mut(), name, value)
     }
 
     /// Returns whether a host has not died.
