@@ -43,7 +43,8 @@ impl HostCalls<'_> {
         let now = self.scheduler.now();
         let visible: SimTime = record.take_written_at(now) + self.world.spec().hosts[record.host()].part.cache_line_transfer;
         for reader in self.processes.take_readers(writer) {
-            if self.processes[reader].is_attached() {
+            // A child that the writer forked in this turn may attach before its end or after it.
+            if self.processes[reader].is_alive() {
                 self.scheduler.touch_shared(self.processes, reader, visible);
             }
         }
