@@ -147,6 +147,8 @@ pub fn bind_thread(number: u32) {
     assert!((number as usize) < THREADS_MAX, "softband: the engine gave slot {number}");
     // SAFETY: the slot lies within the mapping.
     let slot = unsafe { shared_base().add(SLOTS_OFFSET).cast::<ThreadSlot>().add(number as usize) };
+    // The thread may have had another slot.
+    let _ = LAST_THREAD.compare_exchange(thread_pointer(), 0, Ordering::AcqRel, Ordering::Relaxed);
     SLOT.with(|cell| cell.set(slot));
     // SAFETY: the slot lies within the mapping, which is never undone, and its fields are atomics.
     unsafe { &*slot }.tid.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
