@@ -125,7 +125,10 @@ impl Engine {
             processors.settle();
             busy_machine::shorten_time_slice();
         }
-        let files = files.map_or_else(|| Files::new(&name), Ok)?;
+        let mut files = files.map_or_else(|| Files::new(&name), Ok)?;
+        if options.pace == Pace::Virtual {
+            files.show_one_processor();
+        }
         let directory = files.way_to(libraries)?;
         let libraries = Libraries { preload: directory.join(PRELOAD), directory, by_preload: options.by_preload };
         let is_relayed = options.pace == Pace::Wall && options.network == SocketNetwork::Modelled;

@@ -4,7 +4,7 @@
 
 use crate::host::kernel::{Kernels, settings};
 use crate::host::ports::abi_lid;
-use crate::host::{counter_files, interfaces, mad_files, net_files};
+use crate::host::{counter_files, interfaces, mad_files, net_files, processor_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -46,6 +46,8 @@ pub(crate) struct Files {
     /// Part of the names in the folder, which other users cannot list. A program that has changed
     /// its user must still read the files.
     secret: String,
+    /// Whether the programs live in simulated time, and see one processor.
+    shows_one_processor: bool,
     /// Lock that lasts as long as the engine, however it ends: a folder without a lock is stale.
     _lock: File,
 }
@@ -87,7 +89,12 @@ impl Files {
         let lock = File::open(&nascent)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nascent, &folder)?;
-        Ok(Self { folder, secret, _lock: lock })
+        Ok(Self { folder, secret, shows_one_processor: false, _lock: lock })
+    }
+
+    /// Writes the files of programs that see one processor from now on.
+    pub(crate) fn show_one_processor(&mut self) {
+        self.shows_one_processor = true;
     }
 
     /// Returns a path to the libraries that the dynamic linker accepts. The linker splits its lists
@@ -145,7 +152,11 @@ impl Files {
     fn of_host(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
-            write_host(&folder, world, host, (&interfaces::of_host(kernels, world, host), &interfaces::routes_of_host(kernels, host)))?;
+            let network = (interfaces::of_host(kernels, world, host), interfaces::routes_of_host(kernels, host));
+            write_host(&folder, world, host, (&network.0, &network.1), self.shows_one_processor)?;
+            if self.shows_one_processor {
+                processor_files::write(&folder)?;
+            }
             write_settings(&folder.join(OWN_VALUES), world, host, kernels)?;
         }
         Ok(folder)
@@ -180,7 +191,7 @@ pub(crate) fn put(folder: &Path, files: &[(&str, String)]) -> io::Result<()> {
     files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")))
 }
 
-fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &[Route])) -> io::Result<()> {
+fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &[Route]), shows_one_processor: bool) -> io::Result<()> {
     let spec = &world.spec().hosts[host];
     let (class, verbs, devices) = (root.join("sys/class/infiniband"), root.join("sys/class/infiniband_verbs"), root.join("dev/infiniband"));
     fs::create_dir_all(&class)?;
@@ -194,7 +205,7 @@ fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &
         // Each HCA is a card of its own: links lead from its class to it, as in the kernel's tree.
         let card = card(number);
         let (device, uverbs) = (&hca.device, format!("uverbs{number}"));
-        write_card(&root.join("sys").join(&card), world, (host, number), hca, &uverbs)?;
+        write_card(&root.join("sys").join(&card), world, (host, number), (hca, &uverbs), shows_one_processor)?;
         symlink(format!("../../{card}/infiniband/{device}"), class.join(device))?;
         symlink(format!("../../{card}/infiniband_verbs/{uverbs}"), verbs.join(&uverbs))?;
         // A character device that programs may open; nothing goes through it.
@@ -226,15 +237,22 @@ pub(super) fn card(number: usize) -> String {
     format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1)
 }
 
-fn write_card(card: &Path, world: &World, (host, number): (usize, usize), hca: &HcaSpec, uverbs: &str) -> io::Result<()> {
+fn write_card(
+    card: &Path,
+    world: &World,
+    (host, number): (usize, usize),
+    (hca, uverbs): (&HcaSpec, &str),
+    shows_one_processor: bool,
+) -> io::Result<()> {
     let part = &hca.part;
+    let (processors, list) = if shows_one_processor { ("1", "0") } else { ("ffffffff,ffffffff", "0-63") };
     let facts = [
         ("vendor", format!("{:#06x}", part.vendor_id)),
         ("device", format!("{:#06x}", part.vendor_part_id)),
         ("class", if hca.link_layer == LinkLayer::Ethernet { PCI_CLASS_ETHERNET } else { PCI_CLASS_INFINIBAND }.into()),
         ("numa_node", "-1".into()),
-        ("local_cpus", "ffffffff,ffffffff".into()),
-        ("local_cpulist", "0-63".into()),
+        ("local_cpus", processors.into()),
+        ("local_cpulist", list.into()),
     ];
     put(card, &facts)?;
     let minor = UVERBS_MINOR + number as u32;

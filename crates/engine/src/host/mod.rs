@@ -14,6 +14,7 @@ mod net_files;
 pub(crate) mod network;
 pub(crate) mod objects;
 pub(crate) mod ports;
+mod processor_files;
 pub(crate) mod relay;
 pub(crate) mod room;
 pub(crate) mod sockets;

@@ -10,6 +10,7 @@ use crate::fd::random::getrandom;
 use crate::process::exec::{execve, execveat};
 use crate::process::machine_calls;
 use crate::process::pid::{gettid, kill, own_number, setpriority, system_thread, tgkill};
+use crate::process::processor_set;
 use crate::process::seccomp::seccomp;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, deadline_after, fail, is_away, is_parked, keeping_errno, timespec_picos};
@@ -140,9 +141,11 @@ unsafe fn beyond_host(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long
 pub fn answers(number: c_long) -> bool {
     use libc::{SYS_clock_gettime, SYS_clock_nanosleep, SYS_futex, SYS_getpid, SYS_getrandom, SYS_gettid, SYS_gettimeofday, SYS_kill};
     use libc::{SYS_close, SYS_close_range, SYS_execve, SYS_execveat, SYS_nanosleep, SYS_sched_yield, SYS_seccomp, SYS_tgkill, SYS_tkill};
+    let sets = [libc::SYS_sched_getaffinity, libc::SYS_sched_setaffinity, libc::SYS_getcpu];
     let times = [SYS_futex, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_gettimeofday, SYS_sched_yield];
     let processes = [SYS_getpid, SYS_gettid, SYS_tgkill, SYS_tkill, SYS_kill, SYS_execve, SYS_execveat, SYS_seccomp];
     machine_calls::answers(number)
+        || sets.contains(&number)
         || times.contains(&number)
         || processes.contains(&number)
         || [SYS_getrandom, SYS_close, SYS_close_range].contains(&number)
@@ -184,6 +187,12 @@ unsafe fn in_simulated_time(number: c_long, a: c_long, b: c_long, c: c_long, d: 
         // SAFETY: both arguments are room for a structure, or null.
         libc::SYS_gettimeofday => unsafe { gettimeofday(room(a), room(b)).into() },
         libc::SYS_sched_yield => sched_yield().into(),
+        // SAFETY: the third argument is a set, and the second its length.
+        libc::SYS_sched_getaffinity => unsafe { processor_set::get(a as c_int, b as usize, c as *mut libc::cpu_set_t) },
+        // SAFETY: as above.
+        libc::SYS_sched_setaffinity => unsafe { processor_set::set(a as c_int, b as usize, c as *const libc::cpu_set_t) },
+        // SAFETY: both arguments are room for a number, or null.
+        libc::SYS_getcpu => unsafe { processor_set::getcpu(room(a), room(b)).into() },
         libc::SYS_getpid => own_number().into(),
         libc::SYS_gettid => gettid().into(),
         libc::SYS_tgkill => tgkill(a as c_int, b as c_int, c as c_int).into(),
@@ -226,10 +235,10 @@ unsafe fn room<'a, T: Copy>(argument: c_long) -> Out<'a, T> {
 
 /// Returns whether the first argument of a call is a thread.
 fn names_thread(number: c_long) -> bool {
-    use libc::{SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler};
-    use libc::{SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler};
-    let asks = [SYS_sched_getaffinity, SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler];
-    let sets = [SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler];
+    use libc::{SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler};
+    use libc::{SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler};
+    let asks = [SYS_sched_getattr, SYS_sched_getparam, SYS_sched_getscheduler];
+    let sets = [SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler];
     asks.contains(&number) || sets.contains(&number)
 }
 

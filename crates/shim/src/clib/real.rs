@@ -258,6 +258,11 @@ originals! {
     fn pclose(stream: *mut FILE) -> c_int;
     fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int;
     fn sched_getaffinity(pid: pid_t, len: size_t, set: *mut cpu_set_t) -> c_int;
+    fn pthread_setaffinity_np(thread: pthread_t, len: size_t, set: *const cpu_set_t) -> c_int;
+    fn pthread_getaffinity_np(thread: pthread_t, len: size_t, set: *mut cpu_set_t) -> c_int;
+    fn pthread_getattr_np(thread: pthread_t, attributes: Managed<pthread_attr_t>) -> c_int;
+    fn pthread_attr_setaffinity_np(attributes: Managed<pthread_attr_t>, len: size_t, set: *const cpu_set_t) -> c_int;
+    fn pthread_attr_getaffinity_np(attributes: Managed<pthread_attr_t>, len: size_t, set: *mut cpu_set_t) -> c_int;
     fn pthread_create(thread: InOut<pthread_t>, attributes: Managed<pthread_attr_t>, start: Start, argument: *mut c_void) -> c_int;
     fn pthread_join(thread: pthread_t, result: Out<*mut c_void>) -> c_int;
     fn pthread_tryjoin_np(thread: pthread_t, result: Out<*mut c_void>) -> c_int;

@@ -19,6 +19,7 @@ mod mad_posts;
 pub mod management;
 pub mod own_values;
 pub mod poll;
+mod processor_files;
 pub mod random;
 pub mod random_files;
 pub mod select;

@@ -258,6 +258,8 @@ fn of_sockets(number: c_long, &[_, b, c, d, e, f]: &[c_long; 6]) -> bool {
 fn of_processes(number: c_long, &[a, b, c, d, e, _]: &[c_long; 6]) -> bool {
     let filter = || value::<libc::sock_fprog>(c).is_some_and(|filter| bytes(filter.filter as c_long, usize::from(filter.len) * 8));
     match number {
+        libc::SYS_sched_getaffinity => room(c, (b as usize).min(size_of::<u64>())),
+        libc::SYS_sched_setaffinity => bytes(c, (b as usize).min(size_of::<u64>())),
         libc::SYS_getcpu => room_or_null(a, size_of::<c_int>()) && room_or_null(b, size_of::<c_int>()),
         libc::SYS_uname => room(a, size_of::<libc::utsname>()),
         libc::SYS_getrusage => room(b, size_of::<libc::rusage>()),

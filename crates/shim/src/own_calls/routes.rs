@@ -31,7 +31,7 @@ const NAMES_PROCESS: [c_long; 4] = [libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsi
 
 /// Returns whether this library answers a system call.
 pub(super) fn answers(number: c_long) -> bool {
-    let differs = [libc::SYS_getcwd, libc::SYS_waitid, libc::SYS_wait4, libc::SYS_getcpu].contains(&number);
+    let differs = [libc::SYS_getcwd, libc::SYS_waitid, libc::SYS_wait4].contains(&number);
     differs || NAMES_PROCESS.contains(&number) || function(number).is_some() || changed(number).is_some() || raw::answers(number)
 }
 
@@ -207,11 +207,6 @@ unsafe fn with_another_result(number: c_long, [a, b, c, d, e, _]: [c_long; 6]) -
             libc::SYS_getpriority => {
                 let who = if a as libc::c_uint == libc::PRIO_PROCESS { pid::translated(b as c_int).into() } else { b };
                 Some(kernel!(number, a, who, c))
-            }
-            libc::SYS_getcpu => {
-                Out::from_raw(a as *mut c_int).set(pid::sched_getcpu());
-                Out::from_raw(b as *mut c_int).set(0);
-                Some(0)
             }
             _ => None,
         }

@@ -9,6 +9,7 @@ pub mod machine_calls;
 pub mod moving;
 pub mod outsiders;
 pub mod pid;
+pub mod processor_set;
 pub mod seccomp;
 pub mod shell;
 pub mod spawn;

@@ -13,7 +13,7 @@ use crate::shared::mapping::{before_kernel_writes_parts, note_written};
 use crate::signal::actions::is_ours;
 use crate::signal::handlers;
 use crate::time::pace::pay_for_call;
-use libc::{c_int, c_uint, c_ulong, cpu_set_t, pid_t, rlimit, sched_param, size_t};
+use libc::{c_int, c_uint, c_ulong, pid_t, rlimit, sched_param};
 use rustix::fs::{Mode, OFlags};
 use softband_client as client;
 use softband_ipc::calls::{ProcessNumber, op};
@@ -362,29 +362,6 @@ pub unsafe extern "C" fn process_vm_writev(
     written
 }
 
-/// Implements `sched_setaffinity`.
-///
-/// # Safety
-/// `set` has `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_setaffinity(pid: pid_t, len: size_t, set: *const cpu_set_t) -> c_int {
-    if let Some(refused) = outsiders::refusal("a processor set", translated(pid)) {
-        return refused;
-    }
-    // SAFETY: the kernel reads `len` bytes of the set.
-    unsafe { real::sched_setaffinity(translated(pid), len, set) }
-}
-
-/// Implements `sched_getaffinity`.
-///
-/// # Safety
-/// `set` has room for `len` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sched_getaffinity(pid: pid_t, len: size_t, set: *mut cpu_set_t) -> c_int {
-    // SAFETY: the kernel writes at most `len` bytes of the set.
-    unsafe { real::sched_getaffinity(translated(pid), len, set) }
-}
-
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_setscheduler(pid: pid_t, policy: c_int, parameters: In<sched_param>) -> c_int {
     outsiders::refusal("a scheduling rule", translated(pid)).unwrap_or_else(|| real::sched_setscheduler(translated(pid), policy, parameters))
@@ -407,19 +384,4 @@ pub extern "C" fn prlimit(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out
 #[unsafe(no_mangle)]
 pub extern "C" fn prlimit64(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int {
     prlimit(pid, resource, new, old)
-}
-
-/// Returns the processor of the calling thread. The answer is always processor 0, so that nothing
-/// depends on the host's scheduler.
-#[unsafe(no_mangle)]
-pub extern "C" fn sched_getcpu() -> c_int {
-    if active() {
-        return 0;
-    }
-    let mut cpu: c_uint = 0;
-    // SAFETY: the kernel writes the processor's number to `cpu`, and no node to null.
-    if unsafe { kernel!(libc::SYS_getcpu, &raw mut cpu) } != 0 {
-        return -1;
-    }
-    cpu as c_int
 }

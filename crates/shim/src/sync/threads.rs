@@ -4,6 +4,7 @@
 use crate::clib::args::{In, InOut, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::own_calls;
+use crate::process::processor_set::without_set;
 use crate::runtime::world::{active, set_parked};
 use crate::signal::actions::at_one_moment;
 use crate::sync::doorbell::{self, Place};
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn pthread_create(
     // SAFETY: the C library lets `pthread_exit` unwind through start functions.
     let begin = unsafe { std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin) };
     // SAFETY: `begin` takes ownership of the box that is its argument.
-    let status = unsafe { real::pthread_create(thread, attributes, begin, beginning.cast()) };
+    let status = without_set(attributes, || unsafe { real::pthread_create(thread, attributes, begin, beginning.cast()) });
     if status != 0 {
         // SAFETY: no thread started, so the box is still ours.
         drop(unsafe { Box::from_raw(beginning) });
