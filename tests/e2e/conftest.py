@@ -352,6 +352,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "service",
         "robust_mutex",
         "shared_memory",
+        "clock_reads",
+        "zero_length",
         "shared_read",
         "joined",
         "kernel_descriptors",

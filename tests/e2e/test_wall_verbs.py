@@ -88,6 +88,14 @@ def test_a_queue_pair_without_outstanding_reads_reads_nothing(softband: Softband
     assert "as it should be" in outcome.program("a-0")
 
 
+@pytest.mark.parametrize("options", [("--pace", "virtual"), WALL, (*WALL, "--no-preload")])
+def test_messages_of_no_bytes_need_no_valid_key(softband: Softband, c_programs: Path, options: tuple[str, ...]) -> None:
+    program = c_programs / "zero_length"
+    outcome = softband.run("modern-pair", ("a", str(program)), ("b", f"{program} a"), options=options).assert_ok()
+    for host in ("a-0", "b-0"):
+        assert "as it should be" in outcome.program(host)
+
+
 @pytest.mark.parametrize("mode", ["flush", "ud_flush", "reset", "srq_reset", "reuse", "srq_reuse"])
 def test_a_sender_that_was_stopped_in_mid_message_completes_nothing_that_is_another_s(softband: Softband, c_programs: Path, mode: str) -> None:
     outcome = softband.run("modern-pair", ("a", f"{c_programs / 'held_up'} {mode}"), options=WALL).assert_ok()

@@ -174,6 +174,11 @@ pub fn is_past_next_event() -> bool {
     thread_slot().is_some_and(|slot| slot.clock_ps.load(Ordering::Relaxed) >= slot.next_event_ps.load(Ordering::Relaxed))
 }
 
+/// Returns the time of the first event of the fabric or another program that this turn does not know.
+pub fn next_event_ps() -> u64 {
+    thread_slot().map_or(0, |slot| slot.next_event_ps.load(Ordering::Relaxed))
+}
+
 /// Reports a loop that spins on memory. Returns after a peer has written registered memory, or
 /// after a pause.
 pub fn spin_wait() {

@@ -90,7 +90,7 @@ pub fn open_all() {
 
 /// Returns whether the program itself runs, so that the thread can give the token away: not this
 /// library, nor a function of the C library that it has called.
-fn is_in_program(machine: &libc::ucontext_t) -> bool {
+pub fn is_in_program(machine: &libc::ucontext_t) -> bool {
     if !active() || is_parked() || is_away() || is_own(registers::instruction(machine)) {
         return false;
     }

@@ -78,6 +78,10 @@ fn note_map(address: usize, len: size_t, rights: c_int, flags: c_int, fd: c_int)
 }
 
 fn map(call: impl FnOnce() -> *mut c_void, len: size_t, rights: c_int, flags: c_int, fd: c_int) -> *mut c_void {
+    if flags & libc::MAP_FIXED != 0 && ranges::any() {
+        // The rest of a mapping keeps the rights of its pages.
+        spin::before_native();
+    }
     once(call, |address| {
         if address != libc::MAP_FAILED {
             note_map(address as usize, len, rights, flags, fd);
@@ -108,6 +112,10 @@ pub unsafe extern "C" fn mmap64(address: *mut c_void, len: size_t, rights: c_int
 fn unmap(call: impl FnOnce() -> c_int, range: std::ops::Range<usize>) -> c_int {
     if !ranges::any() {
         return call();
+    }
+    if ranges::iter().any(|mapping| mapping.overlaps(&range)) {
+        // The rest of a mapping keeps the rights of its pages.
+        spin::before_native();
     }
     once(call, |status| {
         if status == 0 {

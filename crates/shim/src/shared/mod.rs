@@ -8,12 +8,14 @@
 //! - [`guard`] makes those read-only while a thread has the token. Its first write faults, is noted
 //!   in the header, and opens the mapping. At the end of the turn the engine wakes the pollers of
 //!   the other processes.
+//! - [`looks`] finds out whether a thread that reads clocks looks at shared memory as well.
 //! - [`mapping`] has the C library's functions that create and remove mappings. [`entries`] leads the
 //!   functions inside the C library there, for libraries that find them by other ways.
 
 pub mod entries;
 pub mod guard;
 pub mod huge;
+pub mod looks;
 pub mod mapping;
 pub mod ranges;
 

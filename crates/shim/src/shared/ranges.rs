@@ -29,6 +29,8 @@ struct Cell {
     is_open: AtomicBool,
     /// Set if the pages keep the program's own rights.
     stays_open: AtomicBool,
+    /// Set while the pages are inaccessible, to notice a look.
+    is_closed: AtomicBool,
     kind: AtomicU32,
     space: AtomicU64,
     number: AtomicU64,
@@ -41,6 +43,7 @@ static TABLE: [Cell; RANGES_MAX] = [const {
         rights: AtomicI32::new(0),
         is_open: AtomicBool::new(true),
         stays_open: AtomicBool::new(false),
+        is_closed: AtomicBool::new(false),
         kind: AtomicU32::new(0),
         space: AtomicU64::new(0),
         number: AtomicU64::new(0),
@@ -85,7 +88,32 @@ impl Mapping {
 
     /// Returns the present access rights of the pages.
     pub fn present_rights(&self) -> i32 {
-        if self.is_open() { self.rights } else { self.rights & !libc::PROT_WRITE }
+        match (self.is_closed(), self.is_open()) {
+            (true, _) => libc::PROT_NONE,
+            (false, true) => self.rights,
+            (false, false) => self.rights & !libc::PROT_WRITE,
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.cell.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Makes the pages inaccessible, or gives them their present rights. Returns false if the kernel
+    /// refuses.
+    pub fn set_closed(&self, on: bool) -> bool {
+        self.cell.is_closed.store(on, Ordering::Relaxed);
+        let done = self.protect(self.present_rights());
+        if !done && on {
+            // The kernel stops at a hole, and has closed the pages before it.
+            self.set_closed(false);
+        }
+        done
+    }
+
+    fn protect(&self, rights: i32) -> bool {
+        // SAFETY: the range is a mapping of the program, which has at least these rights.
+        unsafe { kernel!(libc::SYS_mprotect, self.start, self.end - self.start, rights) == 0 }
     }
 
     pub fn overlaps(&self, range: &Range<usize>) -> bool {
@@ -112,10 +140,10 @@ impl Mapping {
     /// the kernel refuses.
     pub fn set_open(&self, on: bool) -> bool {
         let rights = if on { self.rights } else { self.rights & !libc::PROT_WRITE };
-        // SAFETY: the range is a mapping of the program, which has at least these rights.
-        let done = unsafe { kernel!(libc::SYS_mprotect, self.start, self.end - self.start, rights) } == 0;
+        let done = self.protect(rights);
         if done {
             self.cell.is_open.store(on, Ordering::Relaxed);
+            self.cell.is_closed.store(false, Ordering::Relaxed);
         }
         done
     }
@@ -167,6 +195,7 @@ fn insert(range: Range<usize>, rights: i32, memory: Memory, is_open: bool) {
     cell.rights.store(rights, Ordering::Relaxed);
     cell.is_open.store(is_open, Ordering::Relaxed);
     cell.stays_open.store(false, Ordering::Relaxed);
+    cell.is_closed.store(false, Ordering::Relaxed);
     cell.kind.store(memory.kind, Ordering::Relaxed);
     cell.space.store(memory.space, Ordering::Relaxed);
     cell.number.store(memory.number, Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub mod watch;
 
 use crate::clib::real::is_kernel_call;
 use crate::runtime::world::{active, set_parked};
-use crate::shared::guard;
+use crate::shared::{guard, looks};
 use softband_client as client;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,6 +85,7 @@ pub(crate) fn is_own(instruction: usize) -> bool {
 /// engine and the kernel must reach it.
 pub fn before_give() {
     set_parked(true);
+    looks::end();
     watch::disarm();
     guard::before_give();
     probe::stop();
@@ -101,6 +102,7 @@ pub fn after_wait() {
 /// Gives access rights back before a system call with buffers of the program. The kernel does not
 /// deliver faults to this library.
 pub fn before_native() {
+    looks::end();
     watch::disarm();
 }
 

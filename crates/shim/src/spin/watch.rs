@@ -7,7 +7,7 @@ use super::machine::{Access, FIRST_STEPS, Known, Machine, Site, Verdict};
 use super::rounds::Outcome;
 use super::steps::{self, Suspicion};
 use super::{emulate, is_own, probe, registers};
-use crate::shared::{guard, ranges};
+use crate::shared::{guard, looks, ranges};
 use softband_client::{self as client, regions};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -94,7 +94,7 @@ fn open(start: usize, end: usize) {
 }
 
 /// Closes the watched parts of a mapping again that the guard of shared memory has opened.
-fn close_admitted(mapping: &ranges::Mapping) {
+pub fn close_admitted(mapping: &ranges::Mapping) {
     let ranges = RANGES[..RANGE_COUNT.load(Ordering::Acquire)].iter();
     let suspect = ranges.map(|range| range.start.load(Ordering::Relaxed)..range.end.load(Ordering::Relaxed));
     for watched in suspect.chain(hot_closed().map(|page| page..page + PAGE)) {
@@ -121,7 +121,7 @@ pub fn arm() {
     }
 }
 
-fn is_near_stack(start: usize, end: usize) -> bool {
+pub fn is_near_stack(start: usize, end: usize) -> bool {
     let marker = 0u8;
     let stack = (&raw const marker).addr();
     start < stack + STACK_ABOVE && end > stack.saturating_sub(STACK_BELOW)
@@ -230,6 +230,9 @@ fn make_hot(address: usize) {
 
 /// Handles a fault: judges the access, lets it happen and steps over it.
 pub fn on_fault(address: usize, machine: &mut libc::ucontext_t) -> bool {
+    if looks::on_fault(address, machine) {
+        return true;
+    }
     let admitted = if registers::is_write(machine) { guard::admit(address, machine) } else { None };
     if let Some(mapping) = admitted
         && ARMED.load(Ordering::Acquire)

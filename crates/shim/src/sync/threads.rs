@@ -15,7 +15,7 @@ use softband_client::{self as client, Errno, warn};
 use softband_ipc::calls::{ThreadReply, op};
 use softband_ipc::layout::THREADS_MAX;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 unsafe extern "C" {
     safe fn pthread_attr_getdetachstate(attributes: Managed<pthread_attr_t>, state: Out<c_int>) -> c_int;
@@ -40,6 +40,8 @@ struct Record {
 const RECORDS_MAX: usize = 1024;
 static RECORDS: [Record; RECORDS_MAX] = [const { Record { state: AtomicU8::new(FREE), thread: AtomicUsize::new(0) } }; RECORDS_MAX];
 
+/// Set once the process has created a thread.
+static HAS_CREATED: AtomicBool = AtomicBool::new(false);
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 thread_local! {
@@ -74,6 +76,7 @@ fn notice_end() {
 
 /// Clears the records in a forked child, in which only the forking thread remains.
 pub fn forget_all() {
+    HAS_CREATED.store(false, Ordering::Relaxed);
     for record in &RECORDS {
         record.state.store(FREE, Ordering::Relaxed);
     }
@@ -121,6 +124,11 @@ pub fn end_own() {
     client::forget_thread();
 }
 
+/// Returns whether the process may have other threads.
+pub fn has_created() -> bool {
+    HAS_CREATED.load(Ordering::Relaxed)
+}
+
 /// Runs a new thread. `pthread_exit` unwinds through this function, so nothing may need a drop
 /// while `start` runs.
 extern "C-unwind" fn begin(argument: *mut c_void) -> *mut c_void {
@@ -149,6 +157,7 @@ pub unsafe extern "C" fn pthread_create(
         return unsafe { real::pthread_create(thread, attributes, start, argument) };
     }
     own_calls::look_at_objects();
+    HAS_CREATED.store(true, Ordering::Relaxed);
     let slot = match client::call::<op::ThreadNew>(&()) {
         Ok(ThreadReply { slot, .. }) => slot,
         Err(Errno(errno)) => {

@@ -4,29 +4,42 @@ use crate::clib::args::Out;
 use crate::clib::real;
 use crate::runtime::world::{PICOS_PER_MICRO, PICOS_PER_SECOND, active, fail, to_timespec, to_timeval, walled};
 use crate::shared;
+use crate::shared::looks::{self, Look};
+use crate::sync::threads;
 use crate::time::pace::idle;
 use libc::{c_int, clock_t, clockid_t, time_t, timespec, timeval, tms};
-use softband_client as client;
+use softband_client::{self as client, regions};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 /// Value of the monotonic clocks at simulated time zero, in seconds.
 pub const MONOTONIC_START_SECONDS: u64 = 1_000;
-/// Time in picoseconds after which a thread that only reads clocks gives the token away. It may
-/// wait for another thread of its process.
+/// Longest time in picoseconds for which a thread that only reads clocks keeps the token.
 const CLOCK_ONLY_PS: u64 = 1_000_000_000;
+/// Such a thread may wait for memory that others write. It keeps the token beyond the next event of the
+/// run for a share of the time for which it has read clocks only, and at most for this long.
+const KEEP_SHARE: u64 = 256;
+const KEEP_MAX_PS: u64 = 20_000_000;
 
 /// Divisor for pauses among sharers.
 const PAUSE_SHARE: u64 = 64;
-/// Turns of a loop that reads clocks before its first pause.
-const ROW_WITHOUT_PAUSE: u32 = 4;
+/// Turns of a loop that reads clocks before a look at what it does.
+const ROW_WITHOUT_LOOK: u32 = 4;
+
+/// A period in which a thread only reads clocks.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// [`other_work`] at the last read.
+    work: u64,
+    since: u64,
+    /// The last time at which the thread had given the token away.
+    gave: u64,
+    /// Hand-overs in the period.
+    row: u32,
+}
 
 thread_local! {
-    /// Number of consecutive turns of a loop that reads clocks.
-    static ROW: Cell<u32> = const { Cell::new(0) };
-    /// [`other_work`] at the last clock read, and the start of a period with only clock
-    /// reads.
-    static READING: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static READING: Cell<Reading> = const { Cell::new(Reading { work: 0, since: 0, gave: 0, row: 0 }) };
 }
 
 /// Reads the clock, in picoseconds. Pays its cost, and lets a due alarm through.
@@ -40,15 +53,21 @@ fn read_clock_closely() -> u64 {
     let header = client::header();
     let now = client::now_ps();
     let deadline = header.deadline_ps.load(Ordering::Relaxed);
-    let alarm_is_due = deadline != 0 && now >= deadline;
-    let is_sharing = shared::is_sharing();
-    if alarm_is_due || reads_only(now) {
-        idle(|| if is_sharing { wait_among_sharers(now) } else { client::sync() });
+    let alarm = if deadline == 0 { u64::MAX } else { deadline };
+    let known = READING.get();
+    let work = other_work();
+    if known.work != work {
+        READING.set(Reading { work, since: now, gave: now, row: 0 });
+        looks::end();
+    } else if now >= due(known) {
+        wait(now, known);
         return client::now_ps();
     }
-    let alarm = if deadline == 0 { u64::MAX } else { deadline };
-    let limit = if is_sharing { now } else { READING.get().1.saturating_add(CLOCK_ONLY_PS) };
-    client::set_clock_limit(alarm.min(limit));
+    if now >= alarm {
+        catch_up();
+        return client::now_ps();
+    }
+    client::set_clock_limit(alarm.min(due(READING.get())));
     now
 }
 
@@ -57,32 +76,56 @@ fn other_work() -> u64 {
     client::progress().wrapping_add(shared::guard::writes())
 }
 
-fn reads_only(now: u64) -> bool {
-    let work = other_work();
-    let (known, since) = READING.get();
-    if known != work {
-        READING.set((work, now));
-        ROW.set(0);
-        return false;
-    }
-    if shared::is_sharing() {
-        return client::is_past_next_event() || now - since.min(now) > CLOCK_ONLY_PS;
-    }
-    now - since.min(now) > CLOCK_ONLY_PS
+/// Returns whether a thread looks at memory that other processes write, as far as is known.
+fn may_look_at_shared() -> bool {
+    looks::of_thread() != Look::None && shared::is_sharing()
 }
 
-/// Gives the token away in a loop that reads clocks, and may poll shared memory or a time. It pauses
-/// for a small share of the time that it has waited.
-fn wait_among_sharers(now: u64) {
-    let (_, since) = READING.get();
-    let row = ROW.get();
-    if row < ROW_WITHOUT_PAUSE {
-        client::sync();
-    } else {
-        client::pause(now + now.saturating_sub(since) / PAUSE_SHARE);
+/// Returns whether another thread or a peer may write memory of this process.
+fn may_await_memory() -> bool {
+    threads::has_created() || regions::iter().any(|region| region.remote_writable)
+}
+
+/// Returns the time at which a thread that only reads clocks gives the token away.
+fn due(reading: Reading) -> u64 {
+    let event = client::next_event_ps();
+    if may_look_at_shared() {
+        return event.min(reading.since.saturating_add(CLOCK_ONLY_PS));
     }
-    ROW.set(row.saturating_add(1));
-    READING.set((other_work(), since));
+    if !may_await_memory() {
+        return reading.gave.saturating_add(CLOCK_ONLY_PS);
+    }
+    let keeps = (reading.gave.saturating_sub(reading.since) / KEEP_SHARE).min(KEEP_MAX_PS);
+    event.max(reading.gave.saturating_add(keeps)).min(reading.gave.saturating_add(CLOCK_ONLY_PS))
+}
+
+/// Gives the token away in a loop that reads clocks. If the loop looks at shared memory, it pauses for
+/// a small share of the time that it has waited. A sharer's write ends the pause.
+fn wait(now: u64, reading: Reading) {
+    let is_sharing = shared::is_sharing();
+    let look = looks::of_thread();
+    idle(|| {
+        if is_sharing && look == Look::Seen {
+            client::pause(now + now.saturating_sub(reading.since) / PAUSE_SHARE);
+        } else {
+            client::sync();
+        }
+    });
+    let row = reading.row.saturating_add(1);
+    READING.set(Reading { work: other_work(), since: reading.since, gave: client::now_ps(), row });
+    if is_sharing && row >= ROW_WITHOUT_LOOK {
+        looks::begin();
+    }
+}
+
+/// Lets what happens before the thread's clock come first. A loop that reads clocks stays one.
+pub fn catch_up() {
+    let reading = READING.get();
+    let is_reading = reading.work == other_work();
+    idle(client::sync);
+    if is_reading {
+        READING.set(Reading { work: other_work(), gave: client::now_ps(), ..reading });
+    }
 }
 
 /// Returns the seconds that clock `id` shows at simulated time zero.

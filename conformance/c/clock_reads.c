@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * clock_reads computes COUNT: a process computes and reads the clock COUNT times, beside a process
+ * that polls memory which both share. Prints the nanoseconds of all of it for each read.
+ *
+ * clock_reads threads MICROS: a thread writes a word after each sleep. Another looks at the word and
+ * reads the clock in turn. Prints the longest nanoseconds from a write to its reader. */
+#define _GNU_SOURCE
+#include "verbs_common.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { WRITES = 40, WORK = 100 };
+
+static _Atomic long word;
+static _Atomic double written;
+static double longest;
+
+static int computes(long count)
+{
+	_Atomic int *ended = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	volatile double value = 1;
+	int status;
+
+	CHECK(ended != MAP_FAILED);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	while (child == 0 && !atomic_load(ended)) seconds();
+	if (child == 0) exit(0);
+	double begun = seconds();
+	for (long n = 0; n < count; n++) {
+		seconds();
+		for (int k = 0; k < WORK; k++) value *= 1.0001;
+	}
+	printf("%.3f\n", (seconds() - begun) / (double)count * 1e9);
+	atomic_store(ended, 1);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	return 0;
+}
+
+static void *reader(void *unused)
+{
+	(void)unused;
+	for (long n = 1; n <= WRITES; n++) {
+		while (atomic_load(&word) < n) seconds();
+		double late = seconds() - written;
+		if (late > longest) longest = late;
+	}
+	return NULL;
+}
+
+static int threads(long micros)
+{
+	struct timespec pause = {micros / 1000000, micros % 1000000 * 1000};
+	pthread_t other;
+
+	IS(0, pthread_create(&other, NULL, reader, NULL));
+	for (long n = 1; n <= WRITES; n++) {
+		IS(0, nanosleep(&pause, NULL));
+		written = seconds();
+		atomic_store(&word, n);
+	}
+	IS(0, pthread_join(other, NULL));
+	printf("%.0f\n", longest * 1e9);
+	return 0;
+}
+
+int main(int count, char **words)
+{
+	CHECK(count == 3);
+	return strcmp(words[1], "computes") == 0 ? computes(atol(words[2])) : threads(atol(words[2]));
+}
