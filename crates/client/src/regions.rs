@@ -32,9 +32,17 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// Grows with each change of the table.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Adds a registered range. If the table is full, nobody watches this range.
+/// Ranges that the table cannot hold: those beyond its room, and those that begin at no address
+/// (implicit on-demand paging).
+static UNLISTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Adds a registered range. Without room in the table, nobody watches this range.
 pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
-    if address < 2 || len == 0 {
+    if len == 0 {
+        return;
+    }
+    if address < 2 {
+        UNLISTED.fetch_add(1, Ordering::AcqRel);
         return;
     }
     for (index, cell) in TABLE.iter().enumerate() {
@@ -47,17 +55,27 @@ pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
             return;
         }
     }
+    UNLISTED.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Removes one range that was added with the same address and length.
 pub fn remove(address: usize, len: usize) {
-    for cell in used() {
+    if len == 0 {
+        return;
+    }
+    for cell in used().iter().filter(|_| address > 1) {
         if cell.address.load(Ordering::Acquire) == address && cell.len.load(Ordering::Relaxed) == len {
             cell.address.store(0, Ordering::Release);
             GENERATION.fetch_add(1, Ordering::AcqRel);
             return;
         }
     }
+    let _ = UNLISTED.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| count.checked_sub(1));
+}
+
+/// Returns whether [`iter`] has all ranges.
+pub fn are_all_listed() -> bool {
+    UNLISTED.load(Ordering::Acquire) == 0
 }
 
 /// Returns a number that changes with each change of the table.
@@ -87,5 +105,10 @@ mod tests {
         assert_eq!(super::iter().filter(|region| region.remote_writable).count(), 1);
         super::remove(0x10000, 4096);
         assert_eq!(super::iter().map(|region| region.address).collect::<Vec<_>>(), [0x20000]);
+        // One test, because the table belongs to the process.
+        super::add(0, usize::MAX, true, 3);
+        assert!(!super::are_all_listed());
+        super::remove(0, usize::MAX);
+        assert!(super::are_all_listed());
     }
 }

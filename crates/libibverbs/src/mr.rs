@@ -68,10 +68,13 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         let access = check_registration(address as u64, length as u64, access, offered)?;
         let shared = shared_memory::register(address as usize, length, access & IBV_ACCESS_ON_DEMAND != 0);
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, shared: u32::from(shared) };
+        // The engine looks at the access rights of the pages. In simulated time this library has
+        // taken rights away from some, and gives those of listed regions back before each call.
+        regions::add(address as usize, length, access & WRITABLE != 0, access);
         let reply = call::<op::RegisterMr>(&request).inspect_err(|_| {
+            regions::remove(address as usize, length);
             shared_memory::unregister(address as usize, length);
         })?;
-        regions::add(address as usize, length, access & WRITABLE != 0, access);
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
         let mr = ibv_mr { context: abi_context, pd, addr: address, length, handle, lkey, rkey };
         Ok(Box::into_raw(Box::new(Region { mr, owner: process_id() })).cast())
@@ -143,18 +146,31 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         let outcome = not_null(abi_mr).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
             // SAFETY: the caller names a region of ours, and a PD of ours if the flags require it.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
-            let reply = call::<op::ReregisterMr>(&request).map_err(fail(REREG_FAILED))?;
+            // SAFETY: the caller names a region of ours.
+            let former = listed(unsafe { &*mr });
+            // As for a registration. `note_change` lists the changed region. An unchanged place has
+            // length 0 here, which nobody lists.
+            regions::add(request.address as usize, request.len_bytes as usize, true, former.access);
+            let reply = call::<op::ReregisterMr>(&request);
+            regions::remove(request.address as usize, request.len_bytes as usize);
+            let reply = reply.map_err(fail(REREG_FAILED))?;
             // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
-            unsafe { note_change(&mut *mr, &request, pd, &reply) };
+            unsafe { note_change(&mut *mr, &request, (pd, former.access), &reply) };
             Ok(0)
         });
         outcome.unwrap_or_else(|code| code)
     })
 }
 
-/// Updates the program's region after a change.
-fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
-    let former = regions::iter().find(|region| region.address == mr.addr as usize && region.len == mr.length);
+/// Returns a region as the table lists it, or without any rights.
+fn listed(mr: &ibv_mr) -> regions::Region {
+    let (address, len) = (mr.addr as usize, mr.length);
+    let unlisted = regions::Region { address, len, remote_writable: false, access: 0 };
+    regions::iter().find(|region| (region.address, region.len) == (address, len)).unwrap_or(unlisted)
+}
+
+/// Updates the program's region, which had the rights `kept`, after a change.
+fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, (pd, kept): (*mut ibv_pd, u32), reply: &RegisterMrReply) {
     let place = (mr.addr as usize, mr.length);
     regions::remove(place.0, place.1);
     if request.change & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
@@ -163,7 +179,6 @@ fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, pd: *mut ibv_pd, reply: 
     if request.change & IBV_REREG_MR_CHANGE_PD != 0 {
         mr.pd = pd;
     }
-    let kept = former.map_or(0, |region| region.access);
     let access = if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 { request.access } else { kept };
     regions::add(mr.addr as usize, mr.length, access & WRITABLE != 0, access);
     shared_memory::reregister(place, (mr.addr as usize, mr.length));

@@ -40,8 +40,10 @@ impl Verbs<'_> {
             range: (mr.change & CHANGE_TRANSLATION != 0).then_some(MrRange { address: mr.address, len_bytes: mr.len_bytes, iova: mr.iova }),
             access,
         };
+        let former = self.world.region(MrHandle(mr.mr)).map(|(_, init)| init.access);
+        let is_written = access.or(former).is_some_and(|access| access.local_write);
         if let Some(range) = change.range
-            && !self.memory.can_be_pinned(owner, (range.address, range.len_bytes), access.is_some_and(|access| access.local_write), true)
+            && !self.memory.can_be_pinned(owner, (range.address, range.len_bytes), is_written, true)
         {
             return Err(libc::EFAULT);
         }

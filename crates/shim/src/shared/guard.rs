@@ -46,6 +46,12 @@ pub fn before_give() {
     if !ranges::any() {
         return;
     }
+    if !regions::are_all_listed() {
+        ranges::iter().filter(|mapping| !mapping.is_open()).for_each(|mapping| {
+            mapping.set_open(true);
+        });
+        return;
+    }
     for region in regions::iter().filter(|region| region.remote_writable) {
         let range = region.address..region.address + region.len;
         for mapping in ranges::iter().filter(|mapping| mapping.overlaps(&range) && !mapping.is_open()) {
