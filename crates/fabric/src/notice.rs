@@ -53,6 +53,10 @@ pub enum Notice {
     MemoryWritten {
         /// Owner of the memory.
         process: ProcessId,
+        /// Place of the write: its address and its length in bytes.
+        span: (u64, u64),
+        /// Whether the write is the last of its message.
+        last: bool,
         /// Whether the whole message is in memory. Pollers that do not check each byte wait for
         /// this.
         whole: bool,

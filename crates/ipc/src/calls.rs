@@ -33,9 +33,10 @@ pod! {
     /// Ticket of an image on another host, and the host's folder ([`crate::environment::FILES`]). The
     /// length is 0 if the host has no folder.
     pub struct Placement { pub ticket: u64, pub len: u32, pub reserved: u32, pub files: [u8; 1024], }
-    /// A shared mapping under the number `range`. `kind` is a [`mapping`]; all mappings of one host
-    /// with the same `kind`, `space` and `number` are of the same memory.
-    pub struct SharedMapping { pub range: u32, pub kind: u32, pub space: u64, pub number: u64, }
+    /// A shared mapping under the number `range`, from `start` to `end` in the process. `kind` is a
+    /// [`mapping`]; all mappings of one host with the same `kind`, `space` and `number` are of the
+    /// same memory. `writable` is 0 if the process may only read it.
+    pub struct SharedMapping { pub range: u32, pub kind: u32, pub space: u64, pub number: u64, pub start: u64, pub end: u64, pub writable: u64, }
     pub struct SharedRange { pub range: u32, pub reserved: u32, }
     pub struct Pause { pub until_ps: u64, }
     pub struct ProcessNumber { pub number: u32, pub reserved: u32, }
@@ -345,6 +346,8 @@ pub mod mapping {
     /// Memory without a name, which children inherit: `space` is the process that made it, `number`
     /// its own count.
     pub const ANONYMOUS: u32 = 2;
+    /// As [`FILE`], for a file on a disk.
+    pub const DISK_FILE: u32 = 3;
 }
 
 /// Returns [`Sleep::polls`] of a thread that only polls again, or sleeps, for this [`reason`].

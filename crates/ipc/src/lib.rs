@@ -18,7 +18,7 @@ pub mod ring;
 
 /// Changes with every change of meaning or layout in this crate, and in the tables and queues of
 /// `softband-shm-transport`.
-pub const VERSION: u32 = 30;
+pub const VERSION: u32 = 31;
 
 /// Environment variables by which a program finds its engine and its identity.
 pub mod environment {

@@ -183,9 +183,9 @@ mod tests {
     fn a_false_clock_of_a_process_puts_no_sharer_off() {
         let spec = spec();
         let mut engine = two_processes(&spec, 0);
-        let mapping = SharedMapping { range: 0, kind: 0, space: 1, number: 2 };
+        let mapping = SharedMapping { range: 0, kind: 0, space: 1, number: 2, start: 0, end: 4096, writable: 1 };
         for process in 0..2 {
-            engine.processes.map_shared(process, mapping.range, (0, mapping.kind, mapping.space, mapping.number));
+            engine.host_calls().map_shared(caller(process), &mapping).expect("a number of a range");
         }
         engine.scheduler.set_now(NOW);
         engine.processes[0].begin_turn(0, NOW, NEXT_EVENT);

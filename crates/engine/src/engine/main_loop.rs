@@ -145,10 +145,10 @@ impl Engine {
         }
         self.report.count_fabric_event();
         // An atomic operation writes without a data packet, so no notice reports its write.
-        if let Some(process) = self.memory.take_last_written()
+        if let Some((process, address)) = self.memory.take_last_written()
             && !notices.iter().any(|notice| matches!(notice, Notice::MemoryWritten { .. }))
         {
-            notices.push(Notice::MemoryWritten { process, whole: true, by_peer: true });
+            notices.push(Notice::MemoryWritten { process, span: (address, 8), last: true, whole: true, by_peer: true });
         }
         if notices.is_empty() {
             return;

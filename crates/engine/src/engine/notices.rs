@@ -23,8 +23,9 @@ impl Engine {
                     self.async_event(process, hca, EVENT_CQ_ERROR, cq.0);
                 }
             }
-            Notice::MemoryWritten { process, whole, by_peer } => {
+            Notice::MemoryWritten { process, span, last, whole, by_peer } => {
                 self.scheduler.touch_memory(&mut self.processes, process, (whole, by_peer));
+                self.pass_on_dma(process, span, last);
             }
             Notice::QpEvent { process, hca, qpn, event } => {
                 self.plane().publish_queue_pair(hca, qpn);
@@ -80,6 +81,24 @@ impl Engine {
         let at = self.scheduler.now() + self.plane().wakeup_of(process);
         for channel in self.host.add_async_event(process.0, hca.0, (at, event, element)) {
             self.scheduler.push(at, u32::MAX, Event::ObjectChanged { object: channel, edge: readiness::ANY });
+        }
+    }
+
+    /// Shows a write of an HCA to the processes that share the memory. Their pollers look when the
+    /// message has ended. Like the owner of the memory, they see it at the time of the write.
+    fn pass_on_dma(&mut self, owner: ProcessId, span: (u64, u64), last: bool) {
+        let process = owner.0 as usize;
+        if !self.processes.note_dma(process, span) {
+            return;
+        }
+        self.memory.show_soon(owner);
+        if last {
+            let now = self.scheduler.now();
+            for reader in self.processes.take_readers_of_dma(process) {
+                if self.processes[reader].is_alive() {
+                    self.scheduler.touch_shared(&mut self.processes, reader, now);
+                }
+            }
         }
     }
 }

@@ -73,6 +73,7 @@ impl Engine {
         // Processes of a host can meet without the fabric.
         self.memory.ahead_mut().settle_host(record.host());
         self.memory.flush(record.number());
+        self.memory.flush_shared();
         record.begin_turn(slot, now, next_event);
         // Only turns that begin while a send request is under way count as work.
         let work_begun = self.world.has_transfers().then(|| record.clock(slot));

@@ -3,7 +3,8 @@
 //!
 //! The engine defers writes until the program or a read of the model can see them. The packets of a
 //! message then need one system call together. Programs cannot observe the delay: a program runs
-//! only when it has the token, and [`ProgramMemory::flush`] comes before that.
+//! only when it has the token, and [`ProgramMemory::flush`] comes before that. Other processes may
+//! have mapped the memory, too. Then [`ProgramMemory::flush_shared`] comes before their turns.
 
 use crate::process::ahead::Ahead;
 use crate::process::shared_words::SharedWords;
@@ -25,6 +26,8 @@ const PAGE: u64 = 4096;
 struct Deferred {
     writes: Vec<(u64, PayloadSlice)>,
     bytes: usize,
+    /// Set if other processes may look at the memory.
+    is_shared: bool,
 }
 
 /// Memory of all programs, by engine number.
@@ -34,8 +37,10 @@ pub(crate) struct ProgramMemory {
     deferred: Vec<Deferred>,
     /// Processes with writes deferred since the last [`Self::flush_all`].
     dirty: Vec<usize>,
-    /// Process whose memory the last event wrote.
-    last_written: Option<ProcessId>,
+    /// Processes with deferred writes that other processes may see.
+    shared: Vec<usize>,
+    /// Process whose memory the last event wrote, and the address.
+    last_written: Option<(ProcessId, u64)>,
     /// Threads that compute while the engine goes on. Their memory is not to be touched.
     ahead: Ahead,
     /// Words that programs change themselves.
@@ -93,8 +98,8 @@ impl ProgramMemory {
         &mut self.ahead
     }
 
-    /// Takes the process whose memory the last event wrote.
-    pub(crate) fn take_last_written(&mut self) -> Option<ProcessId> {
+    /// Takes the process whose memory the last event wrote, with the address of the write.
+    pub(crate) fn take_last_written(&mut self) -> Option<(ProcessId, u64)> {
         self.last_written.take()
     }
 
@@ -134,6 +139,21 @@ impl ProgramMemory {
         }
     }
 
+    /// Carries out the deferred writes of `process` before the next turn of any process.
+    pub(crate) fn show_soon(&mut self, process: ProcessId) {
+        let deferred = &mut self.deferred[process.0 as usize];
+        if !deferred.writes.is_empty() && !std::mem::replace(&mut deferred.is_shared, true) {
+            self.shared.push(process.0 as usize);
+        }
+    }
+
+    /// Carries out the deferred writes that other processes may see.
+    pub(crate) fn flush_shared(&mut self) {
+        for index in std::mem::take(&mut self.shared) {
+            self.flush(ProcessId(index as u32));
+        }
+    }
+
     /// Returns whether the whole span is mapped, and writable if `write`. The kernel checks this
     /// when it pins memory. If the engine cannot read a program's mappings, it trusts the program.
     /// With `by_kernel` the engine reaches the memory through the kernel and tests access first.
@@ -165,7 +185,7 @@ impl ProgramMemory {
         // Keep the allocation for the next writes.
         let mut writes = deferred.writes;
         writes.clear();
-        self.deferred[index] = Deferred { writes, bytes: 0 };
+        self.deferred[index] = Deferred { writes, bytes: 0, is_shared: false };
     }
 
     fn write_batch(&mut self, pid: i32, batch: &[(u64, PayloadSlice)]) {
@@ -306,7 +326,7 @@ impl HostMemory for ProgramMemory {
 
     fn write(&mut self, process: ProcessId, address: u64, payload: &PayloadSlice) -> Result<(), MemoryFault> {
         self.pid(process)?;
-        self.last_written = Some(process);
+        self.last_written = Some((process, address));
         let deferred = &mut self.deferred[process.0 as usize];
         if deferred.writes.is_empty() {
             self.dirty.push(process.0 as usize);
@@ -324,7 +344,7 @@ impl HostMemory for ProgramMemory {
         self.flush(process);
         let Some(word) = self.words.word(process, address) else { return read_and_write(self, process, address, change) };
         let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |original| Some(change(original)));
-        self.last_written = Some(process);
+        self.last_written = Some((process, address));
         updated.map_err(|_| MemoryFault)
     }
 }

@@ -9,7 +9,7 @@ use crate::options::Pace;
 use crate::process::image::Shared;
 use crate::process::programs::Programs;
 use crate::process::record::{Process, ProcessState, virtual_pid};
-use crate::process::sharing::{Memory, Sharing};
+use crate::process::sharing::{Mapping, Sharing};
 use softband_fabric::World;
 use softband_ipc::layout::{self, HostEntry, SharedHeader};
 use softband_sim::{RandomStream, SimTime};
@@ -227,8 +227,8 @@ impl Processes {
     }
 
     /// Notes that a process has mapped shared memory under this number.
-    pub(crate) fn map_shared(&mut self, process: usize, range: u32, memory: Memory) {
-        let changed = self.sharing.add((process, range), memory);
+    pub(crate) fn map_shared(&mut self, process: usize, range: u32, mapping: Mapping) {
+        let changed = self.sharing.add((process, range), mapping);
         self.show_sharing(&changed);
     }
 
@@ -240,8 +240,8 @@ impl Processes {
 
     /// Gives a child the shared mappings of its parent.
     pub(crate) fn inherit_sharing(&mut self, parent: usize, child: usize) {
-        for (range, memory) in self.sharing.of(parent) {
-            self.map_shared(child, range, memory);
+        for (range, mapping) in self.sharing.of(parent) {
+            self.map_shared(child, range, mapping);
         }
     }
 
@@ -254,24 +254,36 @@ impl Processes {
 
     fn show_sharing(&self, changed: &[(usize, u32)]) {
         for (process, range) in changed {
-            self.all[*process].show_shared(*range, self.sharing.sharers((*process, *range)).next().is_some());
+            self.all[*process].show_shared(*range, self.sharing.is_shared((*process, *range)));
         }
     }
 
     /// Returns whether a process has shared memory, which others may not have mapped yet.
     pub(crate) fn maps_shared_memory(&self, process: usize) -> bool {
-        !self.sharing.of(process).is_empty()
+        self.sharing.of(process).iter().any(|(_, mapping)| mapping.may_change)
     }
 
     /// Returns whether another process has shared memory of this one.
     pub(crate) fn is_sharing(&self, process: usize) -> bool {
-        self.sharing.of(process).iter().any(|(range, _)| self.sharing.sharers((process, *range)).next().is_some())
+        self.sharing.of(process).iter().any(|(range, _)| self.sharing.is_shared((process, *range)))
     }
 
     /// Takes the writes of a process in its turn. Returns the other processes with the written
     /// memory, in order.
     pub(crate) fn take_readers(&self, process: usize) -> BTreeSet<usize> {
         self.all[process].take_written().into_iter().flat_map(|range| self.sharing.sharers((process, range))).collect()
+    }
+
+    /// Notes a write of an HCA to memory of a process. Returns whether the memory is a shared mapping.
+    pub(crate) fn note_dma(&mut self, process: usize, (address, len): (u64, u64)) -> bool {
+        self.sharing.note_dma(process, (address, address.saturating_add(len)))
+    }
+
+    /// Takes the writes of HCAs to shared mappings of a process. Returns the other processes with the
+    /// written memory, in order.
+    pub(crate) fn take_readers_of_dma(&mut self, process: usize) -> BTreeSet<usize> {
+        let written = self.sharing.take_dma(process);
+        written.into_iter().flat_map(|range| self.sharing.sharers((process, range))).collect()
     }
 
     /// Awaits the promised children of `parent`. It has had the token, so they exist now.

@@ -20,20 +20,32 @@ pub(crate) type Memory = (usize, u32, u64, u64);
 /// A mapping: process and number of the range.
 type Range = (usize, u32);
 
+/// A shared mapping: its memory, and its place in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) memory: Memory,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Whether a program may write the memory by this mapping, or by its file.
+    pub(crate) may_change: bool,
+}
+
 /// The shared mappings of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    ranges: BTreeMap<Range, Memory>,
+    ranges: BTreeMap<Range, Mapping>,
     mapped_by: BTreeMap<Memory, BTreeSet<Range>>,
+    /// Mappings that HCAs have written since their sharers last heard of it.
+    by_dma: BTreeSet<Range>,
 }
 
 impl Sharing {
     /// Adds a mapping, in place of a former one of the same number. Returns all mappings whose
     /// sharers may have changed.
-    pub(super) fn add(&mut self, range: Range, memory: Memory) -> Vec<Range> {
+    pub(super) fn add(&mut self, range: Range, mapping: Mapping) -> Vec<Range> {
         let mut changed = self.remove(range);
-        self.ranges.insert(range, memory);
-        let others = self.mapped_by.entry(memory).or_default();
+        self.ranges.insert(range, mapping);
+        let others = self.mapped_by.entry(mapping.memory).or_default();
         others.insert(range);
         changed.extend(others.iter());
         changed
@@ -41,7 +53,8 @@ impl Sharing {
 
     /// Removes a mapping. Returns all mappings whose sharers may have changed.
     pub(super) fn remove(&mut self, range: Range) -> Vec<Range> {
-        let Some(memory) = self.ranges.remove(&range) else { return Vec::new() };
+        self.by_dma.remove(&range);
+        let Some(Mapping { memory, .. }) = self.ranges.remove(&range) else { return Vec::new() };
         let Some(others) = self.mapped_by.get_mut(&memory) else { return vec![range] };
         others.remove(&range);
         let changed = others.iter().copied().chain([range]).collect();
@@ -52,13 +65,41 @@ impl Sharing {
     }
 
     /// Returns the mappings of a process, by number.
-    pub(super) fn of(&self, process: usize) -> Vec<(u32, Memory)> {
-        self.ranges.range((process, 0)..=(process, u32::MAX)).map(|((_, number), memory)| (*number, *memory)).collect()
+    pub(super) fn of(&self, process: usize) -> Vec<(u32, Mapping)> {
+        self.ranges.range((process, 0)..=(process, u32::MAX)).map(|((_, number), mapping)| (*number, *mapping)).collect()
+    }
+
+    /// Notes a write of an HCA to a span of a process's memory. Returns whether it touches a mapping.
+    pub(super) fn note_dma(&mut self, process: usize, (start, end): (u64, u64)) -> bool {
+        let all = self.ranges.range((process, 0)..=(process, u32::MAX));
+        let touched = all.filter(|(_, mapping)| mapping.start < end && start < mapping.end);
+        let mut is_shared = false;
+        for (range, _) in touched {
+            is_shared = true;
+            self.by_dma.insert(*range);
+        }
+        is_shared
+    }
+
+    /// Takes the mappings of a process that HCAs have written.
+    pub(super) fn take_dma(&mut self, process: usize) -> Vec<u32> {
+        let written: Vec<u32> = self.by_dma.range((process, 0)..=(process, u32::MAX)).map(|(_, number)| *number).collect();
+        written.iter().for_each(|number| {
+            self.by_dma.remove(&(process, *number));
+        });
+        written
+    }
+
+    /// Returns whether another process has the memory of a mapping, and any process may write it.
+    pub(super) fn is_shared(&self, range: Range) -> bool {
+        let all = self.ranges.get(&range).and_then(|mapping| self.mapped_by.get(&mapping.memory));
+        let may_change = |range: &Range| self.ranges.get(range).is_some_and(|mapping| mapping.may_change);
+        all.is_some_and(|all| all.iter().any(|other| other.0 != range.0) && all.iter().any(may_change))
     }
 
     /// Returns the other processes with the memory of a mapping, in order.
     pub(super) fn sharers(&self, range: Range) -> impl Iterator<Item = usize> {
-        let all = self.ranges.get(&range).and_then(|memory| self.mapped_by.get(memory));
+        let all = self.ranges.get(&range).and_then(|mapping| self.mapped_by.get(&mapping.memory));
         all.into_iter().flatten().map(|(process, _)| *process).filter(move |process| *process != range.0)
     }
 }
@@ -250,15 +291,16 @@ mod tests {
     use super::*;
 
     const MEMORY: Memory = (0, 0, 1, 2);
+    const HERE: Mapping = Mapping { memory: MEMORY, start: 0x1000, end: 0x3000, may_change: true };
 
     #[test]
     fn only_other_processes_with_the_same_memory_are_sharers() {
         let mut sharing = Sharing::default();
-        assert_eq!(sharing.add((0, 3), MEMORY), [(0, 3)]);
-        assert_eq!(sharing.add((0, 4), MEMORY), [(0, 3), (0, 4)], "a second mapping of the same process");
+        assert_eq!(sharing.add((0, 3), HERE), [(0, 3)]);
+        assert_eq!(sharing.add((0, 4), HERE), [(0, 3), (0, 4)], "a second mapping of the same process");
         assert_eq!(sharing.sharers((0, 3)).count(), 0);
-        assert_eq!(sharing.add((1, 0), MEMORY), [(0, 3), (0, 4), (1, 0)]);
-        sharing.add((2, 0), (1, 0, 1, 2));
+        assert_eq!(sharing.add((1, 0), HERE), [(0, 3), (0, 4), (1, 0)]);
+        sharing.add((2, 0), Mapping { memory: (1, 0, 1, 2), ..HERE });
         assert_eq!(sharing.sharers((0, 3)).collect::<Vec<_>>(), [1], "the same inode on another host is other memory");
         assert_eq!(sharing.remove((1, 0)), [(0, 3), (0, 4), (1, 0)]);
         assert_eq!(sharing.sharers((0, 3)).count(), 0);
@@ -267,10 +309,38 @@ mod tests {
     #[test]
     fn a_number_that_is_used_again_leaves_its_former_memory() {
         let mut sharing = Sharing::default();
-        sharing.add((0, 0), MEMORY);
-        sharing.add((1, 0), MEMORY);
-        assert_eq!(sharing.add((0, 0), (0, 1, 0, 7)), [(1, 0), (0, 0), (0, 0)]);
+        sharing.add((0, 0), HERE);
+        sharing.add((1, 0), HERE);
+        assert_eq!(sharing.add((0, 0), Mapping { memory: (0, 1, 0, 7), ..HERE }), [(1, 0), (0, 0), (0, 0)]);
         assert_eq!(sharing.sharers((1, 0)).count(), 0);
+    }
+
+    #[test]
+    fn memory_that_nobody_writes_is_not_shared() {
+        let mut sharing = Sharing::default();
+        let read_only = Mapping { may_change: false, ..HERE };
+        sharing.add((0, 0), read_only);
+        sharing.add((1, 0), read_only);
+        assert!(!sharing.is_shared((0, 0)));
+        sharing.add((1, 1), HERE);
+        assert!(sharing.is_shared((0, 0)) && sharing.is_shared((1, 0)));
+        sharing.remove((0, 0));
+        assert!(!sharing.is_shared((1, 1)), "one process alone");
+    }
+
+    #[test]
+    fn writes_of_hcas_count_once_for_each_mapping_that_they_touch() {
+        let mut sharing = Sharing::default();
+        sharing.add((0, 3), HERE);
+        sharing.add((0, 4), Mapping { start: 0x8000, end: 0x9000, ..HERE });
+        assert!(!sharing.note_dma(0, (0x3000, 0x8000)));
+        assert!(!sharing.note_dma(1, (0x1000, 0x1008)), "memory of another process at this address");
+        assert!(sharing.note_dma(0, (0x2ff8, 0x8001)) && sharing.note_dma(0, (0x1000, 0x1008)));
+        assert_eq!(sharing.take_dma(0), [3, 4]);
+        assert!(sharing.take_dma(0).is_empty());
+        assert!(sharing.note_dma(0, (0x8000, 0x8001)));
+        sharing.remove((0, 4));
+        assert!(sharing.take_dma(0).is_empty());
     }
 
     #[test]

@@ -1,20 +1,33 @@
 //! Shared mappings of programs, and writes to them.
 
 use crate::process::record::Process;
+use crate::process::sharing::Mapping;
 use crate::protocol::Caller;
 use crate::rpc::host_calls::HostCalls;
+use softband_ipc::calls::mapping::DISK_FILE;
 use softband_ipc::calls::{ProcessNumber, SharedMapping, SharedRange};
 use softband_ipc::layout::RANGES_MAX;
 use softband_sim::SimTime;
 
 impl HostCalls<'_> {
     pub(crate) fn map_shared(&mut self, caller: Caller, mapping: &SharedMapping) -> Result<(), i32> {
-        if mapping.range as usize >= RANGES_MAX {
+        if mapping.range as usize >= RANGES_MAX || mapping.start > mapping.end {
             return Err(libc::EINVAL);
         }
         // Programs on different hosts share files by the machine alone, not by their modelled memory.
         let host = self.processes[caller.process].host();
-        self.processes.map_shared(caller.process, mapping.range, (host, mapping.kind, mapping.space, mapping.number));
+        let memory = (host, mapping.kind, mapping.space, mapping.number);
+        self.processes.map_shared(
+            caller.process,
+            mapping.range,
+            Mapping {
+                memory,
+                start: mapping.start,
+                end: mapping.end,
+                // A file on a disk that all programs only read is most likely data.
+                may_change: mapping.writable != 0 || mapping.kind != DISK_FILE,
+            },
+        );
         Ok(())
     }
 

@@ -424,7 +424,8 @@ impl Hcas {
             // If a completion follows, it informs the pollers instead.
             let by_peer = matches!(dma_write.end, DmaWriteEnd::Request { .. });
             let whole = dma_write.last && matches!(dma_write.end, DmaWriteEnd::Request { completion: None, .. } | DmaWriteEnd::Response { .. });
-            notices.push(Notice::MemoryWritten { process: segment.process, whole, by_peer });
+            let span = (segment.address, u64::from(len));
+            notices.push(Notice::MemoryWritten { process: segment.process, span, last: dma_write.last, whole, by_peer });
             offset += len;
         }
         Ok(())

@@ -39,8 +39,8 @@ fn once<R: Copy>(call: impl FnOnce() -> R, note: impl FnOnce(R)) -> R {
     result
 }
 
-/// Returns the memory of a file, if programs can share it and write to it.
-fn memory_of_file(fd: c_int, rights: c_int) -> Option<Memory> {
+/// Returns the memory of a file, if programs can share it.
+fn memory_of_file(fd: c_int) -> Option<Memory> {
     if fd < 0 {
         return None;
     }
@@ -48,13 +48,8 @@ fn memory_of_file(fd: c_int, rights: c_int) -> Option<Memory> {
     let file = unsafe { BorrowedFd::borrow_raw(fd) };
     let status = rustix::fs::fstat(file).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile;
-    // A file on a disk that the program only reads is most likely data.
     let is_memory = || rustix::fs::fstatfs(file).is_ok_and(|system| matches!(system.f_type, TMPFS | HUGETLBFS));
-    (is_file && (rights & libc::PROT_WRITE != 0 || is_memory())).then_some(Memory {
-        kind: mapping::FILE,
-        space: status.st_dev,
-        number: status.st_ino,
-    })
+    is_file.then(|| Memory { kind: if is_memory() { mapping::FILE } else { mapping::DISK_FILE }, space: status.st_dev, number: status.st_ino })
 }
 
 fn note_map(address: usize, len: size_t, rights: c_int, flags: c_int, fd: c_int) {
@@ -70,7 +65,7 @@ fn note_map(address: usize, len: size_t, rights: c_int, flags: c_int, fd: c_int)
         let space = u64::from(client::process_number());
         Some(Memory { kind: mapping::ANONYMOUS, space, number: MADE.fetch_add(1, Ordering::Relaxed) })
     } else {
-        memory_of_file(fd, rights)
+        memory_of_file(fd)
     };
     if let Some(memory) = memory {
         ranges::add(range, rights, memory);

@@ -4,12 +4,15 @@
 //! token changes it.
 
 use softband_client as client;
-use softband_ipc::calls::{SharedMapping, SharedRange, op};
+use softband_ipc::calls::{SharedMapping, SharedRange, mapping, op};
 use softband_ipc::layout::RANGES_MAX;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const PAGE: usize = 4096;
+/// Number of ranges up to which files on a disk count that the program only reads. Most of them are
+/// data that nobody changes.
+const DATA_MAX: usize = RANGES_MAX / 2;
 
 /// The identity of shared memory ([`softband_ipc::calls::mapping`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +190,12 @@ pub fn add(range: Range<usize>, rights: i32, memory: Memory) {
 }
 
 fn insert(range: Range<usize>, rights: i32, memory: Memory, is_open: bool) {
-    let Some(index) = TABLE.iter().position(|cell| cell.start.load(Ordering::Relaxed) == 0) else {
+    let is_data = memory.kind == mapping::DISK_FILE && rights & libc::PROT_WRITE == 0;
+    let room = if is_data { DATA_MAX } else { RANGES_MAX };
+    let Some(index) = TABLE[..room].iter().position(|cell| cell.start.load(Ordering::Relaxed) == 0) else {
+        if is_data {
+            return;
+        }
         return client::warn::once("more shared mappings than Softband follows: programs that poll the others see writes up to a millisecond late");
     };
     let cell = &TABLE[index];
@@ -202,7 +210,8 @@ fn insert(range: Range<usize>, rights: i32, memory: Memory, is_open: bool) {
     cell.start.store(range.start, Ordering::Release);
     USED.fetch_max(index + 1, Ordering::AcqRel);
     let Memory { kind, space, number } = memory;
-    let _ = client::call::<op::MapShared>(&SharedMapping { range: index as u32, kind, space, number });
+    let (start, end, writable) = (range.start as u64, range.end as u64, u64::from(rights & libc::PROT_WRITE != 0));
+    let _ = client::call::<op::MapShared>(&SharedMapping { range: index as u32, kind, space, number, start, end, writable });
 }
 
 /// Removes what the table has of a range.

@@ -23,6 +23,8 @@ const KEEP_MAX_PS: u64 = 20_000_000;
 
 /// Divisor for pauses among sharers.
 const PAUSE_SHARE: u64 = 64;
+/// News end a pause early. The loop may find them, and then asks for their time without a pause.
+const READS_AFTER_NEWS: u32 = 2;
 /// Turns of a loop that reads clocks before a look at what it does.
 const ROW_WITHOUT_LOOK: u32 = 4;
 
@@ -36,10 +38,12 @@ struct Reading {
     gave: u64,
     /// Hand-overs in the period.
     row: u32,
+    /// Hand-overs without a pause that follow the early end of a pause.
+    after_news: u32,
 }
 
 thread_local! {
-    static READING: Cell<Reading> = const { Cell::new(Reading { work: 0, since: 0, gave: 0, row: 0 }) };
+    static READING: Cell<Reading> = const { Cell::new(Reading { work: 0, since: 0, gave: 0, row: 0, after_news: 0 }) };
 }
 
 /// Reads the clock, in picoseconds. Pays its cost, and lets a due alarm through.
@@ -57,7 +61,7 @@ fn read_clock_closely() -> u64 {
     let known = READING.get();
     let work = other_work();
     if known.work != work {
-        READING.set(Reading { work, since: now, gave: now, row: 0 });
+        READING.set(Reading { work, since: now, gave: now, row: 0, after_news: 0 });
         looks::end();
     } else if now >= due(known) {
         wait(now, known);
@@ -104,15 +108,15 @@ fn due(reading: Reading) -> u64 {
 fn wait(now: u64, reading: Reading) {
     let is_sharing = shared::is_sharing();
     let look = looks::of_thread();
-    idle(|| {
-        if is_sharing && look == Look::Seen {
-            client::pause(now + now.saturating_sub(reading.since) / PAUSE_SHARE);
-        } else {
-            client::sync();
-        }
+    let pauses = is_sharing && look == Look::Seen && reading.after_news == 0;
+    let news = idle(|| {
+        let until = now + now.saturating_sub(reading.since) / PAUSE_SHARE;
+        if pauses { client::pause(until) } else { client::sync() }
+        pauses && client::now_ps() < until
     });
     let row = reading.row.saturating_add(1);
-    READING.set(Reading { work: other_work(), since: reading.since, gave: client::now_ps(), row });
+    let after_news = if news { READS_AFTER_NEWS } else { reading.after_news.saturating_sub(1) };
+    READING.set(Reading { work: other_work(), since: reading.since, gave: client::now_ps(), row, after_news });
     if is_sharing && row >= ROW_WITHOUT_LOOK {
         looks::begin();
     }
