@@ -24,7 +24,7 @@ const KEEP_MAX_PS: u64 = 20_000_000;
 /// Divisor for pauses among sharers.
 const PAUSE_SHARE: u64 = 64;
 /// News end a pause early. The loop may find them, and then asks for their time without a pause.
-const READS_AFTER_NEWS: u32 = 2;
+const READS_AFTER_NEWS: u32 = 4;
 /// Turns of a loop that reads clocks before a look at what it does.
 const ROW_WITHOUT_LOOK: u32 = 4;
 
@@ -111,7 +111,11 @@ fn wait(now: u64, reading: Reading) {
     let pauses = is_sharing && look == Look::Seen && reading.after_news == 0;
     let news = idle(|| {
         let until = now + now.saturating_sub(reading.since) / PAUSE_SHARE;
-        if pauses { client::pause(until) } else { client::sync() }
+        if pauses {
+            client::pause(until)
+        } else {
+            client::sync()
+        }
         pauses && client::now_ps() < until
     });
     let row = reading.row.saturating_add(1);
