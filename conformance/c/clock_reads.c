@@ -3,8 +3,9 @@
  * clock_reads computes COUNT: a process computes and reads the clock COUNT times, beside a process
  * that polls memory which both share. Prints the nanoseconds of all of it for each read.
  *
- * clock_reads threads MICROS: a thread writes a word after each sleep. Another looks at the word and
- * reads the clock in turn. Prints the longest nanoseconds from a write to its reader. */
+ * clock_reads clock|queue MICROS: a thread writes a word after each sleep. Another looks at the word, and
+ * in turn reads the clock or polls an empty completion queue. Prints the longest nanoseconds from a
+ * write to its reader. */
 #define _GNU_SOURCE
 #include "verbs_common.h"
 
@@ -18,6 +19,7 @@ enum { WRITES = 40, WORK = 100 };
 static _Atomic long word;
 static _Atomic double written;
 static double longest;
+static struct ibv_cq *queue;
 
 static int computes(long count)
 {
@@ -45,18 +47,29 @@ static void *reader(void *unused)
 {
 	(void)unused;
 	for (long n = 1; n <= WRITES; n++) {
-		while (atomic_load(&word) < n) seconds();
+		while (atomic_load(&word) < n) {
+			struct ibv_wc wc;
+
+			if (queue) IS(0, ibv_poll_cq(queue, 1, &wc));
+			else seconds();
+		}
 		double late = seconds() - written;
 		if (late > longest) longest = late;
 	}
 	return NULL;
 }
 
-static int threads(long micros)
+static int threads(long micros, int polls)
 {
 	struct timespec pause = {micros / 1000000, micros % 1000000 * 1000};
 	pthread_t other;
 
+	if (polls) {
+		struct ibv_device **devices = ibv_get_device_list(NULL);
+		struct ibv_context *context = devices && devices[0] ? ibv_open_device(devices[0]) : NULL;
+
+		CHECK(context && (queue = ibv_create_cq(context, DEPTH, NULL, NULL, 0)));
+	}
 	IS(0, pthread_create(&other, NULL, reader, NULL));
 	for (long n = 1; n <= WRITES; n++) {
 		IS(0, nanosleep(&pause, NULL));
@@ -71,5 +84,6 @@ static int threads(long micros)
 int main(int count, char **words)
 {
 	CHECK(count == 3);
-	return strcmp(words[1], "computes") == 0 ? computes(atol(words[2])) : threads(atol(words[2]));
+	return strcmp(words[1], "computes") == 0 ? computes(atol(words[2]))
+					       : threads(atol(words[2]), strcmp(words[1], "queue") == 0);
 }

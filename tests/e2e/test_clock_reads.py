@@ -9,6 +9,8 @@ from conftest import Softband
 
 # A thread that only reads clocks keeps the token for at most this long beyond an event.
 LATE_NS = 20_000
+# A thread that polls looks again once a microsecond after turns of other threads.
+LOOK_NS = 1_000
 
 
 @pytest.mark.parametrize("count", [300, 30_000])
@@ -22,9 +24,10 @@ def test_reads_of_a_computation_cost_the_same_however_many(
 
 
 @pytest.mark.parametrize("micros", [777, 3_300])
-def test_a_loop_that_reads_clocks_sees_a_word_of_another_thread_soon(
-    softband: Softband, c_programs: Path, micros: int
+@pytest.mark.parametrize(("way", "late"), [("clock", LATE_NS), ("queue", LOOK_NS)])
+def test_a_loop_sees_a_word_of_another_thread_soon(
+    softband: Softband, c_programs: Path, way: str, late: int, micros: int
 ) -> None:
-    command = f"{c_programs / 'clock_reads'} threads {micros}"
+    command = f"{c_programs / 'clock_reads'} {way} {micros}"
     outcome = softband.run("modern-pair", ("a", command)).assert_ok()
-    assert float(outcome.program("a-0")) <= LATE_NS
+    assert float(outcome.program("a-0")) <= late

@@ -127,6 +127,11 @@ impl Engine {
         self.processes.keep_promises(process);
         let clock = self.processes[process].clock(slot).max(self.scheduler.now());
         self.scheduler.push(clock, process as u32, Event::Execute { process, slot });
+        let is_empty_poll = [Op::Poll, Op::Pause, Op::SpinWait, Op::Sync].iter().any(|poll| op == *poll as u32);
+        if self.processes[process].thread_mut(slot).end_turn(is_empty_poll) && self.processes[process].slots().len() > 1 {
+            let visible = clock + self.world.spec().hosts[self.processes[process].host()].part.cache_line_transfer;
+            self.scheduler.touch_siblings(&mut self.processes, (process, slot), visible);
+        }
     }
 
     /// Takes the posts of a thread whose turn ends or pauses.

@@ -278,7 +278,7 @@ impl Process {
     /// Nothing happens before `next_event`.
     pub(crate) fn begin_turn(&mut self, slot: u32, now: SimTime, next_event: SimTime) {
         let thread = &mut self.threads[slot as usize];
-        thread.resume();
+        thread.begin_turn(now);
         thread.see((self.news, self.memory_written));
         thread.rounds.begin_turn(self.arrivals.begin_turn(next_event));
         if std::mem::take(&mut thread.has_spun) {

@@ -10,6 +10,8 @@ const SLICE_FIRST_PICOS: u64 = 20_000_000;
 const SLICE_LAST_PICOS: u64 = 1_000_000_000;
 /// First pause after a sharer's write to memory.
 const SLICE_WRITTEN_PICOS: u64 = 1_000_000;
+/// Shortest time between two looks of a polling thread after turns of other threads of its process.
+const AGAIN_PICOS: u64 = 1_000_000;
 
 /// Reason of a thread's wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,11 @@ pub(crate) struct Thread {
     pub(super) has_spun: bool,
     /// Set if its wait is for a lock, which another process of its host may free.
     awaits_lock: bool,
+    /// Set if its turn follows an empty poll, and no news.
+    is_vain: bool,
+    /// Time of its next look after a turn of another thread of its process, and of the last.
+    again: Option<SimTime>,
+    looked_again: SimTime,
 }
 
 impl Thread {
@@ -84,6 +91,9 @@ impl Thread {
             rounds: Rounds::new(),
             has_spun: false,
             awaits_lock: false,
+            is_vain: false,
+            again: None,
+            looked_again: SimTime::ZERO,
         }
     }
 
@@ -145,6 +155,45 @@ impl Thread {
     pub(crate) fn wake(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.state = ThreadState::Scheduled;
+        self.is_vain = false;
+    }
+
+    /// Notes that the wait which has just ended was in vain.
+    pub(crate) fn set_vain(&mut self) {
+        self.is_vain = true;
+    }
+
+    /// Begins a turn at `now`.
+    pub(super) fn begin_turn(&mut self, now: SimTime) {
+        self.resume();
+        if self.again.take().is_some() {
+            self.looked_again = now;
+        }
+    }
+
+    /// Notes the end of a turn by an empty poll or not. Returns whether the thread may have written
+    /// memory in its turn.
+    pub(crate) fn end_turn(&mut self, is_empty_poll: bool) -> bool {
+        let was_vain = std::mem::replace(&mut self.is_vain, is_empty_poll);
+        !(was_vain && is_empty_poll)
+    }
+
+    /// Lets a polling thread look again: another thread of its process may have written memory, which it
+    /// sees at `visible`. Returns the generation of its wait and the end of the wait, if that is new.
+    pub(crate) fn look_again(&mut self, visible: SimTime) -> Option<(u32, SimTime)> {
+        let waits = matches!(self.state, ThreadState::Waiting(Waiting::Poll | Waiting::Pause));
+        if self.again.is_some() || !waits && self.state != ThreadState::Scheduled {
+            return None;
+        }
+        let at = visible.max(self.looked_again + SimDuration::from_picos(AGAIN_PICOS));
+        self.again = Some(at);
+        self.shorten_slice();
+        waits.then_some((self.generation, at))
+    }
+
+    /// Returns the time at which a thread that begins to wait looks again.
+    pub(crate) fn again(&self) -> Option<SimTime> {
+        self.again
     }
 
     pub(crate) fn end(&mut self) {

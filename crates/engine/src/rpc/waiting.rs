@@ -48,7 +48,9 @@ impl HostCalls<'_> {
         if let Some(outcome) = self.miss_news(caller, &Waiting::Pause, false) {
             return outcome;
         }
-        self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Pause, program_time(pause.until_ps));
+        let again = self.processes[caller.process].thread(caller.slot).again();
+        let until = program_time(pause.until_ps).into_iter().chain(again).min();
+        self.scheduler.park(self.processes, (caller.process, caller.slot), Waiting::Pause, until);
         self.scheduler.note_vain_poll();
         Outcome::Later
     }

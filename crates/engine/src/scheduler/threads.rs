@@ -26,8 +26,9 @@ impl Scheduler {
     /// Lets a polling or spinning thread wait for news. Its pauses grow while no news arrive.
     pub(crate) fn park_for_news(&mut self, processes: &mut Processes, (process, slot): (usize, u32), waiting: Waiting) {
         let slice = processes[process].thread_mut(slot).next_slice(self.now());
-        let deadline = self.now() + slice;
-        self.park(processes, (process, slot), waiting, Some(deadline));
+        let again = processes[process].thread(slot).again();
+        let deadline = again.into_iter().chain([self.now() + slice]).min();
+        self.park(processes, (process, slot), waiting, deadline);
         self.note_vain_poll();
     }
 
@@ -83,6 +84,16 @@ impl Scheduler {
         if whole {
             self.wake_where(processes, index, |waiting| *waiting == Waiting::Spin);
             self.touch(processes, process);
+        }
+    }
+
+    /// Lets the polling threads of a process look again, because another of its threads has had a turn.
+    /// They see what it may have written at `visible`.
+    pub(crate) fn touch_siblings(&mut self, processes: &mut Processes, (process, slot): (usize, u32), visible: SimTime) {
+        for sibling in processes[process].slots().filter(|sibling| *sibling != slot) {
+            let Some((generation, at)) = processes[process].thread_mut(sibling).look_again(visible) else { continue };
+            let over = Event::WaitOver { process, slot: sibling, generation, polls: false };
+            self.push(at.max(self.now()), process as u32, over);
         }
     }
 
@@ -186,6 +197,7 @@ impl Scheduler {
             ThreadState::Waiting(Waiting::Poll | Waiting::Pause | Waiting::Spin) => {
                 processes[process].note_pause_over(slot);
                 self.wake(processes, process, slot);
+                processes[process].thread_mut(slot).set_vain();
             }
             ThreadState::Waiting(_) => self.finish_wait(processes, host, (process, slot), false),
             _ => {}
