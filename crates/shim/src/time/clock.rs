@@ -16,8 +16,10 @@ use std::sync::atomic::Ordering;
 pub const MONOTONIC_START_SECONDS: u64 = 1_000;
 /// Longest time in picoseconds for which a thread that only reads clocks keeps the token.
 const CLOCK_ONLY_PS: u64 = 1_000_000_000;
-/// Such a thread may wait for memory that others write. It keeps the token beyond the next event of the
-/// run for a share of the time for which it has read clocks only, and at most for this long.
+/// Such a thread may wait for memory that others write, and gives the token away at the next event of the
+/// run. After this many hand-overs in a row it keeps the token for a share of the time for which it has
+/// read clocks only, and at most for [`KEEP_MAX_PS`]. Each time of that length allows another hand-over.
+const AT_ONCE_MAX: u64 = 64;
 const KEEP_SHARE: u64 = 256;
 const KEEP_MAX_PS: u64 = 20_000_000;
 
@@ -40,10 +42,12 @@ struct Reading {
     row: u32,
     /// Hand-overs without a pause that follow the early end of a pause.
     after_news: u32,
+    /// Hand-overs that are left at the very next event.
+    at_once: u64,
 }
 
 thread_local! {
-    static READING: Cell<Reading> = const { Cell::new(Reading { work: 0, since: 0, gave: 0, row: 0, after_news: 0 }) };
+    static READING: Cell<Reading> = const { Cell::new(Reading { work: 0, since: 0, gave: 0, row: 0, after_news: 0, at_once: 0 }) };
 }
 
 /// Reads the clock, in picoseconds. Pays its cost, and lets a due alarm through.
@@ -61,7 +65,7 @@ fn read_clock_closely() -> u64 {
     let known = READING.get();
     let work = other_work();
     if known.work != work {
-        READING.set(Reading { work, since: now, gave: now, row: 0, after_news: 0 });
+        READING.set(Reading { work, since: now, gave: now, row: 0, after_news: 0, at_once: AT_ONCE_MAX });
         looks::end();
     } else if now >= due(known) {
         wait(now, known);
@@ -99,7 +103,8 @@ fn due(reading: Reading) -> u64 {
     if !may_await_memory() {
         return reading.gave.saturating_add(CLOCK_ONLY_PS);
     }
-    let keeps = (reading.gave.saturating_sub(reading.since) / KEEP_SHARE).min(KEEP_MAX_PS);
+    let share = (reading.gave.saturating_sub(reading.since) / KEEP_SHARE).min(KEEP_MAX_PS);
+    let keeps = if reading.at_once > 0 { 0 } else { share };
     event.max(reading.gave.saturating_add(keeps)).min(reading.gave.saturating_add(CLOCK_ONLY_PS))
 }
 
@@ -120,7 +125,9 @@ fn wait(now: u64, reading: Reading) {
     });
     let row = reading.row.saturating_add(1);
     let after_news = if news { READS_AFTER_NEWS } else { reading.after_news.saturating_sub(1) };
-    READING.set(Reading { work: other_work(), since: reading.since, gave: client::now_ps(), row, after_news });
+    let earned = now.saturating_sub(reading.gave) / KEEP_MAX_PS;
+    let at_once = reading.at_once.saturating_add(earned).min(AT_ONCE_MAX).saturating_sub(1);
+    READING.set(Reading { work: other_work(), since: reading.since, gave: client::now_ps(), row, after_news, at_once });
     if is_sharing && row >= ROW_WITHOUT_LOOK {
         looks::begin();
     }
