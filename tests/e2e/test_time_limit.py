@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from conftest import Outcome, Softband, left_behind
+from conftest import HANG_SECONDS, Outcome, Softband, left_behind
 
 TIMED_OUT = 124
 QUEUE_PAIR = "queue pair 0x404 (RC, RTS) to {}/mthca0/1, queue pair 0x404: 0 sends{} and 1 receive outstanding"
@@ -146,3 +148,26 @@ def test_who_polls_for_a_peer_that_sleeps_is_not_named(softband: Softband, c_pro
     # The program polls in vain for some fifteen seconds. Then the message comes.
     outcome = waits(softband, c_programs, "late").assert_ok()
     assert outcome.stderr == "" and "a: it came" in outcome.stdout
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+@pytest.mark.parametrize(("end", "status"), [(None, TIMED_OUT), (signal.SIGTERM, 130)])
+def test_a_run_ends_though_nobody_takes_its_output(softband: Softband, pace: str, end: signal.Signals | None, status: int) -> None:
+    limit = ("--timeout", "1.5") if end is None else ()
+    command = [str(softband.binary), "run", "two-hosts", "--pace", pace, *limit, "--on", "a", "yes"]
+    with subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stdout.readline() == b"y\n"
+        if end is not None:
+            time.sleep(1)
+            run.send_signal(end)
+        # The pipe is full, and stays full.
+        assert run.wait(timeout=HANG_SECONDS) == status
+
+
+def test_a_run_ends_in_time_though_a_process_keeps_its_output_open(softband: Softband) -> None:
+    """The process is no program of the run: it has neither the library nor the run's variables."""
+    script = "env -i setsid sleep 20 & exec sleep 3600"
+    started = time.monotonic()
+    outcome = softband.run("two-hosts", ("a", f"sh -c '{script}'"), options=("--pace", "wall", "--timeout", "1"))
+    assert_timed_out(outcome, "1 s of wall-clock time")
+    assert time.monotonic() - started < 15

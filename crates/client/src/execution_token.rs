@@ -222,8 +222,11 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     let (Some(slot), Some(number)) = (thread_slot(), session::thread_slot_number()) else { return blocking() };
     ahead::catch_up();
     slot.payload_len.store(0, Ordering::Relaxed);
+    slot.is_back.store(0, Ordering::Relaxed);
     give(slot, Op::Away);
     let result = blocking();
+    // Before the thread sleeps for its token: the engine distinguishes that sleep from the call's.
+    slot.is_back.store(1, Ordering::SeqCst);
     session::send_word(number, word::BACK);
     wait(slot);
     deliver_signals(slot);

@@ -12,10 +12,15 @@ pub struct Interrupt(Arc<AtomicU8>);
 
 const RAISED: u8 = 1;
 const EXPIRED: u8 = 2;
+const DECIDED: u8 = 3;
 
 impl Interrupt {
     pub fn raise(&self) {
         self.0.store(RAISED, Ordering::SeqCst);
+    }
+    /// Raises the flag because the run's own caller knows its result.
+    pub fn decide(&self) {
+        let _ = self.0.compare_exchange(0, DECIDED, Ordering::SeqCst, Ordering::SeqCst);
     }
     /// Lowers the flag after a run that its own caller has ended, so that another run can begin.
     pub fn lower(&self) {
@@ -28,6 +33,10 @@ impl Interrupt {
     /// Returns whether the flag was raised or has expired.
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
+    }
+    /// Returns whether a user or a limit ends the run.
+    pub(crate) fn is_urgent(&self) -> bool {
+        matches!(self.0.load(Ordering::SeqCst), RAISED | EXPIRED)
     }
     pub(crate) fn has_expired(&self) -> bool {
         self.0.load(Ordering::SeqCst) == EXPIRED

@@ -233,6 +233,8 @@ pub struct ThreadSlot {
     pub ahead_until_ps: AtomicU64,
     /// Time of the next event of the fabric or of another program, as of the beginning of the turn.
     pub next_event_ps: AtomicU64,
+    /// Nonzero from the moment at which a thread comes back from a call outside the engine's sight.
+    pub is_back: AtomicU32,
     /// In wall pace: nonzero if the engine has not seen the call in progress yet.
     pub is_calling: AtomicU32,
     pub payload: [u8; PAYLOAD_BYTES],

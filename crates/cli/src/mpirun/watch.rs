@@ -138,7 +138,7 @@ impl Watch {
         let Ok(mut job) = self.job.lock() else { return };
         change(&mut job);
         if job.verdict.is_some() {
-            self.interrupt.raise();
+            self.interrupt.decide();
         }
     }
 

@@ -136,6 +136,14 @@ impl Control {
         self.receive();
     }
 
+    /// As [`Control::await_event`], also while events await their handling.
+    pub(crate) fn await_another_event(&mut self, limit: Duration) {
+        if let Ok(event) = self.receiver.recv_timeout(limit) {
+            self.events.push_back(event);
+        }
+        self.receive();
+    }
+
     /// Removes and returns the first event that `is_it` selects.
     fn take_first(&mut self, is_it: impl Fn(&ControlEvent) -> bool) -> Option<ControlEvent> {
         let index = self.events.iter().position(is_it)?;
@@ -180,12 +188,9 @@ impl Control {
         self.events.iter().filter_map(ControlEvent::closed).collect()
     }
 
-    /// Takes the first return of a thread by this connection, and returns its slot.
-    pub(crate) fn take_back_of(&mut self, of: Option<u64>) -> Option<u32> {
-        match self.take_first(|event| matches!(event, ControlEvent::Back { connection, .. } if Some(*connection) == of))? {
-            ControlEvent::Back { slot, .. } => Some(slot),
-            _ => None,
-        }
+    /// Takes the return of this thread by this connection. Returns whether it has come.
+    pub(crate) fn take_back_of(&mut self, of: u64, thread: u32) -> bool {
+        self.take_first(|event| matches!(event, ControlEvent::Back { connection, slot } if (*connection, *slot) == (of, thread))).is_some()
     }
 
     /// Drops all events.

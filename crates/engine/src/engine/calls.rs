@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::process::record::virtual_pid;
 use crate::protocol::{Caller, Outcome};
 use crate::scheduler::agenda::Event;
-use softband_ipc::calls::{Call, Cost, Exit, ForkReply, Message, Op, Ticket, op};
+use softband_ipc::calls::{Call, Cost, Exit, ForkReply, Message, Op, ProcessNumber, Ticket, op};
 use softband_sim::SimDuration;
 use std::sync::atomic::Ordering;
 
@@ -28,6 +28,7 @@ macro_rules! rooms_of {
     ($engine:ident exec_on) => { $engine };
     ($engine:ident process_exit) => { $engine };
     ($engine:ident away) => { $engine };
+    ($engine:ident await_end) => { $engine };
     // Threads and their waits.
     ($engine:ident thread_new) => { $engine.host_calls() };
     ($engine:ident thread_exit) => { $engine.host_calls() };
@@ -179,6 +180,11 @@ impl Engine {
     fn away(&mut self, caller: Caller, (): &()) -> Outcome<()> {
         self.goes_away(caller.process, caller.slot);
         Outcome::Later
+    }
+
+    fn await_end(&mut self, caller: Caller, of: &ProcessNumber) -> Result<(), i32> {
+        self.await_ends(caller.process, of.number);
+        Ok(())
     }
 
     /// Takes the posts of a thread since its last turn, and schedules each at the time of its post.

@@ -3,18 +3,24 @@
 use crate::control::tickets::Grant;
 use crate::engine::{Engine, surroundings};
 use crate::process::record::ProcessState;
-use crate::process::system_process::{exists, is_ending, is_zombie};
+use crate::process::system_process::{Ending, Outside, exists, is_doomed, is_zombie};
 use crate::procfs::{forget, is_hidden};
 use crate::scheduler::agenda::Event;
 use softband_types::ProcessId;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Wall-clock time within which a call outside the engine's sight counts as immediate.
+/// Wall-clock time within which something outside the run may answer a call outside the engine's
+/// sight at once. Programs of the run do not need it: they do not run meanwhile.
 const AWAY_GRACE: Duration = Duration::from_millis(5);
-/// Wall-clock time within which an ending program's status comes on a busy machine.
-const STATUS_PATIENCE: Duration = Duration::from_secs(60);
-/// The same for a program that lives on without its connection.
-const STATUS_GRACE: Duration = Duration::from_secs(1);
+/// Longest wall-clock time until the kernel closes the connection of a process that ends.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
+/// The same once the process has ended.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+/// Longest wall-clock time for which the engine waits until a stopped thread goes on.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// Pause between two looks at a thread or a process in the kernel.
+const LOOK: Duration = Duration::from_millis(1);
 /// Smallest exit status that stands for a signal.
 const STATUS_OF_SIGNALS: i32 = 128;
 
@@ -152,10 +158,10 @@ impl Engine {
     /// still meanwhile. Otherwise timeouts of other programs would pass on a busy machine.
     fn await_status(&mut self, process: usize) {
         let (program, pid) = (self.processes[process].program(), self.processes[process].pid());
-        let started = Instant::now();
-        let is_patient = || started.elapsed() < STATUS_GRACE || started.elapsed() < STATUS_PATIENCE && is_ending(pid);
-        while self.programs.status_of(program).is_none() && is_patient() && !self.scheduler.is_interrupted() {
-            self.await_control_event(Duration::from_millis(1));
+        let mut ending = Ending::of(pid);
+        while self.programs.status_of(program).is_none() && ending.is_awaited(pid) && !self.scheduler.is_interrupted() {
+            self.programs.drain_outputs();
+            self.control.await_another_event(LOOK);
             self.note_early_exits();
         }
     }
@@ -206,21 +212,29 @@ impl Engine {
     /// a process that waits natively for this end would see it at a time that depends on the host.
     fn await_death(&mut self, process: usize) {
         let started = Instant::now();
-        while self.processes[process].connection().is_some() && started.elapsed() < Duration::from_secs(5) && !self.scheduler.is_interrupted() {
-            self.await_control_event(Duration::from_millis(1));
+        let pid = self.processes[process].pid();
+        // Another process may hold the other end of the connection of one that has ended.
+        let is_patient = || started.elapsed() < CLOSE_GRACE || started.elapsed() < CLOSE_PATIENCE && !is_zombie(pid);
+        while self.processes[process].connection().is_some() && is_patient() && !self.scheduler.is_interrupted() {
+            self.programs.drain_outputs();
+            self.control.await_another_event(LOOK);
             while let Some(connection) = self.control.take_closed() {
                 self.connection_closed(connection);
             }
         }
         self.await_zombie(process);
-        let Some(parent) = self.processes[process].parent() else { return };
-        let started = Instant::now();
-        while self.processes[parent].is_any_away() && started.elapsed() < Duration::from_millis(30) && !self.scheduler.is_interrupted() {
-            self.await_control_event(Duration::from_millis(1));
-            let connection = self.processes[parent].connection();
-            if let (Some(slot), Some(connection)) = (self.control.take_back_of(connection), connection) {
-                self.scheduler.thread_back(&mut self.processes, connection, slot);
-                break;
+        self.settle_away();
+    }
+
+    /// Waits for the ends of other processes that a thread of `caller` has brought about by a signal:
+    /// the process `pid`, or all that are about to end if `pid` is 0.
+    pub(super) fn await_ends(&mut self, caller: usize, pid: u32) {
+        let is_meant = |pid_of: i32| pid_of > 0 && if pid == 0 { is_doomed(pid_of) } else { pid_of as u32 == pid };
+        let mut nth = 0;
+        while let Some(process) = self.processes.nth_living(nth) {
+            nth += 1;
+            if process != caller && self.processes[process].is_attached() && is_meant(self.processes[process].pid()) {
+                self.await_death(process);
             }
         }
     }
@@ -228,9 +242,12 @@ impl Engine {
     /// Waits until the process is a zombie. Its descriptors close a moment before the parent gets
     /// SIGCHLD and can wait for it.
     pub(super) fn await_zombie(&self, process: usize) {
-        let (started, pid) = (Instant::now(), self.processes[process].pid());
-        let is_patient = || started.elapsed() < STATUS_GRACE || started.elapsed() < STATUS_PATIENCE && is_ending(pid);
-        while pid > 0 && !is_zombie(pid) && is_patient() {
+        let pid = self.processes[process].pid();
+        if pid <= 0 || is_zombie(pid) {
+            return;
+        }
+        let mut ending = Ending::of(pid);
+        while !is_zombie(pid) && ending.is_awaited(pid) && !self.scheduler.is_interrupted() {
             std::thread::sleep(Duration::from_micros(20));
         }
     }
@@ -256,10 +273,50 @@ impl Engine {
             return;
         }
         let started = Instant::now();
+        self.settle_thread(process, slot);
         while self.processes[process].is_away(slot) && started.elapsed() < AWAY_GRACE {
-            self.await_control_event(AWAY_GRACE);
+            self.await_control_event(LOOK);
             self.greet_all();
             self.handle_control_events();
+        }
+    }
+
+    /// Waits, in wall-clock time, until each thread that is away has come back, or sleeps in its call.
+    /// The programs of the run have just had a turn, or one of them has ended, so they may have ended
+    /// the call. The thread then comes back at this moment of simulated time, however late the machine
+    /// lets it run.
+    pub(super) fn settle_away(&mut self) {
+        for (process, slot) in self.scheduler.threads_away(&self.processes) {
+            self.settle_thread(process, slot);
+        }
+    }
+
+    fn settle_thread(&mut self, process: usize, slot: u32) {
+        let mut stopped_since = None;
+        while self.processes[process].is_away(slot) && !self.scheduler.is_interrupted() {
+            self.control.receive();
+            let connection = self.processes[process].connection();
+            if let Some(connection) = connection.filter(|connection| self.control.take_back_of(*connection, slot)) {
+                return self.scheduler.thread_back(&mut self.processes, connection, slot);
+            }
+            let (pid, at) = (self.processes[process].pid(), self.processes[process].shared().slot(slot));
+            // The order counts: a thread notes its return before it sleeps for its token.
+            let state = Outside::of(pid, at.tid.load(Ordering::Relaxed) as i32);
+            let is_back = at.is_back.load(Ordering::SeqCst) != 0;
+            if state != Outside::Stopped {
+                stopped_since = None;
+                self.processes[process].thread_mut(slot).note_stop(false);
+            }
+            match state {
+                Outside::Asleep if !is_back => return,
+                Outside::Gone => return,
+                Outside::Stopped if self.processes[process].thread(slot).is_stopped() => return,
+                // A program of the run may have stopped it, and only that program lets it go on.
+                Outside::Stopped if stopped_since.get_or_insert_with(Instant::now).elapsed() > STOP_PATIENCE => {
+                    return self.processes[process].thread_mut(slot).note_stop(true);
+                }
+                Outside::Asleep | Outside::Awake | Outside::Stopped => self.control.await_another_event(LOOK),
+            }
         }
     }
 }

@@ -7,10 +7,11 @@ use crate::host::files::Files;
 use crate::options::{Failure, Pace};
 use crate::process::launch::Program;
 use crate::process::record::{Process, ProcessState};
+use crate::process::system_process::is_quiet;
 use crate::realtime::fallbacks;
 use crate::report::{ProgramReport, RunReport};
 use crate::scheduler::agenda::Event;
-use crate::scheduler::time_limit::expire_after;
+use crate::scheduler::time_limit::Guard;
 use softband_fabric::notice::Notice;
 use softband_ipc::calls::readiness;
 use softband_ipc::layout::BELL;
@@ -19,6 +20,19 @@ use std::time::{Duration, Instant};
 
 /// Node number of the engine's own events in the event order, after all processes.
 const NODE_ENGINE: u32 = u32::MAX;
+
+/// Longest waits at the end of a failed run, in wall-clock time: for the ends of killed programs, for
+/// their last output, and for processes that they left behind. Part of it that is left to a run that
+/// its user or its limit ends.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
+const URGENCY: u32 = 10;
+/// Exit status of a program that the engine has killed.
+const STATUS_KILLED: i32 = 128 + libc::SIGKILL;
+/// Pause between looks for news of a run that stands still, and the longest wait for them.
+const NEWS_PAUSE: Duration = Duration::from_millis(20);
+const NEWS_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Runs `programs` to their ends. All started processes have ended when this returns.
@@ -35,7 +49,7 @@ impl Engine {
         for program in 0..self.programs.len() {
             self.scheduler.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }
-        self.start_time_limit();
+        let guard = self.start_guard();
         let failure = match self.scheduler.pace() {
             Pace::Virtual => self.main_loop(),
             Pace::Wall => {
@@ -48,11 +62,12 @@ impl Engine {
         crate::scheduler::tsc::release();
         self.end_everything(failure.is_some());
         if self.scheduler.is_wall() || failure.is_some() {
-            crate::process::sweep::end_all_of(self.control.name());
+            crate::process::sweep::end_all_of(self.control.name(), self.patience_at_end(SWEEP_PATIENCE));
         }
         if !self.scheduler.is_wall() {
             self.world.look_at(self.scheduler.now());
         }
+        drop(guard);
         self.results(failure, started.elapsed())
     }
 
@@ -235,9 +250,7 @@ impl Engine {
         if self.host_calls().refuse_all_seekers() {
             return None;
         }
-        // The engine may not yet have got the end of a process that was just killed.
-        self.await_control_event(Duration::from_millis(200));
-        if self.control.has_events() {
+        if self.await_last_news() {
             self.greet_all();
             self.handle_control_events();
             return None;
@@ -245,12 +258,35 @@ impl Engine {
         Some(Some(Failure::Stuck { waiting: self.observer().describe_waits() }))
     }
 
-    /// Starts the wall-clock limit of the run.
-    fn start_time_limit(&mut self) {
-        if let Some(limit) = self.scheduler.limits().wall
-            && let Err(error) = expire_after(limit, self.scheduler.interrupt().clone())
-        {
-            self.warn(format!("--timeout has no effect: the host starts no thread for it ({error})"));
+    /// Waits for news of processes that are not asleep: the engine may not yet have got the end of one
+    /// that was just killed. Returns whether news have come.
+    fn await_last_news(&mut self) -> bool {
+        let started = Instant::now();
+        loop {
+            self.await_control_event(NEWS_PAUSE);
+            if self.control.has_events() {
+                return true;
+            }
+            let is_restless = self.processes.any(|process| process.connection().is_some() && process.pid() > 0 && !is_quiet(process.pid()));
+            if !is_restless || self.scheduler.is_interrupted() || started.elapsed() > NEWS_PATIENCE {
+                return false;
+            }
+        }
+    }
+
+    /// Starts the guard of the run, and with it the wall-clock limit.
+    fn start_guard(&mut self) -> Option<Guard> {
+        if (0..self.programs.len()).all(|program| self.programs.is_placeholder(program)) {
+            return None; // a fabric that other commands use, and that its own command ends
+        }
+        let limit = self.scheduler.limits().wall;
+        match Guard::start(limit, self.scheduler.interrupt().clone(), self.programs.groups(), self.control.name().to_owned()) {
+            Ok(guard) => Some(guard),
+            Err(error) if limit.is_some() => {
+                self.warn(format!("--timeout has no effect: the host starts no thread for it ({error})"));
+                None
+            }
+            Err(_) => None,
         }
     }
 
@@ -295,17 +331,23 @@ impl Engine {
                 process.send_signal(libc::SIGKILL);
             }
         }
-        let limit = Instant::now();
-        while failed && self.programs.is_any_running() && limit.elapsed() < Duration::from_secs(5) {
+        let (limit, patience) = (Instant::now(), self.patience_at_end(END_PATIENCE));
+        while failed && self.programs.is_any_running() && limit.elapsed() < patience {
             self.await_control_event(Duration::from_millis(20));
             self.note_early_exits();
             self.control.clear();
         }
-        let limit = Instant::now();
-        while self.programs.has_open_outputs() && limit.elapsed() < Duration::from_secs(2) {
+        let (limit, patience) = (Instant::now(), self.patience_at_end(OUTPUT_PATIENCE));
+        while self.programs.has_open_outputs() && limit.elapsed() < patience {
             self.programs.drain_outputs();
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Returns how long the end of the run may wait for something: the whole time, or the part that is
+    /// left to a run that its user or its limit ends.
+    fn patience_at_end(&self, whole: Duration) -> Duration {
+        if self.scheduler.interrupt().is_urgent() { whole / URGENCY } else { whole }
     }
 
     /// Returns the results of the run.
@@ -313,7 +355,8 @@ impl Engine {
         let programs = self.programs.results().map(|(program, status, ended_at)| ProgramReport {
             host: self.world.spec().hosts[program.host].name.clone(),
             command: program.command.clone(),
-            exit_status: status.unwrap_or(1),
+            // A machine may be too busy to end a killed program in time.
+            exit_status: status.unwrap_or(if failure.is_some() { STATUS_KILLED } else { 1 }),
             ended_at_seconds: ended_at.as_secs_f64(),
         });
         RunReport {

@@ -2,10 +2,9 @@
 
 use crate::engine::Engine;
 use crate::process::record::{Process, ProcessState};
-use crate::process::system_process::{is_asleep, is_stopped, is_zombie, wants_to_run};
+use crate::process::system_process::{cpu_time_of, is_asleep, is_stopped, is_zombie, wants_to_run};
 use crate::protocol::{END, request};
 use crate::scheduler::agenda::Event;
-use crate::scheduler::busy_machine::cpu_time_of;
 use softband_ipc::calls::{Op, Ticket};
 use softband_ipc::layout::token;
 use softband_sim::SimTime;
@@ -60,7 +59,7 @@ fn end_by(present: u32, held: u32) -> Option<TurnEnd> {
 /// the CPU time of its process at that moment.
 fn has_had_time(pid: i32, started: Instant, used: Duration) -> bool {
     let waited = started.elapsed();
-    let is_idle = || !wants_to_run(pid) || cpu_time_of(pid).is_none_or(|cpu| cpu.saturating_sub(used) > ATTACH_CPU);
+    let is_idle = || !(wants_to_run(pid) || is_stopped(pid)) || cpu_time_of(pid).is_none_or(|cpu| cpu.saturating_sub(used) > ATTACH_CPU);
     waited > ATTACH_LIMIT && (waited > BUSY_ATTACH_LIMIT || is_idle())
 }
 
@@ -102,6 +101,7 @@ impl Engine {
             }
             TurnEnd::Replaced | TurnEnd::Interrupted => {}
         }
+        self.settle_away();
     }
 
     /// Wakes the pollers of memory that a process has written in its turn.
@@ -199,7 +199,7 @@ impl Engine {
             // The engine reads the clock only here. Most turns end before the first check.
             let elapsed = started.get_or_insert_with(Instant::now).elapsed();
             computed = computed.or_else(|| cpu_time_of(self.processes[process].pid()));
-            if elapsed >= FIRST_TURN_LIMIT && self.is_absent(process, slot) {
+            if elapsed >= FIRST_TURN_LIMIT && self.is_absent((process, slot), elapsed) {
                 return self.end_absent(process);
             }
             if elapsed >= next_reminder {
@@ -272,10 +272,11 @@ impl Engine {
     /// process. Without this check, a program that speaks the protocol by hand could stop a run for
     /// ever with one hello. The library writes the thread's number into its slot before it looks
     /// for its turn.
-    fn is_absent(&self, process: usize, slot: u32) -> bool {
+    fn is_absent(&self, (process, slot): (usize, u32), waited: Duration) -> bool {
         let record = &self.processes[process];
         let has_come = record.shared().slot(slot).tid.load(Ordering::Relaxed) != 0;
-        !has_come && !is_stopped(record.pid())
+        // A process of a busy machine may wait for a processor.
+        !has_come && !is_stopped(record.pid()) && (waited > BUSY_ATTACH_LIMIT || !wants_to_run(record.pid()))
     }
 
     /// Ends a process with an absent thread.

@@ -7,7 +7,10 @@ use crate::process::record::Process;
 use rustix::thread::CpuSet;
 use softband_fabric::World;
 use softband_sim::SimTime;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Process groups, for the guard of a run.
+pub(crate) type Groups = Arc<Mutex<Vec<i32>>>;
 
 /// A program with its progress.
 struct Record {
@@ -26,6 +29,8 @@ pub(crate) struct Programs {
     all: Vec<Record>,
     libraries: Libraries,
     outputs: Outputs,
+    /// Process groups of all started programs.
+    groups: Groups,
     watcher: Option<EndWatcher>,
     /// Whether the watcher waits for output.
     is_word_awaited: bool,
@@ -35,7 +40,7 @@ impl Programs {
     /// # Errors
     /// If the system has no descriptors for the programs' output.
     pub(crate) fn new(libraries: Libraries) -> std::io::Result<Self> {
-        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, watcher: None, is_word_awaited: false })
+        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, groups: Groups::default(), watcher: None, is_word_awaited: false })
     }
 
     /// Sets the programs of the run.
@@ -91,6 +96,7 @@ impl Programs {
         let started = start(&mut record.program, &identity, (&self.libraries, processors), mailbox, &mut self.outputs)?;
         let pid = started.pid;
         record.started = Some(started);
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
         Ok(pid)
     }
 
@@ -167,6 +173,11 @@ impl Programs {
     /// Sends a signal to the process groups of all started programs.
     pub(crate) fn signal_all(&self, signal: i32) {
         self.all.iter().filter_map(|record| record.started.as_ref()).for_each(|started| started.signal(signal));
+    }
+
+    /// Returns the process groups of the programs, as they start.
+    pub(crate) fn groups(&self) -> Groups {
+        self.groups.clone()
     }
 
     /// Passes on the available output.

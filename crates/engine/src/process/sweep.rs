@@ -6,8 +6,6 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-/// Time for the kernel to end the killed processes.
-const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 /// More than an environment usually contains, in bytes.
 const ENVIRONMENT_BYTES: usize = 256 << 10;
@@ -15,12 +13,12 @@ const ENVIRONMENT_BYTES: usize = 256 << 10;
 const UNCLEAR_LOOKS: u32 = 10;
 
 /// Kills every process of this user that was started with this engine name. Waits until all are
-/// gone.
-pub(crate) fn end_all_of(engine: &str) {
+/// gone, at most `patience`.
+pub(crate) fn end_all_of(engine: &str, patience: Duration) {
     let mark = [environment::ENGINE.as_bytes(), b"=", engine.as_bytes()].concat();
     let started = Instant::now();
     let mut unclear_looks = 0;
-    while started.elapsed() < PATIENCE {
+    loop {
         let (left, is_clear) = look(&mark);
         unclear_looks = if left.is_empty() { unclear_looks + 1 } else { 0 };
         if left.is_empty() && (is_clear || unclear_looks >= UNCLEAR_LOOKS) {
@@ -29,6 +27,9 @@ pub(crate) fn end_all_of(engine: &str) {
         for pid in left {
             // SAFETY: sends a signal to a process that was started by or for this engine.
             unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        if started.elapsed() >= patience {
+            return;
         }
         std::thread::sleep(PAUSE);
     }
@@ -75,6 +76,8 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
+    const PATIENCE: Duration = Duration::from_secs(2);
+
     /// A process that only replaces itself has no environment in some of the checks.
     #[test]
     fn a_process_in_the_midst_of_an_exec_is_ended_as_well() {
@@ -82,7 +85,7 @@ mod tests {
         for round in 0..20 {
             let name = format!("sweep-test-{}-{round}", std::process::id());
             let mut child = Command::new("/bin/sh").args(["-c", AGAIN, "-", AGAIN]).env(environment::ENGINE, &name).spawn().unwrap();
-            end_all_of(&name);
+            end_all_of(&name, PATIENCE);
             let started = Instant::now();
             let ended = loop {
                 // Its memory goes a moment before its parent can wait for it.

@@ -3,6 +3,7 @@
 use crate::control::admission::start_of;
 use crate::procfs::{end_hidden, is_hidden, stat, thread_stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::time::{Duration, Instant};
 
 /// Flag of a process that has begun to end (Linux, include/linux/sched.h).
 const PF_EXITING: u32 = 0x4;
@@ -66,6 +67,88 @@ fn flags_in(stat: &str) -> Option<u32> {
 /// Returns whether a process waits for a processor or for the disk, or runs.
 pub(crate) fn wants_to_run(pid: i32) -> bool {
     matches!(state_in(&stat(pid)), Some('R' | 'D'))
+}
+
+/// Returns whether a process is ending, or a signal that it has not seen yet will end it. The kernel
+/// then has SIGKILL pend in each of its threads.
+pub(crate) fn is_doomed(pid: i32) -> bool {
+    let status = std::fs::read_to_string(crate::procfs::path(pid, "status")).unwrap_or_default();
+    let pending = |name: &str| status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix(name)?.trim(), 16).ok());
+    let is_killed = |name: &str| pending(name).is_some_and(|signals| signals & 1 << (libc::SIGKILL - 1) != 0);
+    is_killed("SigPnd:") || is_killed("ShdPnd:") || is_ending(pid)
+}
+
+/// Returns whether a process sleeps or is stopped, and no signal is about to end it.
+pub(crate) fn is_quiet(pid: i32) -> bool {
+    matches!(state_in(&stat(pid)), Some('S' | 'T' | 't')) && !is_doomed(pid)
+}
+
+/// Returns the CPU time of a process of this machine, with all its threads.
+pub(crate) fn cpu_time_of(pid: i32) -> Option<Duration> {
+    // The clock of a process has its id in the upper bits, inverted (`clock_getcpuclockid(3)`).
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both functions write to the given places only.
+    let is_read = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0 };
+    is_read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// The patience with a process that is about to end. A busy machine may let it wait for a processor,
+/// and somebody may have stopped it. A process that sleeps, or computes, goes on instead.
+pub(crate) struct Ending {
+    started: Instant,
+    used: Duration,
+    asleep_since: Option<Instant>,
+}
+
+impl Ending {
+    /// Longest wait, in wall-clock time.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Longest sleep, and most CPU time, of a process that is about to end.
+    const GRACE: Duration = Duration::from_secs(1);
+
+    pub(crate) fn of(pid: i32) -> Self {
+        Self { started: Instant::now(), used: cpu_time_of(pid).unwrap_or_default(), asleep_since: None }
+    }
+
+    /// Returns whether the process may still end soon.
+    pub(crate) fn is_awaited(&mut self, pid: i32) -> bool {
+        if self.started.elapsed() > Self::PATIENCE {
+            return false;
+        }
+        if is_ending(pid) {
+            return true;
+        }
+        if state_in(&stat(pid)) == Some('S') {
+            return self.asleep_since.get_or_insert_with(Instant::now).elapsed() < Self::GRACE;
+        }
+        self.asleep_since = None;
+        cpu_time_of(pid).is_none_or(|used| used.saturating_sub(self.used) < Self::GRACE)
+    }
+}
+
+/// A thread that is where the engine does not see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// It waits in the kernel.
+    Asleep,
+    /// It runs, or waits for a processor or the disk.
+    Awake,
+    /// A signal or a debugger has stopped it.
+    Stopped,
+    /// The system has ended it.
+    Gone,
+}
+
+impl Outside {
+    pub(crate) fn of(pid: i32, tid: i32) -> Self {
+        match state_in(&thread_stat(pid, tid)) {
+            Some('S') => Self::Asleep,
+            Some('T' | 't') => Self::Stopped,
+            None | Some('Z' | 'X') => Self::Gone,
+            _ => Self::Awake,
+        }
+    }
 }
 
 /// Returns whether a thread sleeps in the kernel for any length of time.
@@ -156,5 +239,14 @@ mod tests {
     fn groups_of_processes_are_never_meant() {
         assert!(!send_signal(0, None, libc::SIGKILL));
         assert!(!send_signal(-1, None, libc::SIGKILL));
+    }
+
+    #[test]
+    fn the_own_cpu_time_grows_with_work() {
+        let pid = std::process::id() as i32;
+        let before = cpu_time_of(pid).expect("a process knows its own time");
+        while cpu_time_of(pid).expect("a process knows its own time") < before + Duration::from_millis(2) {}
+        let no_process = (1 << 22) + 1; // more than Linux's largest process id
+        assert_eq!(cpu_time_of(no_process), None);
     }
 }

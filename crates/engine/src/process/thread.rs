@@ -57,6 +57,8 @@ pub(crate) struct Thread {
     slice_picos: u64,
     /// Set if the message of its return arrived before its own call to leave.
     came_back: bool,
+    /// Set while it is away, and the engine has waited in vain for the end of its stop.
+    is_stopped: bool,
     /// Set if the call in progress has already cost its time and now takes effect.
     paid: bool,
     /// Time at which it began to poll in vain.
@@ -85,6 +87,7 @@ impl Thread {
             memory_seen: 0,
             slice_picos: SLICE_FIRST_PICOS,
             came_back: false,
+            is_stopped: false,
             paid: false,
             waiting_since: None,
             looks: Looks::new(),
@@ -231,6 +234,16 @@ impl Thread {
     pub(crate) fn come_back(&mut self) -> bool {
         self.came_back |= self.state == ThreadState::Scheduled;
         self.state == ThreadState::Away
+    }
+
+    /// Notes whether the engine has waited in vain until the stopped thread goes on.
+    pub(crate) fn note_stop(&mut self, is_stopped: bool) {
+        self.is_stopped = is_stopped;
+    }
+
+    /// Returns whether the engine does not wait until the stopped thread goes on.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     /// Lets the thread continue at an event that is already scheduled.

@@ -57,16 +57,6 @@ fn online() -> usize {
     usize::try_from(count).unwrap_or(1)
 }
 
-/// Returns the CPU time of a process of this machine, with all its threads.
-pub(crate) fn cpu_time_of(pid: i32) -> Option<Duration> {
-    // The clock of a process has its id in the upper bits, inverted (`clock_getcpuclockid(3)`).
-    let mut clock: libc::clockid_t = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both functions write to the given places only.
-    let is_read = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0 };
-    is_read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,14 +81,5 @@ mod tests {
         assert_eq!(own, inherited);
         // An older kernel states no slice at all.
         assert!(own == TIME_SLICE.as_nanos() as u64 || own == 0, "{own}");
-    }
-
-    #[test]
-    fn the_own_cpu_time_grows_with_work() {
-        let pid = std::process::id() as i32;
-        let before = cpu_time_of(pid).expect("a process knows its own time");
-        while cpu_time_of(pid).expect("a process knows its own time") < before + Duration::from_millis(2) {}
-        let no_process = (1 << 22) + 1; // more than Linux's largest process id
-        assert_eq!(cpu_time_of(no_process), None);
     }
 }

@@ -8,6 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::thread::CpuSet;
 use softband_ipc::layout::{PROCESSOR_WORDS, wake_word_of};
 use softband_sim::SimTime;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub(crate) struct Scheduler {
     alarms_made: u64,
     /// Number of vain polls, modulo 2^32.
     vain_polls: u32,
+    /// Threads that went where the engine does not see them. Some may be back.
+    pub(super) away: BTreeSet<(usize, u32)>,
     is_check_of_polls_due: bool,
     limits: Limits,
     interrupt: Interrupt,
@@ -51,6 +54,7 @@ impl Scheduler {
             turns: 0,
             alarms_made: 0,
             vain_polls: 0,
+            away: BTreeSet::new(),
             is_check_of_polls_due: false,
             limits: Limits::default(),
             interrupt,

@@ -226,8 +226,16 @@ impl Scheduler {
         let has_come_back = processes[process].thread_mut(slot).go_away();
         if has_come_back {
             self.resume_from_away(processes, process, slot);
+        } else {
+            self.away.insert((process, slot));
         }
         !has_come_back
+    }
+
+    /// Returns the threads that are away, in order.
+    pub(crate) fn threads_away(&mut self, processes: &Processes) -> Vec<(usize, u32)> {
+        self.away.retain(|(process, slot)| processes[*process].threads().len() > *slot as usize && processes[*process].is_away(*slot));
+        self.away.iter().copied().collect()
     }
 
     fn resume_from_away(&mut self, processes: &mut Processes, process: usize, slot: u32) {

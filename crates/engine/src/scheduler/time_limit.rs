@@ -1,13 +1,78 @@
-//! The limit of a run in wall-clock time.
+//! The limit of a run in wall-clock time, and the guard of its end.
+//!
+//! An interrupted run ends in order: it names who waits for what, ends its programs, and writes its
+//! report. Something may hold it up: a terminal that takes no output, a disk, a fault of the engine.
+//! The guard then ends the programs and this process.
 
 use crate::options::Interrupt;
-use std::time::Duration;
+use crate::process::programs::Groups;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-/// Lets `interrupt` expire after `limit`. The thread ends with the process.
-pub(crate) fn expire_after(limit: Duration, interrupt: Interrupt) -> std::io::Result<()> {
-    let wait = move || {
-        std::thread::sleep(limit);
-        interrupt.expire();
+/// Interval of the guard's looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time that an interrupted run has for its end.
+const PATIENCE: Duration = Duration::from_millis(1_700);
+/// Exit statuses of runs that their limit ends, and that a signal ends.
+const STATUS_TIMED_OUT: i32 = 124;
+const STATUS_INTERRUPTED: i32 = 130;
+
+/// Watches a run until this value is dropped.
+pub(crate) struct Guard(Arc<AtomicBool>);
+
+impl Guard {
+    /// Starts the guard of a run of the engine with this name. It lets `interrupt` expire after `limit`.
+    pub(crate) fn start(limit: Option<Duration>, interrupt: Interrupt, groups: Groups, engine: String) -> std::io::Result<Self> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watched = is_over.clone();
+        let watch = move || {
+            let started = Instant::now();
+            let mut urgent_since = None;
+            while !watched.load(Ordering::SeqCst) {
+                std::thread::sleep(LOOK);
+                let is_late = limit.is_some_and(|limit| started.elapsed() >= limit);
+                if is_late {
+                    interrupt.expire();
+                }
+                // The launcher of a job may have interrupted it before, at its regular end.
+                let is_urgent = is_late || interrupt.is_urgent();
+                let since = if is_urgent { *urgent_since.get_or_insert_with(Instant::now) } else { continue };
+                if since.elapsed() > PATIENCE && !watched.load(Ordering::SeqCst) {
+                    end_by_force(limit.filter(|_| is_late), &groups, &engine);
+                }
+            }
+        };
+        std::thread::Builder::new().name("guard".into()).spawn(watch)?;
+        Ok(Self(is_over))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Ends the programs and this process, which may hold any lock.
+fn end_by_force(limit: Option<Duration>, groups: &Groups, engine: &str) -> ! {
+    let groups = groups.try_lock().map(|groups| groups.clone()).unwrap_or_default();
+    for group in groups {
+        // SAFETY: sends a signal to a process group that this engine created.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+    crate::process::sweep::end_all_of(engine, Duration::ZERO);
+    let text = match limit {
+        Some(limit) => format!("softband: the run was ended after {} s of wall-clock time; it did not end in order\n", limit.as_secs_f64()),
+        None => "softband: interrupted; the run did not end in order, and every program was ended\n".to_owned(),
     };
-    std::thread::Builder::new().name("timeout".into()).spawn(wait).map(drop)
+    let mut polled = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the structure and the text live during the calls. The write follows only if the kernel
+    // takes it at once. The last call ends the process.
+    unsafe {
+        if libc::poll(&raw mut polled, 1, 0) == 1 && polled.revents & libc::POLLOUT != 0 {
+            libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        }
+        libc::_exit(if limit.is_some() { STATUS_TIMED_OUT } else { STATUS_INTERRUPTED })
+    }
 }

@@ -59,6 +59,9 @@ macro_rules! for_each_call {
             /// A signal has come for the process of this number on the host, whose first thread handles
             /// it: the wait of that thread ends. ESRCH if the process is not of the run.
             Interrupt = 21, interrupt(ProcessNumber) -> (), Free, Virtual;
+            /// A signal ends the process of this number on the host: its end belongs to this moment.
+            /// Number 0 stands for all processes that a signal to a group ends.
+            AwaitEnd = 22, await_end(ProcessNumber) -> (), Free, Virtual;
 
             /// From the name of a host to its address.
             Resolve = 30, resolve(Name) -> AddressReply, Free, Any;

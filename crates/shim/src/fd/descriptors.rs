@@ -4,7 +4,7 @@ use crate::clib::args::Out;
 use crate::clib::real;
 use crate::fd::{management, own_values, terminal};
 use crate::process::pid::{group_or_process, known_number};
-use crate::runtime::world::{active, errno, fail, set_errno, timeval_picos};
+use crate::runtime::world::{active, deadline_after, errno, fail, set_errno, timeval_picos};
 use crate::signal::actions::at_one_moment;
 use crate::socket::open::socket_option;
 use crate::socket::{interfaces, linger, netlink};
@@ -15,7 +15,6 @@ use softband_client::{self as client, Errno, fds};
 use softband_ipc::calls::{Object, SocketReceive, WaitEntry, WaitRequest, op, reason};
 
 const F_SETOWN_EX: c_int = 15;
-const PICOS_PER_MILLI: u64 = 1_000_000_000;
 
 /// Returns the engine's object behind `fd`, if the calling thread may use it.
 #[inline]
@@ -108,14 +107,18 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
         return call();
     }
     let patience = Patience::of(reason::DESCRIPTOR);
-    while !is_outside(fd) && !patience.is_over() {
-        if let Err(Errno(error)) = client::awaiting_kernel(|| patience.step(u64::MAX))
+    let deadline = wait_limit(fd, events).map_or(u64::MAX, deadline_after);
+    while !is_outside(fd) && (deadline != u64::MAX || !patience.is_over()) {
+        if let Err(Errno(error)) = client::awaiting_kernel(|| patience.step(deadline))
             && !(error == libc::EINTR && crate::signal::actions::restarts())
         {
             return fail(error);
         }
         if is_ready_natively(fd, events) {
             return call();
+        }
+        if deadline <= client::now_ps() {
+            return fail(libc::EAGAIN);
         }
     }
     if events & libc::POLLIN != 0 && crate::shared::ranges::any() {
@@ -128,12 +131,8 @@ pub fn blocking_natively<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce(
 /// `call` with the token. In its own turns, another thread of the process closes shared memory, to
 /// which the kernel could not write.
 fn after_native_wait<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() -> R) -> R {
-    let millis = receive_limit(fd);
     loop {
-        let (count, error) = crate::runtime::world::away(|| (poll_natively(&mut [pollfd { fd, events, revents: 0 }], millis), errno()));
-        if count == 0 {
-            return fail(libc::EAGAIN);
-        }
+        let (count, error) = crate::runtime::world::away(|| (poll_natively(&mut [pollfd { fd, events, revents: 0 }], -1), errno()));
         if count < 0 && !(error == libc::EINTR && crate::signal::actions::restarts()) {
             return fail(error);
         }
@@ -144,13 +143,11 @@ fn after_native_wait<R: From<i8>>(fd: c_int, events: i16, call: impl FnOnce() ->
     }
 }
 
-/// Returns the time limit of a socket for data, in milliseconds; -1 means without a limit.
-fn receive_limit(fd: c_int) -> c_int {
-    let Some(limit) = socket_option::<libc::timeval>(fd, libc::SO_RCVTIMEO) else { return -1 };
-    match timeval_picos(&limit).div_ceil(PICOS_PER_MILLI) {
-        0 => -1,
-        millis => c_int::try_from(millis).unwrap_or(c_int::MAX),
-    }
+/// Returns the time limit of a socket's calls for these events, in picoseconds, if the program has set
+/// one.
+fn wait_limit(fd: c_int, events: i16) -> Option<u64> {
+    let option = if events & libc::POLLIN != 0 { libc::SO_RCVTIMEO } else { libc::SO_SNDTIMEO };
+    socket_option::<libc::timeval>(fd, option).map(|limit| timeval_picos(&limit)).filter(|limit| *limit > 0)
 }
 
 /// Returns whether `fd` cannot lead to another program of the run: a terminal or another device.

@@ -62,12 +62,13 @@ pub unsafe extern "C" fn pidfd_send_signal(fd: c_int, signal: c_int, info: *cons
     if let Some(refused) = outsiders::refused_signal(process_of(fd), signal) {
         return refused;
     }
+    let process = if active() { process_of(fd) } else { -1 };
+    let ends = process > 0 && process != rustix::process::getpid().as_raw_nonzero().get() && ends_by(process, signal);
     // SAFETY: the kernel reads the caller's description of the signal, and refuses a bad address.
     let status = unsafe { kernel!(libc::SYS_pidfd_send_signal, fd, signal, info, flags) as c_int };
     kernel_news::tell_of(status);
-    if status == 0 && active() {
-        let process = process_of(fd);
-        keeping_errno(|| if is_child(process) { await_killed(process, end_millis(signal)) } else { await_end(process, end_millis(signal)) });
+    if ends {
+        keeping_errno(|| await_end(status, process));
     }
     status
 }
@@ -121,18 +122,34 @@ pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int 
     interrupting(target, signal, || unsafe { kernel!(libc::SYS_tgkill, process, thread, signal) as c_int })
 }
 
-/// Returns whether the first thread of a process handles a signal, as the kernel knows it.
-fn is_handled_by(process: pid_t, signal: c_int) -> bool {
+/// Returns the sets of signals in the `status` file of a process, by their names.
+fn sets_of(process: pid_t, signal: c_int) -> impl Fn(&str) -> bool {
     // The standard library would call this library, which translates the number.
     let file = rustix::fs::open(format!("/proc/{process}/status"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let mut room = [0; STATUS_BYTES];
     let read = file.and_then(|file| rustix::io::read(file, &mut room[..])).unwrap_or(0);
-    let status = String::from_utf8_lossy(&room[..read]);
-    let has = |set: &str| {
+    let status = String::from_utf8_lossy(&room[..read]).into_owned();
+    move |set: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(set)).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
-    };
+    }
+}
+
+/// Returns whether the first thread of a process handles a signal, as the kernel knows it.
+fn is_handled_by(process: pid_t, signal: c_int) -> bool {
+    let has = sets_of(process, signal);
     has("SigCgt:") && !has("SigBlk:")
+}
+
+/// Returns whether a signal ends a process, as the kernel knows it.
+fn ends_by(process: pid_t, signal: c_int) -> bool {
+    const HARMLESS: [c_int; 8] =
+        [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT, libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    if signal == libc::SIGKILL {
+        return true;
+    }
+    let has = sets_of(process, signal);
+    (1..=64).contains(&signal) && !HARMLESS.contains(&signal) && !has("SigCgt:") && !has("SigIgn:") && !has("SigBlk:")
 }
 
 /// Sends a signal to a process by `send`, at its place in the order of simulated time. If the process
@@ -145,8 +162,12 @@ fn interrupting(process: pid_t, signal: c_int, send: impl FnOnce() -> c_int) -> 
     }
     // During the delivery the kernel blocks the signal, so the question comes first.
     let is_handled = may_interrupt && is_handled_by(process, signal);
+    let ends = may_interrupt && !is_handled && ends_by(process, signal);
     let status = send();
     kernel_news::tell_of(status);
+    if ends {
+        keeping_errno(|| await_end(status, process));
+    }
     if status == 0 && is_handled {
         keeping_errno(|| {
             let _ = client::call::<op::Interrupt>(&ProcessNumber { number: process as u32, reserved: 0 });
@@ -185,8 +206,9 @@ pub extern "C" fn kill(pid: pid_t, signal: c_int) -> c_int {
     } else {
         interrupting(group, signal, || real::kill(group, signal))
     };
-    if status == 0 && group > 0 && active() {
-        keeping_errno(|| if is_child(group) { await_killed(group, end_millis(signal)) } else { await_end(group, end_millis(signal)) });
+    if group <= 0 && signal != 0 {
+        // Several processes may end.
+        keeping_errno(|| await_end(status, 0));
     }
     status
 }
@@ -214,30 +236,28 @@ fn signal_here(signal: c_int) -> c_int {
     unsafe { kernel!(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, &raw const about) as c_int }
 }
 
-/// Waits for the end of a process that is not a child. Its end also belongs to this moment of
-/// simulated time.
-fn await_end(process: pid_t, millis: c_int) {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    if millis == 0 || process == own {
+/// Waits for the end of a process that a signal ends, or of all such processes if `process` is 0. The
+/// end belongs to this moment of simulated time. `status` is the result of the call that sent the signal.
+fn await_end(status: c_int, process: pid_t) {
+    if status != 0 || !active() {
         return;
     }
-    // SAFETY: the kernel only looks up the number; no flags follow it.
-    let fd = unsafe { kernel!(libc::SYS_pidfd_open, process) as c_int };
-    if fd >= 0 {
-        await_natively(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], millis);
-        real::close(fd);
+    if process > 0 && is_child(process) {
+        await_killed(process, END_MILLIS);
+    } else if process > 0 {
+        // SAFETY: the kernel only looks up the number; no flags follow it.
+        let fd = unsafe { kernel!(libc::SYS_pidfd_open, process) as c_int };
+        if fd >= 0 {
+            await_natively(&mut [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }], END_MILLIS);
+            real::close(fd);
+        }
     }
+    // The peers of the process see its end from now on.
+    let _ = client::call::<op::AwaitEnd>(&ProcessNumber { number: process as u32, reserved: 0 });
 }
 
-/// Returns the real time to wait for the end of a child after this signal, in milliseconds. A child
-/// that handles the signal may not end.
-fn end_millis(signal: c_int) -> c_int {
-    match signal {
-        libc::SIGKILL => 1_000,
-        libc::SIGTERM | libc::SIGINT | libc::SIGQUIT | libc::SIGHUP | libc::SIGABRT => 20,
-        _ => 0,
-    }
-}
+/// Longest real time until the kernel has ended a process on a busy machine, in milliseconds.
+const END_MILLIS: c_int = 60_000;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn setpgid(pid: pid_t, group: pid_t) -> c_int {
