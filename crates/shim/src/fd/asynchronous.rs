@@ -6,12 +6,15 @@
 use crate::clib::args::{In, InOut, Managed, slice};
 use crate::clib::real;
 use crate::fd::descriptors::kind_of;
+use crate::fd::processor_files;
 use crate::runtime::world::{active, away, deadline_after, errno, fail, keeping_errno, timespec_picos};
+use crate::signal::actions::at_one_moment;
 use crate::sync::threads;
 use crate::time::pace::Patience;
 use libc::{aiocb, c_int, c_void, ssize_t, timespec};
 use softband_client::{self as client, Errno};
 use softband_ipc::calls::reason;
+use std::ffi::CString;
 
 /// Offsets of fields that the C library keeps for itself (bits/types of aio.h, x86-64), and of the
 /// function and the attributes of a notification by a thread.
@@ -160,6 +163,28 @@ pub unsafe extern "C" fn aio_fsync64(operation: c_int, request: *mut aiocb) -> c
     unsafe { aio_fsync(operation, request) }
 }
 
+/// Waits, in wall-clock time, until the C library's threads for such requests sleep. They come to the
+/// end of a transfer at this moment of simulated time, however late the machine lets them run.
+fn settle_helpers() {
+    /// Longest wait, and the pause between two looks.
+    const LOOKS: u32 = 10_000;
+    const LOOK: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000 };
+    let own = rustix::thread::gettid().as_raw_nonzero().get();
+    for _ in 0..LOOKS {
+        let Ok(threads) = keeping_errno(|| std::fs::read_dir("/proc/self/task")) else { return };
+        let numbers = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_awake = |number: i32| {
+            let stat = CString::new(format!("/proc/self/task/{number}/stat")).ok().and_then(|path| processor_files::read(&path));
+            let state = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+            number != own && matches!(state, Some('R' | 'D' | 'T'))
+        };
+        if !numbers.into_iter().any(is_awake) {
+            return;
+        }
+        at_one_moment(|| rustix::thread::nanosleep(&LOOK));
+    }
+}
+
 /// Implements `aio_suspend`. The C library would compare the kernel's clock with the simulated one.
 ///
 /// # Safety
@@ -180,6 +205,7 @@ pub unsafe extern "C" fn aio_suspend(list: *const *const aiocb, count: c_int, ti
         return natively(In::NULL);
     }
     let is_done = || {
+        settle_helpers();
         given().any(|request| {
             // SAFETY: the request is the caller's.
             unsafe { libc::aio_error(request) != libc::EINPROGRESS }

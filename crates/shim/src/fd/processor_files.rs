@@ -64,7 +64,7 @@ fn change_of(path: &[u8]) -> Option<(Change, bool)> {
 }
 
 /// Reads a file of the kernel. The standard library would call this library.
-fn read(path: &std::ffi::CStr) -> Option<String> {
+pub(super) fn read(path: &std::ffi::CStr) -> Option<String> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut bytes = Vec::new();
     let mut room = [0; 4096];

@@ -78,6 +78,7 @@ pub fn install() {
     for signal in OURS {
         WANTED.set(signal, take(signal, 0));
     }
+    handlers::begin();
     INSTALLED.store(true, Ordering::Release);
     hold_engine_back(libc::SIG_UNBLOCK);
 }

@@ -90,14 +90,19 @@ pub unsafe fn set(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigact
         let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
         action.sa_sigaction = handler as sighandler_t;
         // A kept signal comes twice, so the handler must remain after the first.
-        action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+        action.sa_flags = (action.sa_flags | libc::SA_SIGINFO | quiet_stops(signal)) & !libc::SA_RESETHAND;
         action.sa_mask = without_ours_or_calls(action.sa_mask);
         // SAFETY: our handler has three parameters, and the flags say so.
         unsafe { real::sigaction(signal, In::of(&action), Out::of(&mut native)) }
+    } else if let Some(mut action) = new.get() {
+        action.sa_flags |= quiet_stops(signal);
+        // SAFETY: the new action is no function.
+        unsafe { real::sigaction(signal, In::of(&action), Out::of(&mut native)) }
     } else {
-        // SAFETY: the new action is none, or no function.
-        unsafe { real::sigaction(signal, new, Out::of(&mut native)) }
+        // SAFETY: without a new action, the call only reads.
+        unsafe { real::sigaction(signal, In::NULL, Out::of(&mut native)) }
     };
+    native.sa_flags &= !quiet_stops(signal);
     if status != 0 {
         WANTED.set(signal, former);
         return status;
@@ -109,6 +114,25 @@ pub unsafe fn set(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigact
     }
     old.set(if was_wrapped { former } else { native });
     0
+}
+
+/// Returns the flag without which a stop of a child raises its signal. A user of the machine may stop a
+/// program of the run for a while, and its parent must not notice.
+fn quiet_stops(signal: c_int) -> c_int {
+    if signal == libc::SIGCHLD { libc::SA_NOCLDSTOP } else { 0 }
+}
+
+/// Lets stops of children raise no signal, in a process that has not set its action for them.
+pub fn begin() {
+    let mut action = libc::sigaction::zeroed();
+    // SAFETY: the first call only reads, and the second sets what was there, with another flag.
+    unsafe {
+        real::sigaction(libc::SIGCHLD, In::NULL, Out::of(&mut action));
+        if action.sa_sigaction == libc::SIG_DFL {
+            action.sa_flags |= quiet_stops(libc::SIGCHLD);
+            real::sigaction(libc::SIGCHLD, In::of(&action), Out::NULL);
+        }
+    }
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
