@@ -1,3 +1,3 @@
 module softband.example/bell
 
-go 1.19
+go 1.24

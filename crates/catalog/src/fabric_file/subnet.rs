@@ -102,7 +102,7 @@ pub(super) fn check_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mu
 /// Checks that the routing engine supports the fabric.
 pub(super) fn check_routing(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
-    if spec.subnet.manager.works_by_packets() && spec.has_ethernet() {
+    if spec.subnet.manager == SubnetManager::BuiltinByPackets && spec.has_ethernet() {
         let name = spec.subnet.manager.name();
         let message = format!("`manager = \"{name}\"` cannot work here: it configures no Ethernet ports, and a fabric has one manager");
         let help = "leave `manager` out, or describe the Ethernet ports in a fabric of their own";

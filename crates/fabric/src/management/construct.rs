@@ -5,12 +5,12 @@ use crate::numbering::Numbering;
 use softband_model::management::administration::Administration;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
 use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
-use softband_types::Lid;
+use softband_types::{Lid, LinkLayer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 impl Agents {
     /// Builds an agent for each node. With `configured_by`, the subnet manager with this LID has
-    /// already configured all links.
+    /// already configured all links. Links of Ethernet need no manager.
     pub(crate) fn new(spec: &FabricSpec, numbering: &Numbering, configured_by: Option<Lid>) -> Self {
         let hcas = spec.hosts.iter().flat_map(|host| host.hcas.iter().map(move |hca| (of_hca(&host.name, hca), hca.part.management_processing)));
         let switches = spec.switches.iter().map(|switch| (of_switch(switch), switch.part.management_processing));
@@ -24,15 +24,26 @@ impl Agents {
         for ((node, port), tables) in weights {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
-        let node = |(facts, processing)| AgentNode { agent: Agent::new(facts, configured_by), processing, waiting: VecDeque::new(), traps_at: None };
+        let layers: Vec<LinkLayer> = layers(spec).collect();
+        let configured = |layer| if layer == LinkLayer::Ethernet { Some(configured_by.unwrap_or(Lid::NONE)) } else { configured_by };
+        let node = |((facts, processing), layer)| {
+            let agent = Agent::new(facts, configured(layer));
+            AgentNode { agent, processing, waiting: VecDeque::new(), traps_at: None }
+        };
         Self {
-            nodes: nodes.into_iter().map(node).collect(),
+            nodes: nodes.into_iter().zip(layers).map(node).collect(),
             is_used: false,
             administration: Administration::default(),
             managers: BTreeSet::new(),
             resident: None,
         }
     }
+}
+
+/// Returns the link layer of each node.
+fn layers(spec: &FabricSpec) -> impl Iterator<Item = LinkLayer> {
+    let hcas = spec.hosts.iter().flat_map(|host| &host.hcas).map(|hca| hca.link_layer);
+    hcas.chain(spec.switches.iter().map(|switch| switch.part.link_layer()))
 }
 
 fn node_of(numbering: &Numbering, end: PortRef) -> usize {

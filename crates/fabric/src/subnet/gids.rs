@@ -25,13 +25,25 @@ const GROUP_LIDS: u16 = 0x1FFF;
 /// InfiniBand have tables of their own.
 pub(crate) const FLOOD: Lid = Lid(GROUP_LID_FIRST - 1);
 
+/// Last LID before those of Ethernet's ports in a fabric whose manager is a program. Managers assign the
+/// LIDs of InfiniBand's ports from 1 on, in any order and number.
+const MANAGED_LAST: Lid = Lid(0xB000 - 1);
+
+/// Assigns the LIDs of Ethernet's ports, beyond those that a program assigns on InfiniBand.
+pub(super) fn assign_ethernet_lids(ports: &[KnownPort]) -> Vec<PortLids> {
+    assign_from(ports, MANAGED_LAST, Lmc::ZERO, &[LinkLayer::Ethernet])
+}
+
 /// Assigns LIDs from 1 on: the HCAs' cabled ports in the order of the file, then the switches. All
 /// InfiniBand ports come before all Ethernet ports. A switch has one LID, at its first port. `lmc` is
 /// that of HCAs' ports on InfiniBand.
 pub(super) fn assign_lids(ports: &[KnownPort], lmc: Lmc) -> Vec<PortLids> {
+    assign_from(ports, Lid::NONE, lmc, &LinkLayer::ALL)
+}
+
+fn assign_from(ports: &[KnownPort], mut last: Lid, lmc: Lmc, layers: &[LinkLayer]) -> Vec<PortLids> {
     let mut lids = vec![PortLids::default(); ports.len()];
-    let mut last = Lid::NONE;
-    for layer in LinkLayer::ALL {
+    for layer in layers.iter().copied() {
         let of_hca = |port: &KnownPort| matches!(port.owner, Owner::Hca { .. }) && port.is_cabled;
         let of_switch = |port: &KnownPort| matches!(port.owner, Owner::Switch { index: 0, .. });
         let kinds: [fn(&KnownPort) -> bool; 2] = [of_hca, of_switch];

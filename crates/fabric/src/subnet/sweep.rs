@@ -1,12 +1,12 @@
 //! The sweep: networks, LIDs and routes of a fabric.
 
-use super::gids::{assign_lids, ports_by_guid};
+use super::gids::{assign_ethernet_lids, assign_lids, ports_by_guid};
 use super::{KnownPort, Subnet};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
 use softband_spec::{FabricSpec, lanes_of_switches};
-use softband_types::{Guid, Lid, PortLids, PortNumber};
+use softband_types::{Guid, Lid, LinkLayer, PortLids, PortNumber};
 
 impl Subnet {
     /// Sweeps a fabric. `set_route` receives each entry of the forwarding tables: switch, LID and
@@ -24,11 +24,14 @@ impl Subnet {
                 KnownPort { owner: *owner, number: PortNumber(owner.index() + 1), node_guid, framing, is_cabled: peer.is_some(), network }
             })
             .collect();
-        if spec.subnet.manager.works_by_packets() {
+        let waits = spec.subnet.manager.works_by_packets();
+        if waits && !spec.has_ethernet() {
             return Self::unswept(spec, ports);
         }
-        let lids = assign_lids(&ports, spec.subnet.lmc);
-        let neighbour = |port: usize| match peers[port].map(|peer| (peer, numbering.owners()[peer as usize])) {
+        let lids = if waits { assign_ethernet_lids(&ports) } else { assign_lids(&ports, spec.subnet.lmc) };
+        // Ports that wait for a manager have no LIDs yet, so no route leads there.
+        let has_lids = |port: u32| !waits || ports[port as usize].framing.link_layer() == LinkLayer::Ethernet;
+        let neighbour = |port: usize| match peers[port].filter(|peer| has_lids(*peer)).map(|peer| (peer, numbering.owners()[peer as usize])) {
             None => Neighbour::None,
             Some((peer, Owner::Hca { .. })) => Neighbour::End(lids[peer as usize].base),
             Some((_, Owner::Switch { switch, .. })) => Neighbour::Switch(switch as usize),
@@ -39,7 +42,8 @@ impl Subnet {
                 (first..first + usize::from(of.part.ports)).map(neighbour).collect()
             })
             .collect();
-        let routes = Routes::new(spec.subnet.routing, &swept).expect("a checked fabric suits its routing engine");
+        let routing = if waits { Routing::MinimumHop } else { spec.subnet.routing };
+        let routes = Routes::new(routing, &swept).expect("a checked fabric suits its routing engine");
         let routes = routes.with_lanes(lanes_of_switches(spec)).with_lmc(spec.subnet.lmc);
         let lid_count = lids.iter().map(|lids| usize::from(lids.last().0) + 1).max().unwrap_or(0);
         let (mut leaf_of_lid, mut port_of_lid) = (vec![None; lid_count], vec![None; lid_count]);
@@ -60,7 +64,8 @@ impl Subnet {
             }
         });
         let port_of_guid = ports_by_guid(&ports, &lids);
-        Self { lids, ports, manager_lid: Lid(spec.subnet.lmc.lids()), routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
+        let manager_lid = if waits { Lid::NONE } else { Lid(spec.subnet.lmc.lids()) };
+        Self { lids, ports, manager_lid, routes, written_lanes: None, port_of_lid, port_of_guid, leaf_of_lid }
     }
 }
 

@@ -109,7 +109,7 @@ fn place(folder: &[u8]) -> Option<(&[u8], u32, &'static [u8])> {
 }
 
 /// Returns the program's name of an open or the working folder, if the engine wrote it.
-fn folder_name(folder: c_int) -> Option<Vec<u8>> {
+pub(super) fn folder_name(folder: c_int) -> Option<Vec<u8>> {
     let link = if folder == libc::AT_FDCWD { CString::from(c"/proc/self/cwd") } else { random_files::path_of(folder) };
     files::name_for_program(&target_of(&link)?).map(CString::into_bytes)
 }

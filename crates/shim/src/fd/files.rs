@@ -61,10 +61,29 @@ impl Led<'_> {
         self.held.as_deref()?.to_bytes().starts_with(folder).then_some(folder.len())
     }
 
+    /// Returns whether the path, from `folder`, leads to one of the engine's files.
+    fn is_of_engine(&self, folder: c_int) -> bool {
+        let is_relative = || self.path.bytes().is_some_and(|path| !path.starts_with(b"/"));
+        self.length_of_folder().is_some() || is_relative() && attached() && counter_files::folder_name(folder).is_some()
+    }
+
     /// Returns the flags for `open`. Our random files open through a link, which the program may
-    /// not want to follow.
-    fn flags(&self, flags: c_int) -> c_int {
-        if self.file.is_some() { flags & !libc::O_NOFOLLOW } else { flags }
+    /// not want to follow. The engine's files stay as they are until [`machine_files`] has judged.
+    fn flags(&self, folder: c_int, flags: c_int) -> c_int {
+        const CHANGES: c_int = libc::O_TRUNC | libc::O_CREAT | libc::O_EXCL;
+        if self.file.is_some() {
+            flags & !libc::O_NOFOLLOW
+        } else if flags & CHANGES != 0 && self.is_of_engine(folder) {
+            flags & !CHANGES
+        } else {
+            flags
+        }
+    }
+
+    /// Returns the mode for `fopen`, which leaves the engine's files as they are.
+    fn mode<'a>(&self, mode: Text<'a>) -> Text<'a> {
+        let truncates = mode.bytes().is_some_and(|mode| mode.starts_with(b"w"));
+        if truncates && self.is_of_engine(libc::AT_FDCWD) { Text::of(c"r+") } else { mode }
     }
 }
 
@@ -195,49 +214,49 @@ fn opened(path: Text, flags: c_int, fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn open(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open(led.path(), led.flags(libc::AT_FDCWD, flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(libc::AT_FDCWD, &led, flags, || real::open64(led.path(), led.flags(libc::AT_FDCWD, flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(folder, path, 1);
-    opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(folder, &led, flags, || real::openat(folder, led.path(), led.flags(folder, flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn openat64(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
     let led = led_to_open(folder, path, 1);
-    opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(flags), mode)))
+    opened(path, flags, opening(folder, &led, flags, || real::openat64(folder, led.path(), led.flags(folder, flags), mode)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    opened(path, flags, real::__open_2(led.path(), led.flags(flags)))
+    opened(path, flags, real::__open_2(led.path(), led.flags(libc::AT_FDCWD, flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __open64_2(path: Text, flags: c_int) -> c_int {
     let led = led_to_open(libc::AT_FDCWD, path, 1);
-    opened(path, flags, real::__open64_2(led.path(), led.flags(flags)))
+    opened(path, flags, real::__open64_2(led.path(), led.flags(libc::AT_FDCWD, flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(folder, path, 1);
-    opened(path, flags, real::__openat_2(folder, led.path(), led.flags(flags)))
+    opened(path, flags, real::__openat_2(folder, led.path(), led.flags(folder, flags)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn __openat64_2(folder: c_int, path: Text, flags: c_int) -> c_int {
     let led = led_to_open(folder, path, 1);
-    opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(flags)))
+    opened(path, flags, real::__openat64_2(folder, led.path(), led.flags(folder, flags)))
 }
 
 #[unsafe(no_mangle)]
@@ -253,13 +272,13 @@ pub extern "C" fn creat64(path: Text, mode: mode_t) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
-    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), mode)))
+    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen(led.path(), led.mode(mode))))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fopen64(path: Text, mode: Text) -> *mut FILE {
     let led = led_to_open(libc::AT_FDCWD, path, random_files::BLOCKS_OF_STREAM);
-    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), mode)))
+    machine_files::opened_stream(path, mode, opening(libc::AT_FDCWD, &led, 0, || real::fopen64(led.path(), led.mode(mode))))
 }
 
 /// Implements `freopen`. The stream's descriptor leaves its socket.
@@ -274,7 +293,7 @@ pub unsafe extern "C" fn freopen(path: Text, mode: Text, stream: *mut FILE) -> *
         // SAFETY: the caller's stream is open.
         unsafe { crate::fd::stdio::leave(stream) };
     }
-    let stream = opening(libc::AT_FDCWD, &led, 0, || real::freopen(led.path(), mode, stream));
+    let stream = opening(libc::AT_FDCWD, &led, 0, || real::freopen(led.path(), led.mode(mode), stream));
     if path.is_null() { stream } else { machine_files::opened_stream(path, mode, stream) }
 }
 

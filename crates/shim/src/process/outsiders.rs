@@ -81,7 +81,7 @@ pub fn refusal<R: From<i8>>(change: &str, pid: pid_t) -> Option<R> {
         ..-1 => format!("process group {}", -pid),
         _ => format!("process {pid}"),
     };
-    warn::once(&format!("{change} of {target} of the machine, outside this fabric, is not permitted (EPERM)"));
+    warn::once(&format!("{change} for {target} outside this fabric fails (EPERM)"));
     Some(fail(libc::EPERM))
 }
 
