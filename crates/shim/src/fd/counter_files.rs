@@ -110,8 +110,13 @@ fn place(folder: &[u8]) -> Option<(&[u8], u32, &'static [u8])> {
 
 /// Returns the program's name of an open or the working folder, if the engine wrote it.
 pub(super) fn folder_name(folder: c_int) -> Option<Vec<u8>> {
+    files::name_for_program(&folder_of(folder)?).map(CString::into_bytes)
+}
+
+/// Returns the system's name of an open or the working folder.
+pub(super) fn folder_of(folder: c_int) -> Option<Vec<u8>> {
     let link = if folder == libc::AT_FDCWD { CString::from(c"/proc/self/cwd") } else { random_files::path_of(folder) };
-    files::name_for_program(&target_of(&link)?).map(CString::into_bytes)
+    target_of(&link)
 }
 
 /// Returns the target of a link.

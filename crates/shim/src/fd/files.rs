@@ -5,7 +5,7 @@
 
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
-use crate::fd::{connections, counter_files, interface_files, machine_files, management, processor_files, random_files, status};
+use crate::fd::{connections, counter_files, interface_files, machine_files, management, processor_files, processor_rate, random_files, status};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, set_errno};
@@ -102,7 +102,10 @@ pub(super) fn led_path(path: &[u8]) -> Option<CString> {
 fn led_to_open(folder: c_int, path: Text<'_>, blocks: usize) -> Led<'_> {
     let file = path.bytes().and_then(|path| {
         let counts = || counter_files::instead_of(folder, path).or_else(|| interface_files::instead_of(path));
-        random_files::instead_of(path, blocks).or_else(counts).or_else(|| processor_files::instead_of(path))
+        random_files::instead_of(path, blocks)
+            .or_else(counts)
+            .or_else(|| processor_rate::instead_of(folder, path))
+            .or_else(|| processor_files::instead_of(path))
     });
     let Some(file) = file else { return led(path) };
     Led { path, held: Some(random_files::path_of(file.as_raw_fd())), file: Some(file) }
@@ -156,8 +159,14 @@ fn inside(path: &[u8]) -> Option<CString> {
     {
         return of_process(rest).filter(|led| led.as_bytes() != path);
     }
-    // Nearly every path ends here.
-    if !(is_about_hcas(path) || is_about_interfaces(path) || path == BOOT_ID || is_of_card(path) || processor_files::leads(path)) || !attached() {
+    // Nearly every path ends here. The engine's folder has no file of a hidden path.
+    let is_led = is_about_hcas(path)
+        || is_about_interfaces(path)
+        || path == BOOT_ID
+        || is_of_card(path)
+        || processor_files::leads(path)
+        || processor_rate::hides(path);
+    if !is_led || !attached() {
         return None;
     }
     CString::new([FOLDER.get()?.as_bytes(), path].concat()).ok()

@@ -20,6 +20,7 @@ pub mod management;
 pub mod own_values;
 pub mod poll;
 mod processor_files;
+mod processor_rate;
 pub mod random;
 pub mod random_files;
 pub mod select;

@@ -44,10 +44,8 @@ pub(super) fn instead_of(path: &[u8]) -> Option<OwnedFd> {
 /// Returns the change of a file below `/proc`, and whether the file is this process's own.
 fn change_of(path: &[u8]) -> Option<(Change, bool)> {
     let below = path.strip_prefix(b"/proc/")?;
-    match below {
-        b"cpuinfo" => return Some((|text, _| first_block(text).to_owned(), false)),
-        b"stat" => return Some((|text, _| one_processor(text), false)),
-        _ => {}
+    if below == b"stat" {
+        return Some((|text, _| one_processor(text), false));
     }
     let parts: Vec<&[u8]> = below.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
     let (process, last) = match parts[..] {
@@ -79,7 +77,7 @@ pub(super) fn read(path: &std::ffi::CStr) -> Option<String> {
 }
 
 /// Returns the block of the first processor of `/proc/cpuinfo`, with its empty line.
-fn first_block(text: &str) -> &str {
+pub(super) fn first_block(text: &str) -> &str {
     text.find("\n\n").map_or(text, |end| &text[..end + 2])
 }
 
@@ -145,7 +143,7 @@ mod tests {
 
     #[test]
     fn files_of_processes_are_known_by_their_path() {
-        for path in ["/proc/cpuinfo", "/proc/stat", "/proc/self/status", "/proc/thread-self/stat", "/proc/17/status", "/proc/self/task/18/status"] {
+        for path in ["/proc/stat", "/proc/self/status", "/proc/thread-self/stat", "/proc/17/status", "/proc/self/task/18/status"] {
             assert!(change_of(path.as_bytes()).is_some(), "{path}");
         }
         for path in ["/proc", "/proc/self/maps", "/proc/net/stat", "/proc/self/task/18/maps", "/proc/sys/status"] {

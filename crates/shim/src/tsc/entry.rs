@@ -1,8 +1,6 @@
 //! Entry point for the thunks of rewritten counter reads. It keeps every register except `rax` and
 //! `rdx`, including flags and vectors.
 
-use crate::runtime::world::{PICOS_PER_NANO, active};
-use crate::time::clock::read_clock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size in bytes and mask of the components that `xsave` must save; set by [`prepare`].
@@ -97,13 +95,7 @@ pub(crate) fn prepare() -> bool {
     true
 }
 
-/// Returns the counter value of a trapped read, in ticks of a nanosecond.
+/// Returns the counter value of a rewritten read.
 extern "C" fn read_for_thunk() -> u64 {
-    if !active() {
-        // A thread outside simulated time reads the real counter from now on.
-        super::release();
-        // SAFETY: the trap is off.
-        return unsafe { std::arch::x86_64::_rdtsc() };
-    }
-    read_clock() / PICOS_PER_NANO
+    super::ticks()
 }

@@ -1,15 +1,21 @@
-//! The time stamp counter. Each read traps and returns the simulated clock in nanoseconds.
+//! The time stamp counter. Each read traps and returns the monotonic clock in nanoseconds: the counter
+//! has 1 GHz on every machine. `fd/processor_rate` states this rate in the system's files.
 
 mod entry;
 mod patch;
 mod site;
 mod vdso;
 
-use crate::runtime::world::{PICOS_PER_NANO, active};
-use crate::time::clock::read_clock;
+use crate::clib::args::Out;
+use crate::clib::real;
+use crate::runtime::world::{PICOS_PER_NANO, active, keeping_errno};
+use crate::time::clock::{MONOTONIC_START_SECONDS, read_clock};
 pub use patch::rewrite_due;
 use std::sync::atomic::{AtomicBool, Ordering};
 pub use vdso::replace as replace_vdso;
+
+/// Ticks in a second.
+pub const RATE_HZ: u64 = 1_000_000_000;
 
 static REWRITES: AtomicBool = AtomicBool::new(false);
 
@@ -57,6 +63,17 @@ fn instruction_len(bytes: [u8; 3]) -> Option<usize> {
     }
 }
 
+/// Returns the value of the counter. A thread outside simulated time reads the kernel's clock, as its
+/// other clocks do.
+fn ticks() -> u64 {
+    if active() {
+        return MONOTONIC_START_SECONDS * RATE_HZ + read_clock() / PICOS_PER_NANO;
+    }
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    keeping_errno(|| real::kernel_clock_gettime(libc::CLOCK_MONOTONIC, Out::of(&mut now)));
+    now.tv_sec as u64 * RATE_HZ + now.tv_nsec as u64
+}
+
 /// Answers a trapped read. Returns false if the fault has another cause.
 ///
 /// # Safety
@@ -74,15 +91,10 @@ pub unsafe fn emulate(context: &mut libc::ucontext_t) -> bool {
     // SAFETY: a ModRM byte follows the opcode 0F 01.
     let third = if second == RDTSCP[1] { unsafe { *at.add(2) } } else { 0 };
     let Some(len) = instruction_len([RDTSC[0], second, third]) else { return false };
-    if !active() {
-        // A thread outside simulated time reads the real counter from now on.
-        release();
-        return true;
-    }
-    if REWRITES.load(Ordering::Relaxed) {
+    if active() && REWRITES.load(Ordering::Relaxed) {
         patch::note_trap(at as usize);
     }
-    let ticks = read_clock() / PICOS_PER_NANO;
+    let ticks = ticks();
     registers[libc::REG_RAX as usize] = (ticks & 0xffff_ffff) as i64;
     registers[libc::REG_RDX as usize] = (ticks >> 32) as i64;
     if len == RDTSCP.len() {
