@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: &ExecArguments, matches: Option<&ArgMatches>) -> an
     if let Some(status) = refused(arguments) {
         return Ok(status);
     }
+    crate::programs::warn_if_outside(&arguments.command[0].to_string_lossy());
     let name = record::full_name(&arguments.name)?;
     // The engine of a shared fabric may have another root folder, and be another user's.
     let pass = if record::shared_folder(&name).is_some() { pass.with_libraries(&crate::home::libraries()?)? } else { pass };

@@ -3,7 +3,9 @@
 use crate::run::RunArguments;
 use anyhow::bail;
 use softband_catalog::LoadedFabric;
-use std::path::Path;
+use softband_engine::image;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// A program that the user requested.
 pub(crate) struct Wanted {
@@ -37,6 +39,7 @@ fn same_on_all(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Resul
     if let Some((why, _)) = why_not_to_run(&arguments.program[0]) {
         bail!("{why}");
     }
+    warn_unless_preload(arguments, &arguments.program[0]);
     let hosts = &loaded.spec.hosts;
     let count = arguments.count.map_or(hosts.len(), |count| count as usize);
     let one = |index: usize| {
@@ -72,10 +75,33 @@ fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<V
         if let Some((why, _)) = why_not_to_run(&words[0]) {
             bail!("--on {name} '{command}': {why}");
         }
+        warn_unless_preload(arguments, &words[0]);
         let number = wanted.iter().filter(|other| other.host == host).count();
         wanted.push(Wanted { host, name: name.clone(), number, command: command.clone(), arguments: words });
     }
     Ok(wanted)
+}
+
+fn warn_unless_preload(arguments: &RunArguments, program: &str) {
+    if !arguments.no_preload {
+        warn_if_outside(program);
+    }
+}
+
+/// Warns of a program that cannot load the library. It would run outside the fabric without a word.
+pub(crate) fn warn_if_outside(program: &str) {
+    let folders = std::env::var_os("PATH").filter(|_| !program.contains('/'));
+    let places = folders
+        .as_ref()
+        .map_or_else(|| vec![PathBuf::from(program)], |path| std::env::split_paths(path).map(|folder| folder.join(program)).collect());
+    let start = places.iter().find_map(|place| {
+        let mut start = Vec::new();
+        std::fs::File::open(place).ok()?.take(image::START_BYTES as u64).read_to_end(&mut start).ok()?;
+        Some(start)
+    });
+    if let Some(why) = start.and_then(|start| image::obstacle(&start)).filter(|_| !image::is_loader(program.as_bytes())) {
+        eprintln!("softband: {}", image::warning(program, why));
+    }
 }
 
 /// Returns the reason why a program cannot run, and the exit status of a shell in that case.

@@ -41,7 +41,7 @@ pub(crate) struct RunArguments {
     allow_out_of_spec: bool,
     /// Load the library by LD_LIBRARY_PATH only, for programs that LD_PRELOAD breaks
     #[arg(long)]
-    no_preload: bool,
+    pub(crate) no_preload: bool,
     /// Clock of the programs
     #[arg(long, value_enum, default_value_t = PaceName::Virtual)]
     pace: PaceName,

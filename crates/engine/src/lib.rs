@@ -43,4 +43,5 @@ pub use process::programs::EndWatcher;
 pub use report::{ProgramReport, RunReport};
 /// Variable by which a program finds its engine.
 pub use softband_ipc::environment::ENGINE as ENGINE_VARIABLE;
+pub use softband_ipc::image;
 pub use softband_shm_transport::fallback::FallbackReason;

@@ -11,6 +11,7 @@
 pub mod attach;
 pub mod calls;
 pub mod command;
+pub mod image;
 pub mod interfaces;
 pub mod layout;
 pub mod post;

@@ -331,8 +331,13 @@ impl Engine {
             self.greet_all();
             self.note_early_exits();
             let is_late = |process: &Process| process.state() == ProcessState::Expected && has_had_time(process.pid(), started, Duration::ZERO);
+            let has_ended = |process: &Process| process.state() == ProcessState::Expected && process.pid() > 0 && is_zombie(process.pid());
             while let Some(process) = self.processes.find(is_late) {
                 self.make_foreign(process);
+            }
+            // The library has warned of an image that cannot load it. Nobody attaches for a process that has ended.
+            while let Some(process) = self.processes.find(has_ended) {
+                self.processes[process].become_foreign();
             }
         }
     }

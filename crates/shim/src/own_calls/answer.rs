@@ -9,6 +9,7 @@ use crate::runtime::world::{active, errno, is_away, is_parked, set_errno};
 use crate::signal::actions;
 use crate::sync::threads;
 use libc::{c_int, c_long};
+use softband_client as client;
 use std::cell::Cell;
 
 /// Signal code of a call that dispatch stops (`SYS_USER_DISPATCH`).
@@ -20,8 +21,10 @@ const ARCH_SET_FS: c_long = 0x1002;
 pub(super) enum Outcome {
     /// With this result, or the negative number of an error.
     Result(c_long),
-    /// The thread makes the call again, by itself.
+    /// The thread makes the call again, by itself. Dispatch ends for the thread.
     Natively,
+    /// The thread makes the call by the copy of its instruction at this address.
+    NativelyAt(Option<usize>),
 }
 
 // Moves the frame of the handler, answers the call there, and returns by the moved frame.
@@ -83,7 +86,7 @@ extern "C" fn answer(frame: &mut Frame, former_end: usize) {
     signals::set_mask(*frame.mask());
     if frame.info().si_code == STOPPED {
         let saved = errno();
-        uncancelled(|| carry_out(frame));
+        stack::noting_call(|| uncancelled(|| carry_out(frame)));
         set_errno(saved);
     } else {
         let info = std::ptr::from_ref(frame.info()).cast_mut();
@@ -138,7 +141,11 @@ fn carry_out(frame: &mut Frame) {
     let registers = &mut frame.machine.uc_mcontext.gregs;
     match outcome {
         Outcome::Result(result) => registers[libc::REG_RAX as usize] = result,
-        Outcome::Natively => {
+        Outcome::NativelyAt(Some(copy)) => {
+            registers[libc::REG_RIP as usize] = copy as i64;
+            registers[libc::REG_RAX as usize] = number;
+        }
+        Outcome::Natively | Outcome::NativelyAt(None) => {
             release_thread();
             // The address is that behind the instruction, which has two bytes.
             registers[libc::REG_RIP as usize] -= 2;
@@ -153,6 +160,10 @@ unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_long; 6], call
     // Calls of 32 bits (`int 0x80`) have other numbers.
     if !super::are_stopped() || frame.architecture() != seccomp::AUDIT_ARCH_X86_64 {
         return Outcome::Natively;
+    }
+    if client::is_wall() && !matches!(number, libc::SYS_exit | libc::SYS_arch_prctl) {
+        // SAFETY: the arguments are those of the system call.
+        return unsafe { super::wall::outcome_of(frame, number, given, caller) };
     }
     if !pointers::are_good(number, &given) {
         return Outcome::Result(-c_long::from(libc::EFAULT));
@@ -173,6 +184,9 @@ unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_long; 6], call
                 return Outcome::Natively;
             }
             _ => {}
+        }
+        if client::is_wall() {
+            return Outcome::NativelyAt(super::native::copy_for(caller as usize));
         }
         if super::is_loader(caller as usize) {
             return Outcome::Result(with_error(|| real::padded_syscall(number, &given)));

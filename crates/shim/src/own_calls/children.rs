@@ -90,6 +90,21 @@ pub(super) unsafe fn clone(frame: &mut Frame, number: c_long, given: [c_long; 6]
     }
 }
 
+/// Carries out a `clone` that is a plain fork, without numbers to store. Returns `None` for another one.
+///
+/// # Safety
+/// The arguments are those of the system call.
+pub(super) unsafe fn fork_at_wall_pace(number: c_long, given: [c_long; 6]) -> Option<c_long> {
+    if !pointers::are_good(number, &given) {
+        return None;
+    }
+    // SAFETY: the arguments are those of this call.
+    let wish = if number == libc::SYS_clone { Some(Wish::of_clone(given)) } else { unsafe { Wish::of_clone3(given) } }?;
+    let stores = wish.has(libc::CLONE_PARENT_SETTID) || wish.has(libc::CLONE_CHILD_SETTID) || wish.has(libc::CLONE_PIDFD);
+    // SAFETY: the program asked for this child.
+    (wish.is_fork() && wish.stack == 0 && !stores).then(|| unsafe { super::wall::fork() })
+}
+
 /// # Safety
 /// The program asked for the child.
 unsafe fn fork_on(frame: &mut Frame, wish: &Wish) -> Outcome {

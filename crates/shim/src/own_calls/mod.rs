@@ -7,20 +7,25 @@
 //! like the same call by the C library.
 //!
 //! Only a process with such instructions pays for it (`objects` searches for them). Other processes
-//! keep the kernel's fast path.
+//! keep the kernel's fast path. At wall pace, only calls about the fabric have other answers than the
+//! kernel's (`wall`).
 
 mod answer;
 mod children;
+mod native;
 mod objects;
 mod pointers;
 mod routes;
 mod signals;
 mod stack;
+mod wall;
 
 pub use pointers::end_try;
 
-use crate::runtime::world::active;
+use crate::runtime::world::{active, walled};
+use crate::signal::actions;
 use crate::spin::registers;
+use crate::sync::threads;
 use objects::Objects;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -61,11 +66,18 @@ pub fn leave_to_filter() {
 /// dispatch on.
 pub fn look_at_objects() {
     let is_settled = || IS_ON.load(Ordering::Acquire) || HAS_FILTER.load(Ordering::Relaxed);
-    if active() && !is_settled() && objects::has_news() {
+    if !(active() || walled()) {
+        return;
+    }
+    if !is_settled() && objects::has_news() {
         let found = Objects::search();
         if found.make_calls() {
             switch_on(&found);
         }
+    }
+    // At wall pace, a thread that is older than dispatch has no turn that would prepare it.
+    if READY.get() == 0 && walled() {
+        prepare_thread();
     }
 }
 
@@ -80,6 +92,10 @@ fn switch_on(found: &Objects) {
     START.store(range.start, Ordering::Relaxed);
     END.store(range.end, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Release);
+    if walled() {
+        actions::unmask_calls();
+        threads::install();
+    }
     prepare_thread();
 }
 
@@ -138,6 +154,14 @@ pub fn beside_handler(machine: &libc::ucontext_t, handler: impl FnOnce()) {
 /// Gives the memory of an ending thread back.
 pub fn thread_ends() {
     stack::give_back();
+}
+
+/// Leaves the calls to the program, which uses dispatch itself.
+pub fn leave_to_program() {
+    if IS_ON.load(Ordering::Acquire) {
+        leave_to_filter();
+        actions::give_calls_back();
+    }
 }
 
 /// Notes in the child of a fork that the kernel forgot its dispatch.

@@ -113,6 +113,23 @@ pub(super) unsafe fn action([signal, new, old, len, ..]: [c_long; 6]) -> c_long 
     status.into()
 }
 
+/// Carries out `rt_sigaction` at wall pace. The kernel keeps the action, but its handler lets SIGSYS
+/// through.
+///
+/// # Safety
+/// The arguments are those of the system call.
+pub(super) unsafe fn kernels_action([signal, new, old, len, ..]: [c_long; 6]) -> c_long {
+    if new == 0 || len != SET_BYTES || signal as c_int == libc::SIGSYS {
+        // SAFETY: the arguments are the program's.
+        return unsafe { action([signal, new, old, len, 0, 0]) };
+    }
+    // SAFETY: the program passed an action of the kernel's form.
+    let mut given = unsafe { (new as *const KernelAction).read_unaligned() };
+    given.mask = narrow(&actions::without_calls(wide(given.mask)));
+    // SAFETY: the arguments are the program's, with another set.
+    unsafe { kernel!(libc::SYS_rt_sigaction, signal, &raw const given, old, len) }
+}
+
 /// Carries out `sigaltstack`. The return from the handler would undo the change, so the frame has
 /// it too.
 ///

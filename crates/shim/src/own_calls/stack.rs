@@ -7,6 +7,7 @@
 //! below the interrupted address if it is on this stack, else below the last frame and below the last
 //! place where a handler has interrupted this stack ([`beside_handler`]).
 
+use softband_client as client;
 use std::cell::Cell;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -34,6 +35,8 @@ const EXTENDED_SIZE_AT: usize = 468;
 const FXSAVE_BYTES: usize = 512;
 
 thread_local! {
+    /// Whether the thread is in a call.
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
     /// Start of the thread's stack. 0 without a stack.
     static START: Cell<usize> = const { Cell::new(0) };
     /// End of the stack's free part.
@@ -182,6 +185,11 @@ pub(super) unsafe extern "C" fn move_frame(frame: NonNull<Frame>) -> Moved {
     note_signal_stack(now);
     let (own, len) = (own(), now.end() - from);
     let stays = Moved { frame, former_end: 0 };
+    // At wall pace, the program's handlers run without this library's knowledge. So a call within a
+    // handler stays where the handler runs.
+    if client::is_wall() && (IN_CALL.get() || now.is_on_signal_stack()) {
+        return stays;
+    }
     let Some(end) = free_end(now, &own) else { return stays };
     let former_end = FREE_END.get();
     if own.contains(&from) {
@@ -274,6 +282,13 @@ pub(super) fn leave(former_end: usize, has_rest: bool) {
     if former_end != 0 {
         FREE_END.set(former_end);
     }
+}
+
+/// Notes a call of the calling thread while `body` runs.
+pub(super) fn noting_call(body: impl FnOnce()) {
+    let outer = IN_CALL.replace(true);
+    body();
+    IN_CALL.set(outer);
 }
 
 /// Runs a handler of the program that has interrupted code with this stack pointer. Its calls leave the

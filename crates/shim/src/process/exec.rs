@@ -7,6 +7,7 @@ use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::fork;
 use crate::process::moving;
+use crate::process::outside;
 use crate::process::pid;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, fail, set_errno};
@@ -64,6 +65,7 @@ fn replace_unseen(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
 /// Implements the variadic functions. `search` selects a search along PATH.
 #[unsafe(no_mangle)]
 pub extern "C" fn softband_shim_exec(path: Text, argv: Texts, envp: Texts, search: c_int) -> c_int {
+    outside::warn_of(path, search != 0);
     replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
 }
 
@@ -94,6 +96,9 @@ pub extern "C" fn fexecve(fd: c_int, argv: Texts, envp: Texts) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn execveat(directory: c_int, path: Text, argv: Texts, envp: Texts, flags: c_int) -> c_int {
+    if directory == libc::AT_FDCWD {
+        outside::warn_of(path, false);
+    }
     replace(envp, |envp| {
         // SAFETY: the kernel reads a string and two lists of strings, and refuses null.
         unsafe { kernel!(libc::SYS_execveat, directory, path.as_ptr(), argv.as_ptr(), envp.as_ptr(), flags) as c_int }

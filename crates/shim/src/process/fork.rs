@@ -70,7 +70,11 @@ pub fn cancel(ticket: u64) {
 pub unsafe extern "C" fn fork() -> pid_t {
     if !active() {
         // SAFETY: the caller answers for the child.
-        return unsafe { real::fork() };
+        let child = unsafe { real::fork() };
+        if child == 0 {
+            own_calls::begin_as_child();
+        }
+        return child;
     }
     let announced = match announce_child() {
         Ok(announced) => announced,

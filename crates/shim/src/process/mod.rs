@@ -7,6 +7,7 @@ pub mod fork;
 pub mod machine;
 pub mod machine_calls;
 pub mod moving;
+pub mod outside;
 pub mod outsiders;
 pub mod pid;
 pub mod processor_set;

@@ -102,6 +102,9 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
         softband_client::warn::once("no Syscall User Dispatch by programs in simulated time (EINVAL), because Softband uses it: use --pace wall");
         return fail(libc::EINVAL);
     }
+    if option == PR_SET_SYSCALL_USER_DISPATCH {
+        own_calls::leave_to_program();
+    }
     if option == libc::PR_SET_SECCOMP && a == libc::SECCOMP_MODE_FILTER as c_ulong {
         // SAFETY: this option has a filter.
         return unsafe { with_permits(b as *const sock_fprog, |filter| call(filter as c_ulong)) };

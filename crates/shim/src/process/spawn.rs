@@ -7,6 +7,7 @@ use crate::process::environment::{self, ForImage};
 use crate::process::exec::as_parent;
 use crate::process::fork::announce_child;
 use crate::process::moving;
+use crate::process::outside;
 use crate::runtime::attach::attached;
 use crate::runtime::world::active;
 use crate::spin;
@@ -56,6 +57,7 @@ pub extern "C" fn posix_spawn(
     argv: Texts,
     envp: Texts,
 ) -> c_int {
+    outside::warn_of(path, false);
     spawn(pid, envp, |pid, envp| real::posix_spawn(pid, path, actions, attributes, argv, envp))
 }
 
@@ -68,5 +70,6 @@ pub extern "C" fn posix_spawnp(
     argv: Texts,
     envp: Texts,
 ) -> c_int {
+    outside::warn_of(file, true);
     spawn(pid, envp, |pid, envp| real::posix_spawnp(pid, file, actions, attributes, argv, envp))
 }

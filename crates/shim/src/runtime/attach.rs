@@ -124,7 +124,8 @@ fn after_attach() {
         client::follow_forks();
         crate::time::clock::find();
         own_values::adopt();
-        return allow_engine_access();
+        allow_engine_access();
+        return own_calls::look_at_objects();
     }
     spin::install();
     actions::install();

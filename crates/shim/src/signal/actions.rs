@@ -112,6 +112,30 @@ pub fn take_calls(handler: usize, restorer: usize) -> bool {
     true
 }
 
+/// Lets SIGSYS through during the program's handlers, which may make calls by own instructions. The
+/// kernel ends a thread that blocks SIGSYS when it stops a call of the thread.
+pub fn unmask_calls() {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| *signal != libc::SIGSYS) {
+        let mut present = KernelAction::default();
+        // SAFETY: without a new action, the call only writes to `present`.
+        let status = unsafe { kernel!(libc::SYS_rt_sigaction, signal, std::ptr::null::<KernelAction>(), &raw mut present, size_of::<u64>()) };
+        let bit = 1_u64 << (libc::SIGSYS - 1);
+        if status == 0 && present.handler > libc::SIG_IGN && present.mask & bit != 0 {
+            present.mask &= !bit;
+            // SAFETY: the action is the present one, with another set.
+            unsafe { kernel!(libc::SYS_rt_sigaction, signal, &raw const present, std::ptr::null_mut::<KernelAction>(), size_of::<u64>()) };
+        }
+    }
+}
+
+/// Gives SIGSYS back to the program, which stops calls itself.
+pub fn give_calls_back() {
+    TAKES_CALLS.store(false, Ordering::Release);
+    let wanted = WANTED.get(libc::SIGSYS);
+    // SAFETY: the action is the program's own.
+    unsafe { real::sigaction(libc::SIGSYS, In::of(&wanted), Out::NULL) };
+}
+
 /// Sets the handler of this library for a signal. Returns the former action.
 fn take(signal: c_int, extra_flags: c_int) -> libc::sigaction {
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = match signal {
@@ -337,9 +361,15 @@ pub fn die_of(signal: c_int, from_processor: bool) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sigaction(signal: c_int, new: In<libc::sigaction>, old: Out<libc::sigaction>) -> c_int {
-    if !INSTALLED.load(Ordering::Acquire) {
+    if !INSTALLED.load(Ordering::Acquire) && (signal != libc::SIGSYS || !is_ours(signal)) {
+        let mut unmasked = new.get();
+        if own_calls::are_stopped()
+            && let Some(action) = &mut unmasked
+        {
+            action.sa_mask = without_calls(action.sa_mask);
+        }
         // SAFETY: the program answers for the handler that it sets.
-        return unsafe { real::sigaction(signal, new, old) };
+        return unsafe { real::sigaction(signal, unmasked.as_ref().map_or(In::NULL, In::of), old) };
     }
     if !is_ours(signal) {
         // SAFETY: a handler that the program passes to `sigaction` has the type that its flags say.
@@ -384,6 +414,11 @@ pub fn without_ours_or_calls(set: sigset_t) -> sigset_t {
     without(without(set, &OURS), &[libc::SIGSYS])
 }
 
+/// Returns a copy of `set` that does not block SIGSYS.
+pub fn without_calls(set: sigset_t) -> sigset_t {
+    without(set, &[libc::SIGSYS])
+}
+
 fn without(mut set: sigset_t, signals: &[c_int]) -> sigset_t {
     for signal in signals {
         // SAFETY: the call changes our copy of the set, which is initialised.
@@ -400,7 +435,8 @@ pub extern "C" fn pthread_sigmask(how: c_int, set: In<sigset_t>, old: Out<sigset
     } else if crate::runtime::world::walled() {
         // A move of registered memory stops other writers by a fault. The fault would end a thread
         // that blocks SIGSEGV. The first process of a namespace ends by the engine's signal.
-        without(wanted, if client::is_init() { &[libc::SIGSEGV, SPIN_SIGNAL] } else { &[libc::SIGSEGV] })
+        let allowed = without(wanted, if client::is_init() { &[libc::SIGSEGV, SPIN_SIGNAL] } else { &[libc::SIGSEGV] });
+        if own_calls::are_stopped() { without_calls(allowed) } else { allowed }
     } else {
         wanted
     };

@@ -5,7 +5,7 @@ use crate::clib::args::{In, InOut, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::own_calls;
 use crate::process::processor_set::without_set;
-use crate::runtime::world::{active, set_parked};
+use crate::runtime::world::{active, set_parked, walled};
 use crate::signal::actions::at_one_moment;
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::from_clock;
@@ -152,11 +152,11 @@ pub unsafe extern "C" fn pthread_create(
     start: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
+    own_calls::look_at_objects();
     if !active() {
         // SAFETY: the program answers for its start function and the argument of it.
-        return unsafe { real::pthread_create(thread, attributes, start, argument) };
+        return unsafe { create_outside_time(thread, attributes, start, argument) };
     }
-    own_calls::look_at_objects();
     HAS_CREATED.store(true, Ordering::Relaxed);
     let slot = match client::call::<op::ThreadNew>(&()) {
         Ok(ThreadReply { slot, .. }) => slot,
@@ -180,6 +180,41 @@ pub unsafe extern "C" fn pthread_create(
         end_unborn(slot);
     } else if !is_detached(attributes) {
         thread.get().into_iter().for_each(add_record);
+    }
+    status
+}
+
+/// Creates a thread of wall pace. Only a thread in a process with own system calls needs to be prepared.
+///
+/// # Safety
+/// `start` may run with `argument` in another thread.
+unsafe fn create_outside_time(
+    thread: InOut<pthread_t>,
+    attributes: Managed<pthread_attr_t>,
+    start: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    extern "C-unwind" fn begin_prepared(argument: *mut c_void) -> *mut c_void {
+        // SAFETY: the creator passed a box, and gave up its ownership.
+        let Beginning { start, argument, .. } = unsafe { *Box::from_raw(argument.cast::<Beginning>()) };
+        own_calls::prepare_thread();
+        notice_end();
+        start(argument)
+    }
+    if !own_calls::are_stopped() || !walled() {
+        // SAFETY: the caller answers for the thread.
+        return unsafe { real::pthread_create(thread, attributes, start, argument) };
+    }
+    // SAFETY: the two types differ only in that the function may unwind.
+    let start = unsafe { std::mem::transmute::<extern "C" fn(*mut c_void) -> *mut c_void, Start>(start) };
+    let beginning = Box::into_raw(Box::new(Beginning { start, argument, slot: 0 }));
+    // SAFETY: the C library lets `pthread_exit` unwind through start functions.
+    let begin = unsafe { std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(begin_prepared) };
+    // SAFETY: the new thread takes ownership of the box that is its argument.
+    let status = unsafe { real::pthread_create(thread, attributes, begin, beginning.cast()) };
+    if status != 0 {
+        // SAFETY: no thread started, so the box is still ours.
+        drop(unsafe { Box::from_raw(beginning) });
     }
     status
 }
