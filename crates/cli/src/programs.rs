@@ -62,14 +62,37 @@ pub(crate) fn environment(hosts: &[&str], index: usize) -> Vec<(String, String)>
     ]
 }
 
+/// Returns the position of the host of this name. The option `--OPTION` has named it.
+fn host_of(option: &str, name: &str, loaded: &LoadedFabric) -> anyhow::Result<usize> {
+    let hosts = &loaded.spec.hosts;
+    let Some(host) = hosts.iter().position(|host| host.name == *name) else {
+        let known: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        bail!("--{option} {name}: the fabric has no host of this name\n  help: {}", softband_catalog::suggest(name, "hosts", &known));
+    };
+    Ok(host)
+}
+
+/// Returns the numbers of the programs with whose ends the run ends, or `None` without `--main`.
+pub(crate) fn main(names: &[String], wanted: &[Wanted], loaded: &LoadedFabric) -> anyhow::Result<Option<Vec<usize>>> {
+    let mut main = Vec::new();
+    for name in names {
+        let host = host_of("main", name, loaded)?;
+        let before = main.len();
+        main.extend(wanted.iter().enumerate().filter(|(_, program)| program.host == host).map(|(number, _)| number));
+        if main.len() == before {
+            let mut used: Vec<&str> = wanted.iter().map(|program| program.name.as_str()).collect();
+            used.dedup();
+            bail!("--main {name}: no program runs on this host\n  help: programs run on {}", used.join(", "));
+        }
+    }
+    Ok((!main.is_empty()).then_some(main))
+}
+
 fn on_hosts(arguments: &RunArguments, loaded: &LoadedFabric) -> anyhow::Result<Vec<Wanted>> {
     let mut wanted: Vec<Wanted> = Vec::new();
     for pair in arguments.on.chunks_exact(2) {
         let (name, command) = (&pair[0], &pair[1]);
-        let Some(host) = loaded.spec.hosts.iter().position(|host| host.name == *name) else {
-            let known: Vec<&str> = loaded.spec.hosts.iter().map(|host| host.name.as_str()).collect();
-            bail!("--on {name}: the fabric has no host of this name\n  help: {}", softband_catalog::suggest(name, "hosts", &known));
-        };
+        let host = host_of("on", name, loaded)?;
         let words = softband_engine::arguments_of(command)
             .map_err(|what| anyhow::anyhow!("--on {name} '{command}': {what}\n  help: write the words as a shell takes them"))?;
         if let Some((why, _)) = why_not_to_run(&words[0]) {

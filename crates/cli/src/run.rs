@@ -26,6 +26,10 @@ pub(crate) struct RunArguments {
     /// Program with its arguments. SOFTBAND_RANK, _SIZE, _HOST and _HOSTS in its environment identify each copy
     #[arg(last = true, value_name = "PROGRAM", conflicts_with = "on")]
     pub(crate) program: Vec<String>,
+    /// End the run as soon as the programs on HOST have ended, with their exit status. Programs on other hosts are servers, which the
+    /// run stops. Repeat for further hosts
+    #[arg(long, value_name = "HOST", action = clap::ArgAction::Append)]
+    pub(crate) main: Vec<String>,
     /// Leave output, resolved fabric, durations and counters in this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -191,6 +195,7 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     loaded.start_date = arguments.start_date.unwrap_or(loaded.start_date);
     loaded.seed = arguments.seed.unwrap_or(loaded.seed);
     let wanted = programs::wanted(arguments, &loaded)?;
+    let main = programs::main(&arguments.main, &wanted, &loaded)?;
     let folder = arguments.out.as_deref().map(RunFolder::make).transpose()?;
     let capture = arguments.capture.prepare(&loaded.spec, arguments.pace.into())?;
     let compute = arguments.compute.prepare(arguments.pace == PaceName::Virtual)?;
@@ -203,6 +208,9 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<i32> {
     let mut engine = Engine::new(&loaded.spec, loaded.seed, &libraries, options, interrupt)?;
     if arguments.packets.packet_by_packet {
         engine.go_packet_by_packet();
+    }
+    if let Some(main) = main {
+        engine.end_with(main);
     }
     if let Some(capture) = capture {
         capture.start(&mut engine, pace, options.epoch_seconds);

@@ -15,6 +15,12 @@ pub struct ProgramReport {
     pub exit_status: i32,
     /// Simulated time of its end, in seconds.
     pub ended_at_seconds: f64,
+    /// Whether the run waited for its end. A server is none of these programs.
+    #[serde(rename = "main")]
+    pub is_main: bool,
+    /// Whether the engine ended it, because all main programs had ended.
+    #[serde(rename = "stopped")]
+    pub is_stopped: bool,
 }
 
 /// A whole run.
@@ -40,13 +46,13 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// Returns the worst exit status of all programs. A failed run returns at least 1. A run that
+    /// Returns the worst exit status of all main programs. A failed run returns at least 1. A run that
     /// reached its time limit returns 124, as coreutils does.
     pub fn worst_status(&self) -> i32 {
         if matches!(self.failure, Some(Failure::TimedOut { .. })) {
             return STATUS_TIMED_OUT;
         }
-        let worst = self.programs.iter().map(|program| program.exit_status).max().unwrap_or(0);
+        let worst = self.programs.iter().filter(|program| program.is_main).map(|program| program.exit_status).max().unwrap_or(0);
         if self.failure.is_some() { worst.max(1) } else { worst }
     }
 }

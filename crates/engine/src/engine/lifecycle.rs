@@ -138,7 +138,7 @@ impl Engine {
 
     /// Waits for the exit status of a program that somebody watches, in simulated time.
     fn await_watched_status(&mut self, process: usize) {
-        if self.programs.has_watcher() && !self.scheduler.is_wall() && self.processes[process].parent().is_none() {
+        if self.programs.awaits_statuses() && !self.scheduler.is_wall() && self.processes[process].parent().is_none() {
             self.await_status(process);
         }
     }

@@ -60,15 +60,35 @@ impl Engine {
             }
         };
         crate::scheduler::tsc::release();
-        self.end_everything(failure.is_some());
-        if self.scheduler.is_wall() || failure.is_some() {
+        let stopped = self.stopped_servers(failure.is_some());
+        self.end_everything(failure.is_some() || !stopped.is_empty());
+        if self.scheduler.is_wall() || failure.is_some() || !stopped.is_empty() {
             crate::process::sweep::end_all_of(self.control.name(), self.patience_at_end(SWEEP_PATIENCE));
         }
         if !self.scheduler.is_wall() {
             self.world.look_at(self.scheduler.now());
         }
         drop(guard);
-        self.results(failure, started.elapsed())
+        self.results(failure, &stopped, started.elapsed())
+    }
+
+    /// Returns the servers that still run when the main programs have ended. Warns of those that
+    /// have failed before.
+    fn stopped_servers(&mut self, has_failed: bool) -> Vec<usize> {
+        let servers = || (0..self.programs.len()).filter(|program| !self.programs.is_main(*program));
+        let running: Vec<usize> = servers().filter(|program| self.programs.status_of(*program).is_none()).collect();
+        let failed: Vec<(usize, i32)> =
+            servers().filter_map(|server| Some((server, self.programs.status_of(server)?))).filter(|(_, status)| *status != 0).collect();
+        for (server, status) in failed {
+            let host = &self.world.spec().hosts[self.programs.host_of(server)].name;
+            let command = self.programs.command_of(server);
+            self.report.warn_again(format!("{host}: the server '{command}' ended with status {status} before the main programs"));
+        }
+        if has_failed {
+            return Vec::new();
+        }
+        self.programs.end_remaining_at(self.scheduler.now());
+        running
     }
 
     /// Returns the environment variable by which programs of `host` find their files.
@@ -92,6 +112,9 @@ impl Engine {
             }
             if let Some(waits) = self.report.take_deadlock() {
                 return Some(Failure::Deadlock { waits });
+            }
+            if self.programs.have_servers() && self.programs.are_over() {
+                return None;
             }
             if self.control.has_events() {
                 self.control.receive();
@@ -239,7 +262,7 @@ impl Engine {
 
     /// Handles an empty schedule: the run has ended, waits for the operating system, or is stuck.
     fn idle(&mut self) -> Option<Option<Failure>> {
-        if self.programs.have_all_ended() {
+        if self.programs.are_over() {
             return Some(None);
         }
         let is_outside = |process: &Process| process.state() == ProcessState::Foreign || process.is_alive() && process.is_any_away();
@@ -351,13 +374,15 @@ impl Engine {
     }
 
     /// Returns the results of the run.
-    fn results(&self, failure: Option<Failure>, wall: Duration) -> RunReport {
-        let programs = self.programs.results().map(|(program, status, ended_at)| ProgramReport {
+    fn results(&self, failure: Option<Failure>, stopped: &[usize], wall: Duration) -> RunReport {
+        let programs = self.programs.results().enumerate().map(|(number, (program, status, ended_at))| ProgramReport {
             host: self.world.spec().hosts[program.host].name.clone(),
             command: program.command.clone(),
             // A machine may be too busy to end a killed program in time.
             exit_status: status.unwrap_or(if failure.is_some() { STATUS_KILLED } else { 1 }),
             ended_at_seconds: ended_at.as_secs_f64(),
+            is_main: self.programs.is_main(number),
+            is_stopped: stopped.contains(&number),
         });
         RunReport {
             programs: programs.collect(),

@@ -231,6 +231,12 @@ impl Engine {
         self.programs.watch_ends(watcher);
     }
 
+    /// Lets the run end as soon as these programs have ended, by their numbers. The others are
+    /// servers: the engine ends them, and their statuses do not count.
+    pub fn end_with(&mut self, main: Vec<usize>) {
+        self.programs.end_with(main);
+    }
+
     /// Returns the name by which programs and commands find this engine.
     pub fn name(&self) -> &str {
         self.control.name()

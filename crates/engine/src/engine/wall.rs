@@ -51,7 +51,7 @@ impl Engine {
             }
             let has_worked = self.wall_round();
             self.end_corrupted_processes();
-            if self.programs.have_all_ended() {
+            if self.programs.are_over() {
                 return None;
             }
             idle = if has_worked { 0 } else { idle + 1 };

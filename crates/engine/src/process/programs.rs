@@ -34,13 +34,23 @@ pub(crate) struct Programs {
     watcher: Option<EndWatcher>,
     /// Whether the watcher waits for output.
     is_word_awaited: bool,
+    /// Programs whose ends end the run. The others are servers. Without a list, all are.
+    main: Option<Vec<usize>>,
 }
 
 impl Programs {
     /// # Errors
     /// If the system has no descriptors for the programs' output.
     pub(crate) fn new(libraries: Libraries) -> std::io::Result<Self> {
-        Ok(Self { all: Vec::new(), libraries, outputs: Outputs::new()?, groups: Groups::default(), watcher: None, is_word_awaited: false })
+        Ok(Self {
+            all: Vec::new(),
+            libraries,
+            outputs: Outputs::new()?,
+            groups: Groups::default(),
+            watcher: None,
+            is_word_awaited: false,
+            main: None,
+        })
     }
 
     /// Sets the programs of the run.
@@ -118,6 +128,26 @@ impl Programs {
         self.watcher.is_some()
     }
 
+    /// Lets the run end with these programs.
+    pub(crate) fn end_with(&mut self, main: Vec<usize>) {
+        self.main = Some(main);
+    }
+
+    /// Returns whether something depends on the moment at which a program's status comes.
+    pub(crate) fn awaits_statuses(&self) -> bool {
+        self.watcher.is_some() || self.main.is_some()
+    }
+
+    /// Returns whether the run ends without some of its programs.
+    pub(crate) fn have_servers(&self) -> bool {
+        self.main.is_some()
+    }
+
+    /// Returns whether a program is one of those that end the run.
+    pub(crate) fn is_main(&self, program: usize) -> bool {
+        self.main.as_ref().is_none_or(|main| main.contains(&program))
+    }
+
     pub(crate) fn set_status(&mut self, program: usize, status: i32) {
         self.all[program].status = Some(status);
         if let Some(watcher) = &mut self.watcher {
@@ -138,8 +168,9 @@ impl Programs {
         self.all[program].status
     }
 
-    pub(crate) fn have_all_ended(&self) -> bool {
-        self.all.iter().all(|record| record.status.is_some())
+    /// Returns whether all programs have ended that the run waits for.
+    pub(crate) fn are_over(&self) -> bool {
+        (0..self.all.len()).filter(|program| self.is_main(*program)).all(|program| self.status_of(program).is_some())
     }
 
     /// Returns whether a started program has not ended.

@@ -142,13 +142,15 @@ class Fabric:
     name: str = ""
     deadline: float = 0.0
 
-    def run(self, programs: Mapping[str, Command] | Iterable[tuple[str, Command]], *, check: bool = True) -> Run:
+    def run(self, programs: Mapping[str, Command] | Iterable[tuple[str, Command]], *, main: Iterable[str] = (), check: bool = True) -> Run:
         """Runs a command on each host, servers first. Pairs can start several programs on a host.
 
+        The run ends with the programs on the hosts `main`, if any, and stops the others.
         `check` fails the test if a program fails.
         """
         pairs = programs.items() if isinstance(programs, Mapping) else programs
         words = [word for host, command in pairs for word in ("--on", host, _line(command))]
+        words += [word for host in ([main] if isinstance(main, str) else main) for word in ("--main", host)]
         if not words:
             raise SoftbandError('no programs: name a command for a host, as in {"a": "./server"}')
         return self._run([self.settings.fabric, *self._options(), *words], check)
