@@ -334,6 +334,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "rdma_group",
         "read_before_reply",
         "region_gone",
+        "shared_names",
         "stream",
         "folder_walks",
         "forked_region",

@@ -1,9 +1,10 @@
-//! The files that a host's programs find below `/sys/class/infiniband*`, `/sys/class/net` and
-//! `/dev/infiniband`. Each host has a folder, to which the library in its programs redirects these
+//! The files that a host's programs find below `/sys/class/infiniband*`, `/sys/class/net`,
+//! `/dev/infiniband` and `/dev/shm`. Each host has a folder, to which the library in its programs redirects these
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
 use crate::host::kernel::{Kernels, settings};
-use crate::host::ports::abi_lid;
+use crate::host::ports::{self, abi_lid};
+use crate::host::shared_files::{self, SharedFiles};
 use crate::host::{counter_files, interfaces, mad_files, net_files, processor_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
@@ -36,6 +37,9 @@ const PCI_CLASS_ETHERNET: &str = "0x020000";
 /// hosts of a machine would share `/var/cache/opensm`, and each run would find the last one's LIDs.
 const OPENSM_CACHE: (&str, &str) = ("OSM_CACHE_DIR", "var/cache/opensm");
 
+/// End of the names of these folders.
+const ENDING: &str = "-files";
+
 /// Longest path of a Unix socket, in bytes (unix(7)).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -48,6 +52,10 @@ pub(crate) struct Files {
     secret: String,
     /// Whether the programs live in simulated time, and see one processor.
     shows_one_processor: bool,
+    /// The hosts' `/dev/shm`, on the machine's.
+    shared: Option<SharedFiles>,
+    /// Whether programs may run in containers, which have a `/dev/shm` of their own.
+    in_containers: bool,
     /// Lock that lasts as long as the engine, however it ends: a folder without a lock is stale.
     _lock: File,
 }
@@ -56,7 +64,9 @@ impl Files {
     /// Creates the folder of a shared fabric in the users' folder `parent`. The engine's socket lies
     /// there as well.
     pub(crate) fn of_shared_fabric(parent: &Path, engine: &str) -> anyhow::Result<Self> {
-        Self::below(parent, engine).with_context(|| format!("cannot write into {}", parent.display()))
+        let mut files = Self::below(parent, engine).with_context(|| format!("cannot write into {}", parent.display()))?;
+        files.in_containers = true;
+        Ok(files)
     }
 
     /// Returns the path of a shared fabric's socket.
@@ -75,21 +85,16 @@ impl Files {
     pub(crate) fn new(engine: &str) -> anyhow::Result<Self> {
         let parent = std::env::temp_dir();
         let place = || format!("cannot write the files that programs see of their HCAs into {} (TMPDIR names another folder)", parent.display());
-        Self::below(&parent, engine).with_context(place)
+        let mut files = Self::below(&parent, engine).with_context(place)?;
+        files.shared = SharedFiles::new(engine);
+        Ok(files)
     }
 
     fn below(parent: &Path, engine: &str) -> io::Result<Self> {
-        remove_stale(parent);
+        remove_stale(parent, ENDING);
         let secret = crate::control::admission::random_word().map_err(io::Error::other)?;
-        let folder = parent.join(format!("{engine}-files"));
-        // The folder gets its name after its lock. Another engine that starts now would take it for
-        // a stale folder.
-        let nascent = parent.join(format!("{engine}-files.new"));
-        DirBuilder::new().mode(0o711).create(&nascent)?;
-        let lock = File::open(&nascent)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        fs::rename(&nascent, &folder)?;
-        Ok(Self { folder, secret, shows_one_processor: false, _lock: lock })
+        let (folder, lock) = lock(parent, &format!("{engine}{ENDING}"))?;
+        Ok(Self { folder, secret, shared: None, shows_one_processor: false, in_containers: false, _lock: lock })
     }
 
     /// Writes the files of programs that see one processor from now on.
@@ -158,6 +163,9 @@ impl Files {
                 processor_files::write(&folder)?;
             }
             write_settings(&folder.join(OWN_VALUES), world, host, kernels)?;
+            if !self.in_containers {
+                shared_files::write(&folder, &format!("{}-{host}", self.secret), self.shared.as_ref())?;
+            }
         }
         Ok(folder)
     }
@@ -169,12 +177,25 @@ impl Drop for Files {
     }
 }
 
-/// Removes the folders that killed engines of this user left behind.
-fn remove_stale(parent: &Path) {
+/// Makes the folder `name`, which others may pass but not list, with its lock.
+pub(crate) fn lock(parent: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+    let folder = parent.join(name);
+    // The folder gets its name after its lock. Another engine that starts now would take it for a
+    // stale folder.
+    let nascent = parent.join(format!("{name}.new"));
+    DirBuilder::new().mode(0o711).create(&nascent)?;
+    let lock = File::open(&nascent)?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    fs::rename(&nascent, &folder)?;
+    Ok((folder, lock))
+}
+
+/// Removes the folders with this ending that killed engines of this user left behind.
+pub(crate) fn remove_stale(parent: &Path, ending: &str) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with("softband-") && name.ends_with("-files"));
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with("softband-") && name.ends_with(ending));
         if !is_ours || !entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own) {
             continue;
         }

@@ -17,5 +17,6 @@ pub(crate) mod ports;
 mod processor_files;
 pub(crate) mod relay;
 pub(crate) mod room;
+mod shared_files;
 pub(crate) mod sockets;
 pub(crate) mod stack_sockets;

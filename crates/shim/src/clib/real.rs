@@ -154,7 +154,6 @@ safe_originals! {
     fn prlimit(pid: pid_t, resource: c_int, new: In<rlimit>, old: Out<rlimit>) -> c_int;
     fn sigqueue(pid: pid_t, signal: c_int, value: sigval) -> c_int;
     fn getpgrp() -> pid_t;
-    fn sem_open(name: Text, flags: c_int, mode: mode_t, value: c_uint) -> *mut sem_t;
     fn open(path: Text, flags: c_int, mode: mode_t) -> c_int;
     fn open64(path: Text, flags: c_int, mode: mode_t) -> c_int;
     fn openat(folder: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int;
@@ -172,6 +171,7 @@ safe_originals! {
     fn statx(folder: c_int, path: Text, flags: c_int, mask: c_uint, out: Out<statx>) -> c_int;
     fn access(path: Text, mode: c_int) -> c_int;
     fn faccessat(folder: c_int, path: Text, mode: c_int, flags: c_int) -> c_int;
+    fn fchmodat(folder: c_int, path: Text, mode: mode_t, flags: c_int) -> c_int;
     fn euidaccess(path: Text, mode: c_int) -> c_int;
     fn inotify_add_watch(fd: c_int, path: Text, mask: u32) -> c_int;
     fn statfs(path: Text, out: Out<statfs>) -> c_int;
@@ -190,6 +190,11 @@ safe_originals! {
 }
 
 originals! {
+    fn mkstemp(template: *mut c_char) -> c_int;
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int;
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int;
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
+    fn mkdtemp(template: *mut c_char) -> *mut c_char;
     fn scandir(path: Text, list: *mut c_void, filter: *mut c_void, order: *mut c_void) -> c_int;
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
     fn getcwd(out: *mut c_char, len: size_t) -> *mut c_char;
@@ -275,7 +280,6 @@ originals! {
     fn mremap(address: *mut c_void, old_len: size_t, len: size_t, flags: c_int, new: *mut c_void) -> *mut c_void;
     fn shmat(segment: c_int, address: *const c_void, flags: c_int) -> *mut c_void;
     fn shmdt(address: *const c_void) -> c_int;
-    fn sem_close(semaphore: *mut sem_t) -> c_int;
     fn msgrcv(queue: c_int, message: *mut c_void, size: size_t, kind: c_long, flags: c_int) -> ssize_t;
     fn msgsnd(queue: c_int, message: *const c_void, size: size_t, flags: c_int) -> c_int;
     fn semop(set: c_int, operations: *mut sembuf, count: size_t) -> c_int;

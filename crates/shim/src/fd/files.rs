@@ -1,11 +1,13 @@
 //! Redirects the kernel's files about HCAs, network interfaces and processes. The engine writes
 //! `/sys/class/infiniband*`, `/sys/class/net` and `/dev/infiniband` into a folder for each host. The C library
-//! functions that take paths lead there. A path to the system's random numbers leads to a file of
+//! functions that take paths lead there. `shared_files` does the same for `/dev/shm`. A path to the system's random numbers leads to a file of
 //! such numbers.
 
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
-use crate::fd::{connections, counter_files, interface_files, machine_files, management, processor_files, processor_rate, random_files, status};
+use crate::fd::{
+    connections, counter_files, interface_files, machine_files, management, processor_files, processor_rate, random_files, shared_files, status,
+};
 use crate::own_calls;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{active, errno, set_errno};
@@ -44,14 +46,14 @@ fn is_about_hcas(path: &[u8]) -> bool {
 }
 
 /// The replacement of `path`, and the owner of its text and file.
-pub(super) struct Led<'a> {
+pub struct Led<'a> {
     path: Text<'a>,
     held: Option<CString>,
     file: Option<OwnedFd>,
 }
 
 impl Led<'_> {
-    pub(super) fn path(&self) -> Text<'_> {
+    pub fn path(&self) -> Text<'_> {
         self.held.as_deref().map_or(self.path, Text::of)
     }
 
@@ -88,7 +90,7 @@ impl Led<'_> {
 }
 
 /// Returns the replacement of `path`.
-pub(super) fn led(path: Text<'_>) -> Led<'_> {
+pub fn led(path: Text<'_>) -> Led<'_> {
     Led { path, held: path.bytes().and_then(inside), file: None }
 }
 
@@ -114,6 +116,9 @@ fn led_to_open(folder: c_int, path: Text<'_>, blocks: usize) -> Led<'_> {
 /// Returns the program's name of a folder that the kernel names by `path`. Returns `None` for
 /// folders outside the engine's.
 pub(super) fn name_for_program(path: &[u8]) -> Option<CString> {
+    if let Some(name) = shared_files::name_for_program(path) {
+        return Some(name);
+    }
     let kernel_name = KERNEL_NAME.get_or_init(|| std::fs::canonicalize(FOLDER.get()?).ok());
     let rest = path.strip_prefix(kernel_name.as_ref()?.as_os_str().as_bytes())?;
     if rest.first() == Some(&b'/') { CString::new(rest).ok() } else { None }
@@ -149,6 +154,9 @@ fn interface_table(path: &[u8]) -> Option<CString> {
 }
 
 fn inside(path: &[u8]) -> Option<CString> {
+    if let Some(file) = shared_files::instead_of(path) {
+        return Some(file);
+    }
     if path.starts_with(b"/proc/")
         && let Some(table) = interface_table(path)
     {

@@ -2,6 +2,7 @@
 
 pub mod asynchronous;
 pub mod attributes;
+pub mod changes;
 pub mod connections;
 pub mod copying;
 mod counter_files;
@@ -24,6 +25,7 @@ mod processor_rate;
 pub mod random;
 pub mod random_files;
 pub mod select;
+pub mod shared_files;
 pub mod status;
 pub mod stdio;
 pub mod terminal;

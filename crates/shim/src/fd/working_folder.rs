@@ -1,4 +1,4 @@
-//! The working folder. A program that enters a folder of the host's files works in the engine's
+//! Names of files: the working folder, and paths without links. A program that enters a folder of the host's files works in the engine's
 //! folder, and sees the name that it asked for.
 
 use crate::clib::args::Text;

@@ -3,7 +3,7 @@
 use super::signals::with_set;
 use crate::clib::args::{InOut, Out, Zeroed};
 use crate::clib::raw;
-use crate::fd::{attributes, copying, descriptors, epoll, file_io, files, io, poll, select, status, working_folder};
+use crate::fd::{attributes, changes, copying, descriptors, epoll, file_io, files, io, poll, select, status, working_folder};
 use crate::process::{fork, machine, outsiders, pid, seccomp, tracing, wait};
 use crate::shared::huge;
 use crate::signal::sigwait;
@@ -23,7 +23,7 @@ type Registers = unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_
 
 /// Returns the function whose parameters are those of the system call.
 fn function(number: c_long) -> Option<Function> {
-    descriptors_and_files(number).or_else(|| sockets(number)).or_else(|| time_and_processes(number))
+    descriptors_and_files(number).or_else(|| changes_of_files(number)).or_else(|| sockets(number)).or_else(|| time_and_processes(number))
 }
 
 /// Calls that only need the machine's number of a process.
@@ -82,6 +82,26 @@ fn descriptors_and_files(number: c_long) -> Option<Function> {
         libc::SYS_splice => Word(copying::splice as *const ()),
         libc::SYS_tee => Word(copying::tee as *const ()),
         libc::SYS_vmsplice => Word(copying::vmsplice as *const ()),
+        _ => return None,
+    })
+}
+
+fn changes_of_files(number: c_long) -> Option<Function> {
+    Some(match number {
+        libc::SYS_unlink => Int(changes::unlink as *const ()),
+        libc::SYS_unlinkat => Int(changes::unlinkat as *const ()),
+        libc::SYS_rmdir => Int(changes::rmdir as *const ()),
+        libc::SYS_mkdir => Int(changes::mkdir as *const ()),
+        libc::SYS_mkdirat => Int(changes::mkdirat as *const ()),
+        libc::SYS_rename => Int(changes::rename as *const ()),
+        libc::SYS_renameat => Int(changes::renameat as *const ()),
+        libc::SYS_renameat2 => Int(changes::renameat2 as *const ()),
+        libc::SYS_link => Int(changes::link as *const ()),
+        libc::SYS_linkat => Int(changes::linkat as *const ()),
+        libc::SYS_symlink => Int(changes::symlink as *const ()),
+        libc::SYS_symlinkat => Int(changes::symlinkat as *const ()),
+        libc::SYS_truncate => Int(changes::truncate as *const ()),
+        libc::SYS_chmod => Int(changes::chmod as *const ()),
         _ => return None,
     })
 }

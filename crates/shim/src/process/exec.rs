@@ -3,6 +3,7 @@
 
 use crate::clib::args::{Text, Texts};
 use crate::clib::real;
+use crate::fd::files;
 use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::fork;
@@ -66,7 +67,8 @@ fn replace_unseen(envp: Texts, exec: impl FnOnce(Texts) -> c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn softband_shim_exec(path: Text, argv: Texts, envp: Texts, search: c_int) -> c_int {
     outside::warn_of(path, search != 0);
-    replace(envp, |envp| if search != 0 { real::execvpe(path, argv, envp) } else { real::execve(path, argv, envp) })
+    let led = files::led(path);
+    replace(envp, |envp| if search != 0 { real::execvpe(led.path(), argv, envp) } else { real::execve(led.path(), argv, envp) })
 }
 
 #[unsafe(no_mangle)]

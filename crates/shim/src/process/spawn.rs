@@ -2,6 +2,7 @@
 
 use crate::clib::args::{Managed, Out, Text, Texts};
 use crate::clib::real;
+use crate::fd::files;
 use crate::process::children;
 use crate::process::environment::{self, ForImage};
 use crate::process::exec::as_parent;
@@ -58,7 +59,8 @@ pub extern "C" fn posix_spawn(
     envp: Texts,
 ) -> c_int {
     outside::warn_of(path, false);
-    spawn(pid, envp, |pid, envp| real::posix_spawn(pid, path, actions, attributes, argv, envp))
+    let led = files::led(path);
+    spawn(pid, envp, |pid, envp| real::posix_spawn(pid, led.path(), actions, attributes, argv, envp))
 }
 
 #[unsafe(no_mangle)]

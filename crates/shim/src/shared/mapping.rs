@@ -3,19 +3,16 @@
 use super::guard;
 use super::huge;
 use super::ranges::{self, Memory};
-use crate::clib::args::Text;
 use crate::clib::real;
 use crate::runtime::world::{active, keeping_errno};
 use crate::spin;
-use libc::{c_int, c_uint, c_void, mode_t, off_t, sem_t, size_t};
+use libc::{c_int, c_void, off_t, size_t};
 use rustix::fd::BorrowedFd;
 use softband_client as client;
 use softband_ipc::calls::mapping;
 use std::cell::Cell;
-use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PAGE: usize = 4096;
 /// Magic numbers of file systems in memory (statfs(2)).
 const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
@@ -246,42 +243,6 @@ pub unsafe fn system_call(number: libc::c_long, [a, b, c, d, e, f]: [libc::c_lon
         libc::SYS_shmdt => detach(|| call() as c_int, start).into(),
         _ => return None,
     })
-}
-
-/// Implements `sem_open`. The last two arguments travel in the same places whether present or not.
-/// The C library maps the semaphore by itself.
-#[unsafe(no_mangle)]
-pub extern "C" fn sem_open(name: Text, flags: c_int, mode: mode_t, value: c_uint) -> *mut sem_t {
-    let semaphore = real::sem_open(name, flags, mode, value);
-    if semaphore != libc::SEM_FAILED && active() {
-        keeping_errno(|| note_semaphore(name, semaphore as usize));
-    }
-    semaphore
-}
-
-fn note_semaphore(name: Text, address: usize) {
-    let Some(name) = name.bytes().map(|name| name.strip_prefix(b"/").unwrap_or(name)) else { return };
-    let Ok(path) = CString::new([b"/dev/shm/sem.", name].concat()) else { return };
-    let Ok(status) = rustix::fs::stat(path.as_c_str()) else { return };
-    let start = address & !(PAGE - 1);
-    let memory = Memory { kind: mapping::FILE, space: status.st_dev, number: status.st_ino };
-    ranges::add(start..start + PAGE, libc::PROT_READ | libc::PROT_WRITE, memory);
-}
-
-/// Implements `sem_close`. A semaphore that is opened twice goes with its last close, but nobody
-/// follows it after the first.
-///
-/// # Safety
-/// The semaphore comes from `sem_open`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sem_close(semaphore: *mut sem_t) -> c_int {
-    let start = semaphore as usize & !(PAGE - 1);
-    if ranges::any() {
-        guard::open_for(start, PAGE);
-        ranges::forget(start..start + PAGE);
-    }
-    // SAFETY: the semaphore is the caller's.
-    unsafe { real::sem_close(semaphore) }
 }
 
 /// Implements `fread`, which reads large parts into the program's memory by a system call.

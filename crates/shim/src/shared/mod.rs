@@ -11,6 +11,7 @@
 //! - [`looks`] finds out whether a thread that reads clocks looks at shared memory as well.
 //! - [`mapping`] has the C library's functions that create and remove mappings. [`entries`] leads the
 //!   functions inside the C library there, for libraries that find them by other ways.
+//! - [`semaphores`] has those for semaphores with names.
 
 pub mod entries;
 pub mod guard;
@@ -18,6 +19,7 @@ pub mod huge;
 pub mod looks;
 pub mod mapping;
 pub mod ranges;
+pub mod semaphores;
 
 use softband_client as client;
 use std::sync::atomic::Ordering;
