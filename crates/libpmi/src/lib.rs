@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // runs in programs, reads their environment, and connects
 
 use softband_pmi::client::Client;
-use softband_pmi::{KEY_MAX, NAME_MAX, SPACE, VALUE_MAX};
+use softband_pmi::{KEY_MAX, NAME_MAX, VALUE_MAX};
 use std::ffi::{CStr, c_char, c_int};
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn PMI_Abort(code: c_int, _message: *const c_char) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMI_KVS_Get_my_name(name: *mut c_char, length: c_int) -> c_int {
     // SAFETY: the caller has room for `length` bytes.
-    with(|_| unsafe { store_text(name, length, SPACE) })
+    with(|client| unsafe { store_text(name, length, &client.name) })
 }
 
 /// # Safety

@@ -2,7 +2,7 @@
 
 use crate::lines::Lines;
 use crate::message::{command, last_word, word};
-use crate::{KEY_MAX, MAPPING_KEY, SPACE, VALUE_MAX, mapping};
+use crate::{KEY_MAX, MAPPING_KEY, VALUE_MAX, mapping};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 
 /// A rank's connection to the server of its job.
@@ -10,6 +10,8 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 pub struct Client<S> {
     stream: S,
     lines: Lines,
+    /// Name of the job and of its key-value space.
+    pub name: String,
     pub rank: usize,
     pub size: usize,
     /// Ranks on the host of this rank, in order.
@@ -22,13 +24,15 @@ impl<S: Read + Write> Client<S> {
     /// # Errors
     /// If the connection fails, or the other side is no server of PMI-1.
     pub fn start(stream: S, rank: usize) -> Result<Self> {
-        let mut client = Self { stream, lines: Lines::default(), rank, size: 0, neighbours: vec![rank] };
+        let mut client = Self { stream, lines: Lines::default(), name: String::new(), rank, size: 0, neighbours: vec![rank] };
         client.send(&format!("cmd=initack pmiid={rank}"))?;
         client.answer("initack")?;
         client.size = client.number("size")?;
         client.rank = client.number("rank")?;
         client.answer("set")?;
         client.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init")?;
+        let answer = client.ask("cmd=get_my_kvsname", "my_kvsname")?;
+        word(&answer, "kvsname").ok_or(ErrorKind::InvalidData)?.clone_into(&mut client.name);
         if let Some(text) = client.get(MAPPING_KEY)?
             && let Some(hosts) = mapping::hosts_of(&text, client.size)
             && let Some(own) = hosts.get(client.rank)
@@ -48,7 +52,7 @@ impl<S: Read + Write> Client<S> {
         if !is_key || value.len() > VALUE_MAX || value.contains('\n') {
             return Err(ErrorKind::InvalidInput.into());
         }
-        self.ask(&format!("cmd=put kvsname={SPACE} key={key} value={value}"), "put_result").map(|_| ())
+        self.ask(&format!("cmd=put kvsname={} key={key} value={value}", self.name), "put_result").map(|_| ())
     }
 
     /// Reads a value. Returns `None` if no rank has written it.
@@ -59,7 +63,7 @@ impl<S: Read + Write> Client<S> {
         if key.len() > KEY_MAX || key.contains([' ', '\n']) {
             return Err(ErrorKind::InvalidInput.into());
         }
-        let answer = self.ask(&format!("cmd=get kvsname={SPACE} key={key}"), "get_result")?;
+        let answer = self.ask(&format!("cmd=get kvsname={} key={key}", self.name), "get_result")?;
         Ok(last_word(&answer, "value").filter(|_| word(&answer, "rc") == Some("0")).map(str::to_owned))
     }
 
@@ -158,10 +162,11 @@ mod tests {
 
     #[test]
     fn a_client_and_a_job_understand_each_other() {
-        let mut job = Job::new(&[0]);
+        let mut job = Job::new("softband-1", &[0]);
         job.connected(0);
         let mut client = Client::start(Served { job, received: Lines::default(), answers: Vec::new() }, 0).unwrap();
         assert_eq!((client.rank, client.size, client.neighbours.as_slice()), (0, 1, [0].as_slice()));
+        assert_eq!(client.name, "softband-1");
         client.put("k", "two words ").unwrap();
         client.barrier().unwrap();
         assert_eq!(client.get("k").unwrap().as_deref(), Some("two words "));

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::message::Request;
-use crate::{KEY_MAX, MAPPING_KEY, NAME_MAX, SPACE, VALUE_MAX, mapping};
+use crate::{KEY_MAX, MAPPING_KEY, NAME_MAX, VALUE_MAX, mapping};
 use std::collections::BTreeMap;
 
 /// Number of a connection, given by the caller.
@@ -32,6 +32,9 @@ struct Peer {
 /// A job with its ranks' connections.
 #[derive(Debug)]
 pub struct Job {
+    /// Name of the job and of its only key-value space. Ranks name files of shared memory by it, so
+    /// no two jobs of a machine have the same.
+    name: String,
     size: usize,
     space: BTreeMap<String, String>,
     peers: BTreeMap<Connection, Peer>,
@@ -40,11 +43,11 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes a job. Its rank `i` runs on host `hosts[i]`.
+    /// Makes a job of this name. Its rank `i` runs on host `hosts[i]`.
     #[must_use]
-    pub fn new(hosts: &[usize]) -> Self {
+    pub fn new(name: &str, hosts: &[usize]) -> Self {
         let space = mapping::text(hosts).map(|text| (MAPPING_KEY.to_owned(), text)).into_iter().collect();
-        Self { size: hosts.len(), space, peers: BTreeMap::new(), ended: 0 }
+        Self { name: name.to_owned(), size: hosts.len(), space, peers: BTreeMap::new(), ended: 0 }
     }
 
     /// Returns whether each rank has connected once and has ended its connection.
@@ -110,7 +113,7 @@ impl Job {
                 "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into()
             }
             Request::Maxes => format!("cmd=maxes kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}"),
-            Request::SpaceName => format!("cmd=my_kvsname kvsname={SPACE}"),
+            Request::SpaceName => format!("cmd=my_kvsname kvsname={}", self.name),
             Request::AppNumber => "cmd=appnum appnum=0".into(),
             Request::UniverseSize => format!("cmd=universe_size size={}", self.size),
             Request::Put { key, value } => {
@@ -173,7 +176,7 @@ mod tests {
     }
 
     fn job_of_two() -> Job {
-        let mut job = Job::new(&[0, 1]);
+        let mut job = Job::new("softband-1", &[0, 1]);
         for (connection, rank) in [(10, 1), (11, 0)] {
             job.connected(connection);
             let answer = format!("cmd=initack\ncmd=set size=2\ncmd=set rank={rank}\ncmd=set debug=0");
@@ -188,6 +191,7 @@ mod tests {
     fn ranks_exchange_values_and_meet_at_barriers() {
         let mut job = job_of_two();
         assert_eq!(job.line(10, "cmd=put kvsname=softband key=k value=v"), [send(10, "cmd=put_result rc=0 msg=success")]);
+        assert_eq!(job.line(10, "cmd=get_my_kvsname"), [send(10, "cmd=my_kvsname kvsname=softband-1")]);
         assert_eq!(job.line(10, "cmd=barrier_in"), []);
         assert_eq!(job.line(11, "cmd=barrier_in"), [send(11, "cmd=barrier_out"), send(10, "cmd=barrier_out")]);
         assert_eq!(job.line(11, "cmd=get kvsname=softband key=k"), [send(11, "cmd=get_result rc=0 msg=success value=v")]);

@@ -21,7 +21,5 @@ pub const KEY_MAX: usize = 64;
 pub const VALUE_MAX: usize = 1024;
 /// Longest line, in bytes. No correct line of either side is longer.
 pub const LINE_MAX: usize = 4096;
-/// Name of the only key-value space of a job.
-pub const SPACE: &str = "softband";
 /// Key of the text of `mapping`.
 pub const MAPPING_KEY: &str = "PMI_process_mapping";

@@ -9,8 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Name of the job and of its server, as the ranks see them.
-const JOB: &str = "softband";
+/// Name of the server, as the ranks see it.
 const SERVER: &str = "softband-server";
 /// Variables of a rank for which the library has values of the server's host.
 const OF_THE_SERVER: [&str; 1] = ["PMIX_HOSTNAME"];
@@ -18,25 +17,34 @@ const OF_THE_SERVER: [&str; 1] = ["PMIX_HOSTNAME"];
 /// Receiver of the job's events. The library keeps its state in global variables, so a process has
 /// one server.
 static REPORT: OnceLock<Box<dyn Fn(Event) + Send + Sync>> = OnceLock::new();
+/// Name of the job of this process's server.
+static JOB: OnceLock<String> = OnceLock::new();
 
 /// A running server. It serves in threads of the library until the process ends.
 pub struct Server {
     library: Library,
+    name: String,
     hosts: Vec<String>,
 }
 
 impl Server {
-    /// Starts a server with the PMIx library at `library`. Rank `i` runs on the host `hosts[i]`. Files
+    /// Starts a server for the job `name` with the PMIx library at `library`. Rank `i` runs on the host `hosts[i]`. Files
     /// of the library go to the folder `scratch`. The server calls `report` from a thread of the library.
     ///
     /// # Errors
     /// If the library cannot be loaded, or refuses. The text says why.
-    pub fn start(library: &Path, hosts: &[String], scratch: &str, report: impl Fn(Event) + Send + Sync + 'static) -> Result<Self, String> {
+    pub fn start(
+        library: &Path,
+        name: &str,
+        hosts: &[String],
+        scratch: &str,
+        report: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<Self, String> {
         let library = Library::load(library)?;
-        if REPORT.set(Box::new(report)).is_err() {
+        if REPORT.set(Box::new(report)).is_err() || JOB.set(name.to_owned()).is_err() {
             return Err("the process has a PMIx server already".into());
         }
-        let server = Self { library, hosts: hosts.to_vec() };
+        let server = Self { library, name: name.to_owned(), hosts: hosts.to_vec() };
         server.init(scratch)?;
         server.register_job(scratch)?;
         server.register_clients()?;
@@ -49,7 +57,7 @@ impl Server {
     /// # Errors
     /// If the library refuses.
     pub fn environment(&self, rank: usize) -> Result<Vec<(OsString, OsString)>, String> {
-        let process = Proc::new(JOB, number(rank));
+        let process = Proc::new(&self.name, number(rank));
         let mut list: *mut *mut c_char = std::ptr::null_mut();
         // SAFETY: the process outlives the call, which replaces the empty list by one of its own.
         let status = unsafe { (self.library.setup_fork)(&raw const process, &raw mut list) };
@@ -93,8 +101,8 @@ impl Server {
     }
 
     fn register_job(&self, scratch: &str) -> Result<(), String> {
-        let job = job_attributes(&self.hosts, scratch);
-        let name: [u8; abi::NAME_BYTES] = abi::padded(JOB);
+        let job = job_attributes(&self.name, &self.hosts, scratch);
+        let name: [u8; abi::NAME_BYTES] = abi::padded(&self.name);
         let (infos, count) = job.as_raw();
         let size = c_int::try_from(self.hosts.len()).unwrap_or(c_int::MAX);
         // SAFETY: name and attributes outlive the call. Without a callback it returns when all is done.
@@ -106,7 +114,7 @@ impl Server {
         // SAFETY: both functions only return numbers.
         let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
         for rank in 0..self.hosts.len() {
-            let process = Proc::new(JOB, number(rank));
+            let process = Proc::new(&self.name, number(rank));
             let none = std::ptr::null_mut();
             // SAFETY: the process outlives the call, which returns when all is done, without a callback.
             let status = unsafe { (self.library.register_client)(&raw const process, user, group, none, None, none) };
@@ -126,7 +134,7 @@ impl Server {
 }
 
 /// Describes the job: itself, its hosts, and its ranks.
-fn job_attributes(hosts: &[String], scratch: &str) -> List {
+fn job_attributes(name: &str, hosts: &[String], scratch: &str) -> List {
     let mut nodes: Vec<&String> = Vec::new();
     hosts.iter().for_each(|host| {
         if !nodes.contains(&host) {
@@ -135,7 +143,7 @@ fn job_attributes(hosts: &[String], scratch: &str) -> List {
     });
     let size = number(hosts.len());
     let mut attributes = vec![
-        ("pmix.jobid", Value::Text(JOB.into())),
+        ("pmix.jobid", Value::Text(name.into())),
         ("pmix.univ.size", Value::Number(size)),
         ("pmix.job.size", Value::Number(size)),
         ("pmix.max.size", Value::Number(size)),
@@ -206,7 +214,7 @@ unsafe fn next_word<'a>(at: &mut *mut *mut c_char) -> Option<&'a [u8]> {
 fn rank_of(process: &Proc) -> Option<usize> {
     // The library may leave bytes behind the final zero.
     let name = CStr::from_bytes_until_nul(&process.name).ok()?;
-    (name.to_bytes() == JOB.as_bytes()).then_some(process.rank as usize)
+    JOB.get().filter(|job| name.to_bytes() == job.as_bytes()).map(|_| process.rank as usize)
 }
 
 fn report(event: impl Fn(usize) -> Event, process: *const Proc) {
@@ -301,7 +309,7 @@ mod tests {
     fn a_job_describes_itself_its_hosts_and_its_ranks() {
         let hosts = ["b", "b", "a"].map(String::from);
         let (infos, count) = {
-            let list = Box::leak(Box::new(job_attributes(&hosts, "/tmp/x")));
+            let list = Box::leak(Box::new(job_attributes("softband-1", &hosts, "/tmp/x")));
             list.as_raw()
         };
         // SAFETY: the list stays, and has as many attributes as it says.
@@ -313,7 +321,9 @@ mod tests {
 
     #[test]
     fn events_of_processes_beyond_the_job_have_no_rank() {
-        assert_eq!(rank_of(&Proc::new(JOB, 3)), Some(3));
+        JOB.set("softband-1".into()).unwrap();
+        assert_eq!(rank_of(&Proc::new("softband-1", 3)), Some(3));
+        assert_eq!(rank_of(&Proc::new("softband", 3)), None);
         assert_eq!((rank_of(&Proc::new(SERVER, 0)), rank_of(&Proc::new("", 1))), (None, None));
     }
 

@@ -1,6 +1,6 @@
 //! The parts of a job whose ranks find each other by PMIx. Both run on hosts of the fabric.
 
-use super::server::wait_for;
+use super::server::{name_of_job, wait_for};
 use crate::output::say;
 use anyhow::{Context, bail};
 use softband_pmix::server::{Server, read, written};
@@ -29,7 +29,7 @@ pub(super) fn serve(port: &OsStr, library: &OsStr, scratch: &OsStr, hosts: &OsSt
     let (port, folder) = (text(port)?.parse::<u16>().context("no port")?, text(scratch)?);
     let hosts: Vec<String> = text(hosts)?.split(',').map(str::to_owned).collect();
     // An event that cannot be written has no reader any more: the run is at its end.
-    let server = Server::start(Path::new(library), &hosts, &folder, |event| drop(say(format_args!("{event}\n"))));
+    let server = Server::start(Path::new(library), &name_of_job()?, &hosts, &folder, |event| drop(say(format_args!("{event}\n"))));
     let server = server.map_err(|why| anyhow::anyhow!("{why}"))?;
     for rank in 0..hosts.len() {
         let variables = server.environment(rank).map_err(|why| anyhow::anyhow!("{why}"))?;

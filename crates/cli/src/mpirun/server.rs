@@ -41,7 +41,7 @@ pub(crate) fn run_part_of_job(words: &[OsString]) -> Option<anyhow::Result<i32>>
 /// Serves until each rank has left. Prints the events of the job.
 fn serve(port: u16, hosts: &[usize]) -> anyhow::Result<i32> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).with_context(|| format!("cannot listen on port {port}"))?;
-    let mut server = Server { job: Job::new(hosts), peers: BTreeMap::new(), next: 0 };
+    let mut server = Server { job: Job::new(&name_of_job()?, hosts), peers: BTreeMap::new(), next: 0 };
     while !server.job.is_over() {
         let mut watched = vec![listener.as_raw_fd()];
         watched.extend(server.peers.values().map(|(stream, _)| stream.as_raw_fd()));
@@ -55,6 +55,16 @@ fn serve(port: u16, hosts: &[usize]) -> anyhow::Result<i32> {
         }
     }
     Ok(0)
+}
+
+/// Returns a random name. In simulated time it depends on the run's seed, because the library of
+/// simulated time stands in for the C library's function.
+pub(super) fn name_of_job() -> anyhow::Result<String> {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: the room has the stated length.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    anyhow::ensure!(usize::try_from(count) == Ok(bytes.len()), "the system has no random numbers for the name of the job");
+    Ok(format!("softband-{:016x}", u64::from_ne_bytes(bytes)))
 }
 
 struct Server {
