@@ -181,7 +181,7 @@ fn settle_helpers() {
         if !numbers.into_iter().any(is_awake) {
             return;
         }
-        at_one_moment(|| rustix::thread::nanosleep(&LOOK));
+        let _ = at_one_moment(|| rustix::thread::nanosleep(&LOOK));
     }
 }
 
