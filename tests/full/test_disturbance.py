@@ -25,7 +25,7 @@ PROGRAMS = ROOT / "conformance" / "c"
 FIO = ROOT / "tests" / "fio"
 MPI = ROOT / "conformance" / "mpi"
 LIBRARIES = ("-libverbs", "-lrdmacm", "-libumad", "-lpthread", "-lrt")
-# Programs that run alone on a host.
+# Programs that run alone on a host, with their arguments.
 ALONE = (
     "ended_by_signal",
     "forked_region",
@@ -33,8 +33,13 @@ ALONE = (
     "interrupted_locks",
     "joined",
     "processor_set",
-    "robust_mutex",
-    "shared_memory",
+    "robust_mutex exit",
+    "robust_mutex kill",
+    "shared_memory inherited spin 100",
+    "shared_memory memfd condition 100",
+    "shared_memory memfd readv 100",
+    "shared_memory shm_open yield 100",
+    "shared_memory sysv cqs 100",
     "slow_ends",
     "verbs_errors",
     "verbs_threads",
@@ -97,9 +102,11 @@ def test_processes_and_waits(folder: Path, name: str) -> None:
     disturbance.check(on("two-hosts", ("a", str(compiled(SHIM / f"{name}.c", folder)))))
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_programs_alone(folder: Path, name: str) -> None:
-    disturbance.check(on("two-hosts", ("a", str(compiled(PROGRAMS / f"{name}.c", folder)))))
+@pytest.mark.parametrize("command", ALONE)
+def test_programs_alone(folder: Path, command: str) -> None:
+    name, _, arguments = command.partition(" ")
+    program = compiled(PROGRAMS / f"{name}.c", folder)
+    disturbance.check(on("modern-pair", ("a", f"{program} {arguments}".strip())))
 
 
 @pytest.mark.parametrize("name", PAIRS)
