@@ -88,7 +88,7 @@ fn lead(function: usize, target: usize) {
     // SAFETY: just made writable. Each of these functions is longer than the jump, and the process has
     // no other thread that could be inside.
     unsafe { std::ptr::copy_nonoverlapping(jump(target).as_ptr(), function as *mut u8, JUMP_BYTES) };
-    // SAFETY: as before.
+    // SAFETY: the pages get the rights of code back, which they had.
     unsafe { kernel!(libc::SYS_mprotect, start, len, libc::PROT_READ | libc::PROT_EXEC) };
 }
 
