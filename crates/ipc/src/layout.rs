@@ -140,7 +140,9 @@ pub struct SharedHeader {
     pub cost_file_mebibyte: u64,
     /// Nonzero if the host has a disk, in simulated time.
     pub has_disk: u32,
-    pub reserved: u32,
+    /// Nonzero if hosts of the fabric have Ethernet ports with RDMA. Then the engine describes the network
+    /// interfaces in both paces, and knows more addresses of hosts ([`crate::calls::Op::Resolve`]).
+    pub has_rdma_addresses: u32,
     /// Seed of this process's random streams.
     pub seed: u64,
     /// Number of times that a thread checks for its token before it sleeps. 0 while the engine has

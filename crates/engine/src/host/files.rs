@@ -296,7 +296,8 @@ fn write_card(
     let id = world.hca_id(host, number);
     for port in (1..=part.ports).filter_map(|port| Some((port, world.port(id, PortNumber(port))?))) {
         let pkeys = world.pkeys(id).iter().map(|key| key.0);
-        write_port(&device.join("ports").join(port.0.to_string()), &port.1, pkeys)?;
+        let interface = ports::interface(world, PortNumber(port.0), &port.1).map(|(name, _)| name);
+        write_port(&device.join("ports").join(port.0.to_string()), &port.1, interface, pkeys)?;
     }
     Ok(())
 }
@@ -326,7 +327,7 @@ fn changing_facts(port: &PortSnapshot) -> [(&'static str, String); 6] {
     ]
 }
 
-fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
+fn write_port(folder: &Path, port: &PortSnapshot, interface: Option<String>, pkeys: impl Iterator<Item = u16>) -> io::Result<()> {
     // The bits of InfiniBand mean a service level map and a system image GUID. The bit of Ethernet
     // means that GIDs are IP addresses. `ibv_query_port` reports the same.
     let is_ethernet = port.link_layer == LinkLayer::Ethernet;
@@ -339,7 +340,7 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     put(&folder.join("gids"), &each(&str::to_owned))?;
     put(&folder.join("gid_attrs/types"), &each(&|_| gid_type.to_owned()))?;
     // No network interface belongs to an InfiniBand port here.
-    let interfaces = if is_ethernet { each(&|_| interface_name(port)) } else { Vec::new() };
+    let interfaces = interface.map_or(Vec::new(), |name| each(&|_| name.clone()));
     put(&folder.join("gid_attrs/ndevs"), &interfaces)?;
     // A program that opens one gets its present value (`shim/fd/counter_files`).
     let counters: Vec<_> = counter_files::names().map(|name| (name, "0".to_owned())).collect();
@@ -348,11 +349,6 @@ fn write_port(folder: &Path, port: &PortSnapshot, pkeys: impl Iterator<Item = u1
     put(&folder.join("hw_counters"), &hardware)?;
     let pkeys: Vec<(String, String)> = pkeys.enumerate().map(|(index, key)| (index.to_string(), format!("{key:#06x}"))).collect();
     put(&folder.join("pkeys"), &pkeys.iter().map(|(name, text)| (name.as_str(), text.clone())).collect::<Vec<_>>())
-}
-
-/// Returns the name of an Ethernet port's network interface. Only the name exists.
-fn interface_name(port: &PortSnapshot) -> String {
-    format!("roce{}", port.lid.0)
 }
 
 /// Returns a link's rate in megabits a second.

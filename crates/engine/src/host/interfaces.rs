@@ -3,18 +3,35 @@
 use crate::host::files::megabits;
 use crate::host::kernel::Kernels;
 use crate::host::network;
+use crate::host::ports;
 use softband_fabric::World;
 use softband_ipc::interfaces::{self, Address, AddressV6, Counters, Interface, Route, flag, hardware};
 use softband_model::management::agent::LinkState;
+use softband_model::verbs::api::PortSnapshot;
 use softband_net::{InterfaceConfig, InterfaceCounters};
 use softband_spec::{InterfaceKind, InterfaceSpec};
-use softband_types::PKey;
+use softband_types::{Gid, PKey};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns the interfaces in the order of their numbers. Without kernels, a host has `lo` and the
-/// management network.
+/// Bits of the network of Ethernet ports (`fabric/subnet/gids`).
+const RDMA_PREFIX: u8 = 16;
+
+/// Returns the interfaces in the order of their numbers. Without kernels, a host has `lo`, the
+/// management network, and the interfaces of its Ethernet ports.
 pub(crate) fn of_host(kernels: Option<&Kernels>, world: &World, host: usize) -> Vec<Interface> {
-    let Some(kernels) = kernels else { return interfaces::of_host(network::address(host)) };
+    let mut all = kernels.map_or_else(|| interfaces::of_host(network::address(host)), |kernels| of_kernel(kernels, world, host));
+    for (number, port) in ports::ethernet_ports(world, host) {
+        let Some((name, index)) = ports::interface(world, number, &port) else { continue };
+        let rdma = of_rdma(world, (name, index), &port);
+        match all.iter_mut().find(|known| known.index == index) {
+            Some(known) => add_addresses(known, &rdma),
+            None => all.push(rdma),
+        }
+    }
+    all
+}
+
+fn of_kernel(kernels: &Kernels, world: &World, host: usize) -> Vec<Interface> {
     let spec = &world.spec().hosts[host];
     let stack = kernels.stack(host);
     let mut all = stack.interfaces();
@@ -28,6 +45,38 @@ pub(crate) fn of_host(kernels: Option<&Kernels>, world: &World, host: usize) -> 
         ..one(world, host, config, interface)
     });
     std::iter::once(loopback).chain(others).collect()
+}
+
+/// Returns the interface of an Ethernet port with the addresses of its GIDs.
+fn of_rdma(world: &World, (name, index): (String, u32), port: &PortSnapshot) -> Interface {
+    let gids = || port.gids.into_iter().flatten();
+    let address = |gid: Gid| Some(Address { address: u32::from_be_bytes(gid.ipv4()?), prefix: RDMA_PREFIX });
+    let link_local: Option<AddressV6> = gids().find(|gid| gid.ipv4().is_none()).map(|gid| AddressV6 { address: gid.0.into(), prefix: 64 });
+    let running = if port.active { flag::RUNNING | flag::LOWER_UP } else { 0 };
+    Interface {
+        name,
+        index,
+        addresses: gids().filter_map(address).collect(),
+        hardware_address: link_local.map_or(vec![0; 6], |own| station(own.address)),
+        addresses_v6: link_local.into_iter().collect(),
+        flags: flag::UP | flag::BROADCAST | flag::MULTICAST | running,
+        mtu: world.spec().ethernet.mtu_bytes,
+        speed_megabits: megabits(port.link_layer, port.rate),
+        ..interfaces::management(0)
+    }
+}
+
+/// Returns the address of a station from its link-local address: the inverse of a modified EUI-64
+/// (RFC 4291, appendix A).
+fn station(of: Ipv6Addr) -> Vec<u8> {
+    let [.., a, b, c, _, _, d, e, f] = of.octets();
+    vec![a ^ 2, b, c, d, e, f]
+}
+
+/// Adds the addresses that GIDs have on an interface of the fabric file.
+fn add_addresses(known: &mut Interface, rdma: &Interface) {
+    known.addresses.extend(rdma.addresses.iter().filter(|own| !known.addresses.contains(own)).copied().collect::<Vec<_>>());
+    known.addresses_v6.extend(rdma.addresses_v6.iter().filter(|own| !known.addresses_v6.contains(own)).copied().collect::<Vec<_>>());
 }
 
 /// Returns the routes of a host through other hosts. Without kernels, it has none.

@@ -4,6 +4,7 @@
 
 use crate::control::admission::Admission;
 use crate::host::network::{self, Network};
+use crate::host::ports;
 use crate::host::relay::places::Place;
 use crate::options::Pace;
 use crate::process::image::Shared;
@@ -128,6 +129,7 @@ impl Processes {
             has_modelled_network: u32::from(around.pace == Pace::Virtual && around.world.spec().has_modelled_network()),
             kernel_base: around.network.kernel_address(0),
             relayed: around.network.places().map_or(0, |places| places.len() as u32),
+            has_rdma_addresses: u32::from((0..hosts.len()).any(|host| ports::ethernet_ports(around.world, host).next().is_some())),
             epoch_seconds: self.epoch_seconds,
             cost_post_send: part.part.post_send.as_picos(),
             cost_write_combining_flush: part.part.write_combining_flush.as_picos(),
@@ -138,7 +140,6 @@ impl Processes {
             cost_copy_mebibyte: part.part.copy_mebibyte().as_picos(),
             cost_file_mebibyte: part.part.files.copy_mebibyte().as_picos(),
             has_disk: u32::from(around.pace == Pace::Virtual && part.part.files.disk.is_some()),
-            reserved: 0,
             cost_clock_read: part.part.clock_read.as_picos(),
             seed: RandomStream::new(self.seed, u64::from(number.0)).next_u64(),
             token_spins: AtomicU32::new(around.spins),

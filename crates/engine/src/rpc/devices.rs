@@ -1,6 +1,6 @@
 //! The HCAs of a host and their ports.
 
-use crate::host::ports::{abi_lid, interface_index};
+use crate::host::ports::{abi_lid, interface};
 use crate::protocol::Caller;
 use crate::protocol::convert;
 use crate::rpc::room::Verbs;
@@ -37,7 +37,7 @@ impl Verbs<'_> {
             physical_state: convert::physical_state_code(port.state, port.is_disabled).into(),
             pkey_count: self.world.pkeys(hca).len() as u32,
             link_layer: convert::link_layer_code(port.link_layer),
-            interface_index: interface_index(&port),
+            interface_index: interface(self.world, PortNumber(number), &port).filter(|_| port.active).map_or(0, |(_, index)| index),
             gid_count: port.gids.iter().flatten().count() as u32,
             gids: port.gids.map(|gid| gid.unwrap_or_default().0),
             pkeys,

@@ -15,6 +15,7 @@ use softband_fabric::World;
 use softband_ipc::calls::{self, AddressReply, Count, Endpoint, Name, SocketAccepted, SocketAddress, SocketData, SocketNames, WithTail, readiness};
 use softband_ipc::layout::PAYLOAD_BYTES;
 use softband_sim::{SimDuration, SimTime};
+use softband_types::Gid;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -25,12 +26,23 @@ impl HostCalls<'_> {
     pub(crate) fn resolve(&mut self, _caller: Caller, name: &Name) -> Result<AddressReply, i32> {
         let len = (name.len as usize).min(name.bytes.len());
         let wanted = std::str::from_utf8(&name.bytes[..len]).map_err(|_| libc::ENOENT)?;
+        let wanted = match wanted.parse() {
+            Ok(address) => &self.host_of_gid(address).ok_or(libc::ENOENT)?,
+            Err(_) => wanted,
+        };
         if self.kernels.is_some() {
             let (v4, v6) = addresses::addresses_of(self.world.spec(), wanted).ok_or(libc::ENOENT)?;
             return Ok(AddressReply { address: v4.map_or(0, u32::from), v6: v6.unwrap_or(Ipv6Addr::UNSPECIFIED).octets() });
         }
         let host = self.world.spec().hosts.iter().position(|host| host.name == wanted).ok_or(libc::ENOENT)?;
         Ok(AddressReply { address: network::address(host), v6: [0; 16] })
+    }
+
+    /// Returns the name of the host whose Ethernet port has this address.
+    fn host_of_gid(&self, address: Ipv4Addr) -> Option<String> {
+        let (hca, _) = self.world.port_with_gid(Gid::of_ipv4(address.octets()))?;
+        let host = &self.world.spec().hosts[self.world.place_of(hca).0];
+        Some(host.name.clone())
     }
 
     pub(crate) fn reverse_resolve(&mut self, caller: Caller, of: &AddressReply) -> Result<Name, i32> {

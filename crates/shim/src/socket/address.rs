@@ -3,11 +3,13 @@
 
 use crate::clib::args::{InOut, slice};
 use crate::clib::real;
+use crate::runtime::attach::attached;
+use crate::runtime::world::{active, walled};
 use crate::socket::modelled::is_modelled;
 use crate::socket::sdp::AF_INET_SDP;
 use libc::{c_int, in_addr, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
-use softband_client::Errno;
-use softband_ipc::calls::{Endpoint, SocketAddress, datagram};
+use softband_client::{self as client, Errno};
+use softband_ipc::calls::{Endpoint, Name, SocketAddress, datagram, op};
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 
@@ -110,7 +112,10 @@ impl<'a> Given<'a> {
         let port = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
         match (self.family(), bytes[4..].first_chunk(), bytes.get(8..24).and_then(<[u8]>::first_chunk)) {
             // Addresses of SDP are of IPv4. The engine takes them for sockets of SDP alone, as OFED does.
-            (libc::AF_INET | AF_INET_SDP, Some(v4), _) => Ok(Endpoint { ip: Ipv4Addr::from(*v4).to_ipv6_mapped().octets(), port, scope: 0 }),
+            (libc::AF_INET | AF_INET_SDP, Some(v4), _) => {
+                let v4 = of_sockets(u32::from_be_bytes(*v4));
+                Ok(Endpoint { ip: Ipv4Addr::from(v4).to_ipv6_mapped().octets(), port, scope: 0 })
+            }
             (libc::AF_INET6, _, Some(v6)) => {
                 let scope = bytes.get(24..).and_then(<[u8]>::first_chunk).map_or(0, |scope| u32::from_ne_bytes(*scope));
                 Ok(Endpoint { ip: *v6, port, scope })
@@ -138,12 +143,27 @@ impl<'a> Given<'a> {
         // The port and the address of both families are big-endian (ip(7), ipv6(7)).
         let port = u16::from_be_bytes([bytes[2], bytes[3]]);
         match self.family() {
-            libc::AF_INET => Some((u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]), port)),
+            libc::AF_INET => Some((of_sockets(u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])), port)),
             // The scope is the last field and may be missing (RFC 2133 had none).
-            libc::AF_INET6 if bytes.len() >= SIZE_V6 - 4 => to_v4(*bytes[8..].first_chunk()?).map(|v4| (v4, port)),
+            libc::AF_INET6 if bytes.len() >= SIZE_V6 - 4 => to_v4(*bytes[8..].first_chunk()?).map(|v4| (of_sockets(v4), port)),
             _ => None,
         }
     }
+}
+
+/// Network of the addresses of Ethernet ports with RDMA, 10.77.0.0/16.
+const RDMA_NETWORK: u32 = 0x0A4D;
+
+/// Returns the address by which sockets reach the host of an Ethernet port's address. Returns any
+/// other address as it is.
+fn of_sockets(v4: u32) -> u32 {
+    if v4 >> 16 != RDMA_NETWORK || !attached() || client::header().has_rdma_addresses == 0 || !(active() || walled()) {
+        return v4;
+    }
+    let text = Ipv4Addr::from(v4).to_string();
+    let mut request = Name { len: text.len() as u32, bytes: [0; 256] };
+    request.bytes[..text.len()].copy_from_slice(text.as_bytes());
+    client::call::<op::Resolve>(&request).map_or(v4, |reply| if reply.address == 0 { v4 } else { reply.address })
 }
 
 /// Calls the C library's `bind`.

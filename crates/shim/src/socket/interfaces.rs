@@ -20,7 +20,9 @@ const INTERFACES_MAX: u32 = 1 << 10;
 
 /// Returns whether the engine describes the interfaces of this host.
 fn are_described() -> bool {
-    client::header().has_modelled_network != 0 && active() || walled() && is_relayed()
+    let header = client::header();
+    let has_rdma = header.has_rdma_addresses != 0;
+    (header.has_modelled_network != 0 || has_rdma) && active() || walled() && (is_relayed() || has_rdma)
 }
 
 /// Returns the interfaces of this host.
