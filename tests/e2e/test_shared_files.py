@@ -12,7 +12,7 @@ import pytest
 from conftest import FABRICS, Softband, until
 
 PACES = ("virtual", "wall")
-SHARED = Path("/dev/shm")  # noqa: S108 - the machine's, which runs leave alone
+SHARED = Path("/dev/shm")
 
 
 def of_runs() -> set[str]:

@@ -142,7 +142,13 @@ class Fabric:
     name: str = ""
     deadline: float = 0.0
 
-    def run(self, programs: Mapping[str, Command] | Iterable[tuple[str, Command]], *, main: Iterable[str] = (), check: bool = True) -> Run:
+    def run(
+        self,
+        programs: Mapping[str, Command] | Iterable[tuple[str, Command]],
+        *,
+        main: Iterable[str] = (),
+        check: bool = True,
+    ) -> Run:
         """Runs a command on each host, servers first. Pairs can start several programs on a host.
 
         The run ends with the programs on the hosts `main`, if any, and stops the others.
