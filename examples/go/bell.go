@@ -58,14 +58,10 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 	"unsafe"
 )
-
-// countPort is the TCP port on which the server tells the number of rings.
-const countPort = ":7475"
 
 // credits is the number of rings for which the bell has a receive.
 const credits = 16
@@ -82,11 +78,6 @@ func completed(step string, status C.int, err error) error {
 
 // listen counts rings, and fails if a ring is missing or comes twice.
 func listen(rings uint32) error {
-	desk, err := net.Listen("tcp", countPort)
-	if err != nil {
-		return err
-	}
-	defer desk.Close()
 	var listener, id *C.struct_rdma_cm_id
 	if status, err := C.create(&listener, nil); status != 0 {
 		return fmt.Errorf("rdma_create_ep: %w", err)
@@ -121,34 +112,6 @@ func listen(rings uint32) error {
 		}
 	}
 	fmt.Println(rings, "rings heard")
-	return tell(desk, rings)
-}
-
-// tell answers the ringer's question for the number of rings.
-func tell(desk net.Listener, rings uint32) error {
-	ringer, err := desk.Accept()
-	if err != nil {
-		return err
-	}
-	defer ringer.Close()
-	_, err = fmt.Fprintln(ringer, rings)
-	return err
-}
-
-// ask fails if the server has heard another number of rings.
-func ask(rings uint32, server string) error {
-	desk, err := net.Dial("tcp", server+countPort)
-	if err != nil {
-		return err
-	}
-	defer desk.Close()
-	var heard uint32
-	if _, err := fmt.Fscanln(desk, &heard); err != nil {
-		return err
-	}
-	if heard != rings {
-		return fmt.Errorf("%d rings heard instead of %d", heard, rings)
-	}
 	return nil
 }
 
@@ -169,7 +132,7 @@ func ring(rings uint32, server string) error {
 			return err
 		}
 	}
-	return ask(rings, server)
+	return nil
 }
 
 func main() {
