@@ -106,7 +106,7 @@ def test_actions_on_the_machine_are_refused(softband: Softband, pace: str, path:
 
 
 @PACES
-@pytest.mark.parametrize("name", ["net/ib0/mode", "net/ib0/mtu", "infiniband/mthca0/node_desc"])
+@pytest.mark.parametrize("name", ["net/ib0/mode", "net/ib0/mtu", "net/ib0/create_child", "net/ib0/delete_child", "infiniband/mthca0/node_desc"])
 def test_files_that_the_fabric_file_decides_about_refuse_writes(softband: Softband, pace: str, name: str) -> None:
     if pace == "wall" and "ib0" in name:
         pytest.skip("no interface of InfiniBand in wall pace")
@@ -182,9 +182,9 @@ def test_links_of_the_classes_lead_to_devices(softband: Softband, pace: str) -> 
 @pytest.mark.skipif(not shutil.which("opensm"), reason="no opensm")
 def test_opensm_leaves_ethernet_to_itself(softband: Softband, tmp_path: Path, pace: str) -> None:
     text = (FABRICS / "modern-pair.toml").read_text().replace("[subnet]", '[subnet]\nmanager = "opensm"', 1)
-    for host in "ab":
-        card = '[[hosts.{0}.hcas]]\ndevice = "mlx5_1"\npart = "connectx5"\nlink_layer = "ethernet"\n\n'.format(host)
-        text = text.replace("[hosts.b]" if host == "a" else "[switches.sw]", card + ("[hosts.b]" if host == "a" else "[switches.sw]"))
+    for host, behind in (("a", "[hosts.b]"), ("b", "[switches.sw]")):
+        card = f'[[hosts.{host}.hcas]]\ndevice = "mlx5_1"\npart = "connectx5"\nlink_layer = "ethernet"\n\n'
+        text = text.replace(behind, card + behind)
     text += '\n[[cables]]\npart = "ethernet-copper"\nlength = "1 m"\nfrom = "a/mlx5_1/1"\nto = "b/mlx5_1/1"\n'
     fabric = tmp_path / "mixed.toml"
     fabric.write_text(text)

@@ -5,7 +5,7 @@ use softband_ipc::interfaces::{Interface, Route, hardware};
 use softband_spec::{InterfaceKind, InterfaceSpec};
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 /// Files of the counts of an interface.
@@ -66,7 +66,12 @@ fn write_interface(folder: &Path, interface: &Interface, spec: Option<&Interface
     }
     // The files of Linux's IPoIB driver.
     let Some(InterfaceKind::Ipoib { mode, pkey, .. }) = spec.map(|spec| spec.kind) else { return Ok(()) };
-    put(folder, &[("mode", mode.name().to_owned()), ("pkey", format!("{:#06x}", pkey.0 | 0x8000)), ("umcast", "0".to_owned())])
+    put(folder, &[("mode", mode.name().to_owned()), ("pkey", format!("{:#06x}", pkey.0 | 0x8000)), ("umcast", "0".to_owned())])?;
+    // Only a write means anything there. The library in programs refuses it (`shim/fd/machine_files`).
+    ["create_child", "delete_child"].iter().try_for_each(|name| {
+        fs::write(folder.join(name), "")?;
+        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o200))
+    })
 }
 
 /// Writes the tables as they are when the host starts. The library in programs writes the table of

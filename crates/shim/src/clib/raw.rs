@@ -72,8 +72,8 @@ pub unsafe extern "C" fn called(number: c_long, words: &[c_long; 7]) -> c_long {
         libc::SYS_execveat => return unsafe { execveat(a as c_int, text(b), texts(c), texts(d), e as c_int).into() },
         // SAFETY: `seccomp` takes an operation, flags and a filter.
         libc::SYS_seccomp => return unsafe { seccomp(a, b, c) },
-        // SAFETY: the arguments are those of the call.
         number if machine_calls::answers(number) => {
+            // SAFETY: the first arguments go on as they came.
             if let Some(refused) = unsafe { machine_calls::refusal(number, [a, b, c]) } {
                 return refused;
             }

@@ -22,7 +22,7 @@ const OWN: &str = "/own";
 const LEN_MAX: usize = 4096;
 pub const HOST_NAME: &[u8] = b"/proc/sys/kernel/hostname";
 pub const DOMAIN_NAME: &[u8] = b"/proc/sys/kernel/domainname";
-/// Settings of the network, of which the modelled network takes a part.
+/// Settings of the network. The modelled network has a part of them.
 const NETWORK: &[u8] = b"/proc/sys/net/";
 
 /// Whether this process has opened such a file; most never do.
