@@ -42,6 +42,8 @@ pub fn set_clock_limit(picos: u64) {
 
 thread_local! {
     static PROGRESS: Cell<u64> = const { Cell::new(0) };
+    /// Whether the thread blocks in [`away`].
+    static IS_AWAY: Cell<bool> = const { Cell::new(false) };
     static CQ_POLLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -224,13 +226,25 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     slot.payload_len.store(0, Ordering::Relaxed);
     slot.is_back.store(0, Ordering::Relaxed);
     give(slot, Op::Away);
+    IS_AWAY.set(true);
     let result = blocking();
+    IS_AWAY.set(false);
     // Before the thread sleeps for its token: the engine distinguishes that sleep from the call's.
     slot.is_back.store(1, Ordering::SeqCst);
     session::send_word(number, word::BACK);
     wait(slot);
     deliver_signals(slot);
     result
+}
+
+/// Takes the token again in a thread whose call in [`away`] a cancellation has ended. The C library
+/// unwinds the stack, so the rest of `away` does not run.
+pub fn return_if_away() {
+    if let (true, Some(slot), Some(number)) = (IS_AWAY.replace(false), thread_slot(), session::thread_slot_number()) {
+        slot.is_back.store(1, Ordering::SeqCst);
+        session::send_word(number, word::BACK);
+        wait(slot);
+    }
 }
 
 /// Gives the token to the engine with `op` and waits for its return.

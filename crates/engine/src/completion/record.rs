@@ -87,6 +87,13 @@ impl CqRecord {
     pub(crate) fn remote_cqe_entries(&self) -> u32 {
         self.remote_cqe_entries
     }
+    /// Returns whether the queue holds a completion that the program has not taken.
+    pub(crate) fn holds_any(&self, shared: &Shared) -> bool {
+        // The engine keeps no mapping of the ring of a queue without events.
+        let remote = || self.takes_remote_cqes().then(|| Armable::new(shared, self.remote_cqe_ring, self.remote_cqe_entries)).flatten();
+        shared.waiting(self.offset, self.capacity) > 0 || remote().is_some_and(|remote| remote.holds_any())
+    }
+
     pub(crate) fn armable(&self) -> Option<&Armable> {
         self.armable.as_ref()
     }

@@ -2,6 +2,7 @@
 
 use crate::completion::record::CqRecord;
 use crate::host::room::HostServices;
+use crate::process::image::Shared;
 use crate::process::processes::Processes;
 use crate::scheduler::agenda::Event;
 use crate::scheduler::room::Scheduler;
@@ -44,6 +45,11 @@ impl CompletionQueues {
     /// Returns the handles of the queues of `process` whose events go to a channel.
     pub(crate) fn of_channel(&self, process: usize, channel: u32) -> impl Iterator<Item = u32> {
         self.all.iter().filter(move |(_, cq)| cq.process() == process && cq.channel() == channel).map(|(handle, _)| *handle)
+    }
+
+    /// Returns whether a queue of `process` holds a completion that the program has not taken.
+    pub(crate) fn hold_any_of(&self, process: usize, shared: &Shared) -> bool {
+        self.all.values().any(|cq| cq.process() == process && cq.holds_any(shared))
     }
 
     /// Raises an event of a queue. Its program sees the event from `at` on.

@@ -5,6 +5,10 @@ use crate::protocol::Caller;
 use crate::realtime::room::DataPlane;
 use rustix::net::SocketAddrUnix;
 use softband_ipc::calls::EventSocket;
+use softband_sim::{SimDuration, SimTime};
+
+/// Longest time for which the end of a connection waits for a program to take its completions.
+const END_WAITS: SimDuration = SimDuration::from_micros(500_000);
 
 impl DataPlane<'_> {
     /// Sends a byte to the program's descriptor for one event of a channel, or the next MAD. Returns
@@ -13,17 +17,28 @@ impl DataPlane<'_> {
         if self.host.object(object).is_none() {
             return true;
         }
-        let told = self.host.event_socket(object).is_some_and(|(process, address)| {
-            let sender = self.processes[process].event_sender();
-            sender.is_some_and(|sender| sender.send(address, self.host.mads().short_record(object).unwrap_or(&[1])))
-        });
+        let is_early = self.overtakes_completions(object);
+        let told = !is_early
+            && self.host.event_socket(object).is_some_and(|(process, address)| {
+                let sender = self.processes[process].event_sender();
+                sender.is_some_and(|sender| sender.send(address, self.host.mads().short_record(object).unwrap_or(&[1])))
+            });
         if told {
             self.host.mads_mut().note_told(object);
         } else {
-            // The program has many unread bytes, or has not created its descriptor yet.
+            // The program has many unread bytes or completions, or has not created its descriptor yet.
             *self.realtime.undelivered.entry(object).or_default() += 1;
         }
         told
+    }
+
+    /// Returns whether an event ends a connection before the program has taken the completions before it.
+    /// The messages of the CM take longer than a poll. On a busy machine another thread of the program
+    /// would get the event first, and destroy the queue pair with its completions (libfabric's RxM).
+    fn overtakes_completions(&self, object: u32) -> bool {
+        let Some((process, _)) = self.host.event_socket(object) else { return false };
+        let is_recent = |ended: SimTime| self.scheduler.now() < ended + END_WAITS;
+        self.host.cm().ended_at(object).is_some_and(is_recent) && self.cqs.hold_any_of(process, self.processes[process].shared())
     }
 
     /// Sends the events again that programs have not got.

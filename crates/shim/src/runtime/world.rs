@@ -57,6 +57,12 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     })
 }
 
+/// Ends [`away`] in a thread that a cancellation has ended there.
+pub fn return_if_away() {
+    AWAY.set(false);
+    client::return_if_away();
+}
+
 /// Sets `errno` and returns -1, as C functions do.
 pub fn fail<T: From<i8>>(errno: c_int) -> T {
     set_errno(errno);

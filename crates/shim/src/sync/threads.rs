@@ -5,7 +5,7 @@ use crate::clib::args::{In, InOut, Managed, Out, Zeroed};
 use crate::clib::real;
 use crate::own_calls;
 use crate::process::processor_set::without_set;
-use crate::runtime::world::{active, set_parked, walled};
+use crate::runtime::world::{active, return_if_away, set_parked, walled};
 use crate::signal::actions::at_one_moment;
 use crate::sync::doorbell::{self, Place};
 use crate::time::clock::from_clock;
@@ -103,6 +103,7 @@ fn add_record(thread: pthread_t) {
 extern "C" fn on_thread_end(_value: *mut c_void) {
     let round = ROUND.get() + 1;
     ROUND.set(round);
+    return_if_away();
     if round < DESTRUCTOR_ROUNDS {
         notice_end();
         return;

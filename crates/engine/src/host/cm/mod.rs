@@ -118,6 +118,12 @@ impl CmTable {
         self.channels.get(&object).map_or(0, |channel| channel.events.len())
     }
 
+    /// Returns the time of the latest unread event of a channel that ends a connection.
+    pub(crate) fn ended_at(&self, object: u32) -> Option<SimTime> {
+        let events = &self.channels.get(&object)?.events;
+        events.iter().filter(|event| event.kind == Kind::Disconnected).map(|event| event.at).max()
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
         let of_ids = self.deadlines.first().map(|(at, _)| *at);
         [of_ids, self.seekers.next_deadline(), self.groups.next_deadline()].into_iter().flatten().min()
