@@ -3,7 +3,7 @@
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
 use crate::host::kernel::{Kernels, settings};
-use crate::host::ports::abi_lid;
+use crate::host::ports::{self, abi_lid};
 use crate::host::shared_files::{self, SharedFiles};
 use crate::host::{counter_files, interfaces, mad_files, net_files, processor_files};
 use anyhow::Context;
