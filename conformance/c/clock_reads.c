@@ -5,7 +5,10 @@
  *
  * clock_reads clock|queue MICROS: a thread writes a word after each sleep. Another looks at the word, and
  * in turn reads the clock or polls an empty completion queue. Prints the longest nanoseconds from a
- * write to its reader. */
+ * write to its reader.
+ *
+ * clock_reads remote MICROS [HOST]: the client writes its time by RDMA after each sleep. The server looks
+ * at the word and reads the clock in turn. Prints the longest nanoseconds from a write to its reader. */
 #define _GNU_SOURCE
 #include "verbs_common.h"
 
@@ -81,9 +84,58 @@ static int threads(long micros, int polls)
 	return 0;
 }
 
+static void open_side(struct side *s, const char *peer)
+{
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	s->is_client = peer != NULL;
+	s->control = control_connect(peer);
+	CHECK(devices && devices[0] && (s->context = ibv_open_device(devices[0])) && (s->pd = ibv_alloc_pd(s->context)));
+	IS(0, ibv_query_port(s->context, 1, &s->port));
+	CHECK((s->buffer = aligned_alloc(4096, BUFFER_BYTES)));
+	memset(s->buffer, 0, BUFFER_BYTES);
+	CHECK((s->mr = ibv_reg_mr(s->pd, s->buffer, BUFFER_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)));
+	CHECK((s->send_cq = s->recv_cq = ibv_create_cq(s->context, DEPTH, NULL, NULL, 0)));
+}
+
+static int remote(long micros, const char *peer)
+{
+	struct timespec pause = {micros / 1000000, micros % 1000000 * 1000};
+	static struct side side;
+
+	open_side(&side, peer);
+	struct ibv_qp *qp = make_qp(&side, IBV_QPT_RC);
+	to_init(qp);
+	struct address other = connect_qp(&side, qp);
+	volatile double *came = (double *)(side.buffer + IN);
+	double seen = 0;
+	meet(&side, 1);
+	for (int n = 0; n < WRITES && peer; n++) {
+		struct ibv_sge sge = piece(&side, OUT, sizeof seen);
+		struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+					 .send_flags = IBV_SEND_SIGNALED, .wr.rdma = {other.buffer + IN, other.rkey}};
+
+		IS(0, nanosleep(&pause, NULL));
+		*(double *)(side.buffer + OUT) = seconds();
+		IS(0, post(qp, wr));
+		success(side.send_cq, 1, IBV_WC_RDMA_WRITE);
+	}
+	for (int n = 0; n < WRITES && !peer; n++) {
+		double now = 0;
+
+		while (*came == seen) now = seconds();
+		seen = *came;
+		if (now - seen > longest) longest = now - seen;
+	}
+	if (!peer) printf("%.0f\n", longest * 1e9);
+	meet(&side, 2);
+	return 0;
+}
+
 int main(int count, char **words)
 {
-	CHECK(count == 3);
+	CHECK(count >= 3);
+	if (strcmp(words[1], "remote") == 0) return remote(atol(words[2]), count > 3 ? words[3] : NULL);
 	return strcmp(words[1], "computes") == 0 ? computes(atol(words[2]))
 					       : threads(atol(words[2]), strcmp(words[1], "queue") == 0);
 }

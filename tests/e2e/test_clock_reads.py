@@ -31,3 +31,10 @@ def test_a_loop_sees_a_word_of_another_thread_soon(
     command = f"{c_programs / 'clock_reads'} {way} {micros}"
     outcome = softband.run("modern-pair", ("a", command)).assert_ok()
     assert float(outcome.program("a-0")) <= late
+
+
+def test_a_loop_that_reads_clocks_sees_an_rdma_write_at_once(softband: Softband, c_programs: Path) -> None:
+    command = f"{c_programs / 'clock_reads'} remote 777"
+    outcome = softband.run("modern-pair", ("a", command), ("b", f"{command} a")).assert_ok()
+    # A write of eight bytes takes 1.4 us on these hosts.
+    assert float(outcome.program("a-0")) <= 2 * LOOK_NS

@@ -42,7 +42,7 @@ def launched(stack: str, hello: Path, pace: str, out: Path) -> str:
         launchers[stack] = f"{wheels}/prterun --prefix {wheels.parent} --allow-run-as-root --prtemca plm_ssh_agent {rsh} --host a:2,b:2"
         scratch = out.parent / f"{out.name}-scratch"
         scratch.mkdir()
-        variables += f" TMPDIR={scratch} OMPI_MCA_pml=ucx UCX_MODULES=^rdmacm UCX_TLS=rc_verbs,ud_verbs,self UCX_MEM_MMAP_HOOK_MODE=reloc"
+        variables += f" TMPDIR={scratch} OMPI_MCA_pml=ucx UCX_MODULES=^rdmacm UCX_TLS=rc_verbs,ud_verbs,self UCX_MEM_MMAP_HOOK_MODE=reloc UCX_FENCE_MODE=weak"
     command = f"{variables} {launchers[stack]} -n 4 {hello / stack}"
     words = [SOFTBAND, "run", ROOT / "fabrics" / "two-hosts.toml", "--pace", pace, "--out", out, "--on", "a", command]
     done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
