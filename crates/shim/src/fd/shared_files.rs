@@ -93,7 +93,7 @@ mod tests {
     fn a_folder_of_the_machine_stays_unless_the_run_has_the_name() {
         let run = std::env::temp_dir().join(format!("softband-test-{}-run", std::process::id()));
         let name = format!("softband-test-{}-of-user", std::process::id());
-        let machine = std::path::Path::new("/dev/shm").join(&name);
+        let machine = Path::new("/dev/shm").join(&name);
         std::fs::create_dir_all(&run).unwrap();
         std::fs::create_dir_all(&machine).unwrap();
         let stays = || is_folder_of_the_machine(run.as_os_str().as_bytes(), name.as_bytes());
