@@ -327,6 +327,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "native_calls",
         "no_reads",
         "no_spins",
+        "partial_polls",
         "pinned_memory",
         "port_events",
         "protected_memory",

@@ -98,6 +98,7 @@ unsafe extern "C" fn get_event(abi_channel: *mut ibv_comp_channel, cq: *mut *mut
             // results.
             unsafe {
                 (*pointer.0).inner.completion_events.take();
+                (*pointer.0).inner.burst.note_event();
                 not_null(cq)?.write(pointer.0.cast());
                 not_null(cookie)?.write((*pointer.0).abi.cq_context);
             }
@@ -125,6 +126,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(abi_cq: *mut ibv_cq, solicited_onl
         if let Some(remote_cqe_ring) = &cq.remote_cqe_ring {
             // A producer that adds a completion afterwards sees this. The next poll sees completions from before.
             remote_cqe_ring.arm(solicited_only != 0);
+            cq.note_armed();
             return Ok(());
         }
         let record =

@@ -8,16 +8,17 @@ use crate::patience::Patience;
 use crate::qp::QpInner;
 use crate::query::device_of;
 use crate::spin_lock::SpinLock;
-use crate::{channel, cq_ex};
+use crate::{channel, cq_ex, direct};
 use libc::{c_int, c_void};
 use softband_abi::verbs::*;
 use softband_client::completion::CompletionRing;
 use softband_client::direct::RemoteCqeRing;
 use softband_client::{Errno, call, header, is_wall};
 use softband_ipc::calls::{CreateCq, CreateCqReply, Handle, ResizeCq, op};
+use softband_ipc::post::kind;
 use softband_ipc::ring::Cqe;
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A CQ: the header's structure, and our part. The plain structure is the head of the extended one.
 #[repr(C)]
@@ -35,24 +36,34 @@ pub(crate) struct CqInner {
     pub(crate) remote_cqe_ring: Option<RemoteCqeRing>,
     /// Threads that execute work themselves complete it here.
     pub(crate) takes_own: bool,
-    has_channel: bool,
+    pub(crate) has_channel: bool,
     /// The program reads completion times.
     pub(crate) has_stamps: bool,
     pub(crate) completion_events: EventCount,
     pub(crate) async_events: EventCount,
     /// Set when the program arms the CQ, cleared by its next empty poll.
     pub(crate) freshly_armed: AtomicBool,
+    pub(crate) burst: Burst,
     pub(crate) patience: Patience,
     pub(crate) extended: ExtendedPoll,
+}
+
+/// Completion of work that a posting thread has executed.
+pub(crate) struct OwnCqe {
+    /// Number of engine completions that precede it.
+    pub(crate) behind: u32,
+    /// Number of peers' completions that precede it, for a CQ with a channel. Programs that sleep leave
+    /// many completions of both kinds, and may take a part. They need both kinds to go on.
+    pub(crate) behind_peers: u32,
+    pub(crate) cqe: Cqe,
 }
 
 /// State of a CQ that one thread at a time uses.
 pub(crate) struct CqQueue {
     /// Completions from the engine.
     pub(crate) ring: CompletionRing,
-    /// Completions of work that posting threads have executed. Each has the number of engine
-    /// completions that precede it.
-    pub(crate) own: VecDeque<(u32, Cqe)>,
+    /// Completions of work that posting threads have executed.
+    pub(crate) own: VecDeque<OwnCqe>,
     /// Own completions left from the time of `ibv_start_poll`, until `ibv_end_poll`. A request
     /// posted meanwhile completes later, as on hardware: programs rely on its event.
     pub(crate) own_left: Option<usize>,
@@ -70,7 +81,71 @@ pub(crate) struct CqQueue {
 // queue pair.
 unsafe impl Send for CqQueue {}
 
+/// Completions that come in a row, at wall pace. A thread completes all its requests as it posts them.
+/// An HCA completes them one by one, while the program handles the event of the first. Some programs
+/// rely on that: they take a limited number, arm the queue before or afterwards, and wait. So
+/// completions that they leave count as later than the arming.
+#[derive(Default)]
+pub(crate) struct Burst(AtomicU32);
+
+impl Burst {
+    /// The program has taken an event, and has not armed the queue since.
+    const EVENT_TAKEN: u32 = 1;
+    /// Its last poll since then has left completions.
+    const HAS_LEFT: u32 = 2;
+    /// It has armed the queue since then. No event, and no poll of the last completion, has followed.
+    const ARMED: u32 = 3;
+
+    pub(crate) fn note_event(&self) {
+        self.0.store(Self::EVENT_TAKEN, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
 impl CqInner {
+    /// Notes that the program has armed the queue.
+    pub(crate) fn note_armed(&self) {
+        let has_left = match self.burst.0.load(Ordering::Relaxed) {
+            Burst::EVENT_TAKEN => false,
+            Burst::HAS_LEFT => true,
+            _ => return,
+        };
+        self.burst.0.store(Burst::ARMED, Ordering::Relaxed);
+        if has_left {
+            self.note_rest();
+        }
+    }
+
+    /// Notes that a poll has found completions.
+    #[inline]
+    pub(crate) fn note_found(&self) {
+        if !self.burst.is_over() {
+            self.note_rest();
+        }
+    }
+
+    /// Raises the event of an armed queue for the completions that a poll has left there.
+    #[cold]
+    fn note_rest(&self) {
+        let is_armed = self.burst.0.load(Ordering::Relaxed) == Burst::ARMED;
+        let is_left = !self.has_fewer_than(1);
+        let state = match (is_armed, is_left) {
+            (false, false) => Burst::EVENT_TAKEN,
+            (false, true) => Burst::HAS_LEFT,
+            (true, false) => 0,
+            (true, true) if self.raises_event() => {
+                direct::notify(kind::NOTIFY_OWN, self.hca, self.handle);
+                0
+            }
+            // Armed for solicited events alone, or raised meanwhile.
+            (true, true) => 0,
+        };
+        self.burst.0.store(state, Ordering::Relaxed);
+    }
+
     /// Checks whether fewer than `count` completions wait, from all sources.
     pub(crate) fn has_fewer_than(&self, count: usize) -> bool {
         self.holds_fewer_than(&self.queue.lock(), count)
@@ -90,7 +165,9 @@ impl CqInner {
         let has_room = self.holds_fewer_than(&queue, queue.ring.capacity() as usize);
         if has_room {
             let behind = queue.ring.all_produced();
-            queue.own.push_back((behind, cqe));
+            let peers = self.remote_cqe_ring.as_ref().filter(|_| self.has_channel);
+            let behind_peers = peers.map_or(0, |remote_cqe_ring| remote_cqe_ring.counters().0);
+            queue.own.push_back(OwnCqe { behind, behind_peers, cqe });
         }
         has_room
     }
@@ -170,6 +247,7 @@ pub(crate) unsafe fn create(abi_context: *mut ibv_context, init: &CqInit) -> Res
             completion_events: EventCount::default(),
             async_events: EventCount::default(),
             freshly_armed: AtomicBool::new(false),
+            burst: Burst::default(),
             patience: Patience::default(),
             extended: ExtendedPoll::default(),
         },

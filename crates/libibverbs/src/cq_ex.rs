@@ -119,6 +119,7 @@ unsafe extern "C" fn end_poll(abi_cq: *mut ibv_cq_ex) {
         if let Ok(cq) = unsafe { cq::inner(abi_cq.cast()) } {
             cq.queue.lock().own_left = None;
             cq.extended.release();
+            cq.note_found();
         }
     });
 }

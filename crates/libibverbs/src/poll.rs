@@ -27,7 +27,12 @@ pub(crate) unsafe extern "C" fn poll_cq(abi_cq: *mut ibv_cq, entries: c_int, com
             taken += 1;
         };
         match poll(ours, cq, room, store) {
-            Ok(count) => count as c_int,
+            Ok(count) => {
+                if count > 0 {
+                    cq.note_found();
+                }
+                count as c_int
+            }
             Err(_) => -1,
         }
     })
@@ -170,7 +175,7 @@ fn take_own(queue: &mut CqQueue) -> Option<Cqe> {
     if let Some(left) = &mut queue.own_left {
         *left = left.saturating_sub(1);
     }
-    queue.own.pop_front().map(|(_, cqe)| cqe)
+    queue.own.pop_front().map(|own| own.cqe)
 }
 
 /// Source of the next completion.
@@ -186,11 +191,11 @@ enum From {
 
 /// Returns the source of the next completion. The program's own completions precede later
 /// completions of the engine and of peers. Before a peer's completion come only those own ones that
-/// were present when it was first seen. Otherwise, a program that posts after each completion would
-/// never see its peers' completions.
+/// were present when it was first seen, or when it arrived if the CQ has a channel. Otherwise, a
+/// program that posts after each completion would never see its peers' completions.
 #[inline]
 fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
-    let is_own_due = queue.own.front().is_some_and(|(behind, _)| behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0);
+    let is_own_due = queue.own.front().is_some_and(|own| own.behind.wrapping_sub(queue.ring.all_taken()) as i32 <= 0);
     if !is_own_due {
         queue.own_before = None;
         return next_of_others(queue, cq);
@@ -199,7 +204,10 @@ fn next(queue: &mut CqQueue, cq: &CqInner) -> Option<From> {
         return None; // the next poll gets work posted since this poll began, and all later completions
     }
     let remote_cqe_ring = cq.remote_cqe_ring.as_ref().filter(|remote_cqe_ring| remote_cqe_ring.holds(1));
-    let before = remote_cqe_ring.map(|_| queue.own_before.unwrap_or(queue.own.len()));
+    let before = remote_cqe_ring.map(|remote_cqe_ring| match queue.own.front() {
+        Some(own) if cq.has_channel => usize::from(own.behind_peers.wrapping_sub(remote_cqe_ring.consumed()) as i32 <= 0),
+        _ => queue.own_before.unwrap_or(queue.own.len()),
+    });
     queue.own_before = before.and_then(|before| before.checked_sub(1));
     // An engine completion that came first is visible by now.
     let is_peers = before == Some(0) && remote_cqe_ring.is_some_and(|remote_cqe_ring| comes_before_the_engines(queue, remote_cqe_ring));
@@ -283,9 +291,11 @@ pub(crate) fn forget(ours: &Context, qp: &QpInner, before_ps: u64) {
         }
         // The removed completions of the engine count as taken. The later own ones must not
         // overtake the remaining earlier ones.
-        queue.own.retain(|(_, cqe)| !goes(cqe));
-        for (behind, _) in queue.own.iter_mut() {
-            *behind = behind.wrapping_add(gone.iter().filter(|number| number.wrapping_sub(*behind) as i32 >= 0).count() as u32);
+        queue.own.retain(|own| !goes(&own.cqe));
+        let consumed = cq.remote_cqe_ring.as_ref().map_or(0, RemoteCqeRing::consumed);
+        for own in queue.own.iter_mut() {
+            own.behind = own.behind.wrapping_add(gone.iter().filter(|number| number.wrapping_sub(own.behind) as i32 >= 0).count() as u32);
+            own.behind_peers = consumed;
         }
     }
 }

@@ -132,6 +132,11 @@ impl<P: Platform> RemoteCqeRing<P> {
         (consumed.wrapping_add(waiting), consumed)
     }
 
+    /// Returns the number of entries consumed so far (it wraps).
+    pub fn consumed(&self) -> u32 {
+        self.header().consumed.0.load(Ordering::Relaxed)
+    }
+
     /// Checks whether at least `count` entries wait.
     #[inline]
     pub fn holds(&self, count: u32) -> bool {

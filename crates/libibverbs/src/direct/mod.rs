@@ -226,7 +226,7 @@ fn is_reliable(qp: &QpInner) -> bool {
 /// Notifies the engine of work that only the engine can do. Callers hold no guard, because this may
 /// take a moment.
 #[cold]
-fn notify(kind: u32, hca: u32, object: u32) {
+pub(crate) fn notify(kind: u32, hca: u32, object: u32) {
     let _ = softband_client::post::post(PostRecord { kind, hca, object, ..bytemuck::Zeroable::zeroed() }, &[], &[]);
 }
 
