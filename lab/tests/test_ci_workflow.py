@@ -32,7 +32,8 @@ def commands(workflow: dict[Any, Any]) -> list[list[str]]:
 
 def test_the_commands_are_targets_of_the_makefile(workflow: dict[Any, Any]) -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    made = {target for program, *words in commands(workflow) if program == "make" for target in words if re.fullmatch(r"[\w-]+", target)}
+    words = [word for program, *words in commands(workflow) if program == "make" for word in words]
+    made = {word for word in words if re.fullmatch(r"[\w-]+", word)}
     assert {"test", "demo"} <= made <= targets
     assert {program for program, *_ in commands(workflow)} <= INSTALLERS | {"make"}
 
@@ -61,7 +62,7 @@ def test_an_ordinary_user_runs_the_end_to_end_tests_on_each_system(workflow: dic
     systems = workflow["jobs"]["test"]["strategy"]["matrix"]["include"]
     # A job without a container has an ordinary user already.
     assert all("E2E_USER=" in system.get("user", "") for system in systems if "container" in system)
-    assert any("make test ${{ matrix.user }}" == step.get("run") for step in steps(workflow))
+    assert any(step.get("run") == "make test ${{ matrix.user }}" for step in steps(workflow))
     assert "make test E2E_USER=" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 

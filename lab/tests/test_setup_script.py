@@ -73,7 +73,8 @@ def test_a_users_path_without_sbin_installs_nothing_again(home: Path) -> None:
     for name in ("apt-get", "sudo"):
         program(home, name, f'echo "{name} $*" >>"{home}/asked"')
     environment = {**os.environ, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    done = subprocess.run([ROOT / "scripts" / "setup.sh"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    script = ROOT / "scripts" / "setup.sh"
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "installing" not in done.stdout
     assert not (home / "asked").exists()
