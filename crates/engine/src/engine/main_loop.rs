@@ -303,7 +303,12 @@ impl Engine {
             return None; // a fabric that other commands use, and that its own command ends
         }
         let limit = self.scheduler.limits().wall;
-        match Guard::start(limit, self.scheduler.interrupt().clone(), self.programs.groups(), self.control.name().to_owned()) {
+        match Guard::start(
+            (self.scheduler.begun(), limit),
+            self.scheduler.interrupt().clone(),
+            self.programs.groups(),
+            self.control.name().to_owned(),
+        ) {
             Ok(guard) => Some(guard),
             Err(error) if limit.is_some() => {
                 self.warn(format!("--timeout has no effect: the host starts no thread for it ({error})"));

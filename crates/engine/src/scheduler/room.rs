@@ -89,6 +89,11 @@ impl Scheduler {
         self.pace == Pace::Wall
     }
 
+    /// Returns the start of the engine in wall-clock time.
+    pub(crate) fn begun(&self) -> Instant {
+        self.started_at
+    }
+
     /// Returns the wall-clock time since the start of the engine.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started_at.elapsed()

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Interval of the guard's looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time that an interrupted run has for its end.
-const PATIENCE: Duration = Duration::from_millis(1_700);
+const PATIENCE: Duration = Duration::from_millis(1_500);
 /// Exit statuses of runs that their limit ends, and that a signal ends.
 const STATUS_TIMED_OUT: i32 = 124;
 const STATUS_INTERRUPTED: i32 = 130;
@@ -22,16 +22,16 @@ const STATUS_INTERRUPTED: i32 = 130;
 pub(crate) struct Guard(Arc<AtomicBool>);
 
 impl Guard {
-    /// Starts the guard of a run of the engine with this name. It lets `interrupt` expire after `limit`.
-    pub(crate) fn start(limit: Option<Duration>, interrupt: Interrupt, groups: Groups, engine: String) -> std::io::Result<Self> {
+    /// Starts the guard of a run of the engine with this name. It lets `interrupt` expire `limit` after
+    /// `begun`.
+    pub(crate) fn start((begun, limit): (Instant, Option<Duration>), interrupt: Interrupt, groups: Groups, engine: String) -> std::io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let watched = is_over.clone();
         let watch = move || {
-            let started = Instant::now();
             let mut urgent_since = None;
             while !watched.load(Ordering::SeqCst) {
                 std::thread::sleep(LOOK);
-                let is_late = limit.is_some_and(|limit| started.elapsed() >= limit);
+                let is_late = limit.is_some_and(|limit| begun.elapsed() >= limit);
                 if is_late {
                     interrupt.expire();
                 }
