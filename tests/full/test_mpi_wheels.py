@@ -106,7 +106,7 @@ def words_of_tests(mpi: str, tests: Path) -> list[str]:
     rows = [line.split("\t") for line in EXCEPTIONS.read_text().splitlines() if not line.startswith("#")]
     excepted = [module for library, module, _ in rows if library in (mpi, "*")]
     python = mpi_jobs.ROOT / "target" / mpi / "bin" / "python"
-    return [str(python), str(tests / "test" / "main.py"), "--verbose", *(word for module in excepted for word in ("--exclude", module))]
+    return [str(python), str(tests / "test" / "main.py"), "-v", *(word for module in excepted for word in ("-e", module))]
 
 
 def failures(text: str) -> set[str]:
