@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(obstacle(&elf(&[6, 3, 1])), None);
         assert_eq!(obstacle(&elf(&[1, 1, 4])), Some("statically linked"));
         assert_eq!(obstacle(b"\x7fELF\x01"), Some("a program of 32 bits"));
-        assert_eq!((obstacle(b"#!/bin/sh\n"), obstacle(b""), obstacle(&elf(&[1])[..70])), (None, None, None));
+        assert_eq!((obstacle(b"#!/bin/sh\n"), obstacle(b""), obstacle(&elf(&[1])[..66])), (None, None, None));
         assert!(warning("./x", "statically linked").contains("'./x' is statically linked"));
     }
 
