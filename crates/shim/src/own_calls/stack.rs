@@ -389,7 +389,8 @@ mod tests {
             let (nested, end) = moved(&mut on_signal_stack(frame(signals.start + (32 << 10), 2), &signals));
             assert!(nested < first && end == first);
             let (again, end) = moved(&mut on_signal_stack(frame(program, 3), &signals));
-            assert_eq!((again, end), (first, own().end));
+            // Each place has the alignment of the frame that it came from.
+            assert!(again.abs_diff(first) < ALIGNMENT && end == own().end);
             leave(end, false);
             give_back();
             assert_eq!(START.get(), 0);
