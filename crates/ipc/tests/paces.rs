@@ -2,7 +2,7 @@
 
 use softband_ipc::calls::{Op, Paces};
 
-const REFUSED_IN_WALL_PACE: [Op; 34] = [
+const REFUSED_IN_WALL_PACE: [Op; 35] = [
     Op::Poll,
     Op::Sleep,
     Op::Wait,
@@ -17,6 +17,7 @@ const REFUSED_IN_WALL_PACE: [Op; 34] = [
     Op::WroteMemory,
     Op::KernelWritten,
     Op::Interrupt,
+    Op::AwaitEnd,
     Op::SocketNew,
     Op::SocketBind,
     Op::SocketListen,
