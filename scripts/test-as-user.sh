@@ -23,7 +23,7 @@ if [ "$(id -u "$user")" = 0 ]; then
     exit 2
 fi
 home=$(getent passwd "$user" | cut -d: -f6)
-copy=$home/softband
+copy=$home/.softband-tests
 
 # The sources that git knows, its repository, and the built tree. The user may be unable to enter
 # this folder, and the tests leave files.
@@ -47,4 +47,4 @@ else
     tests="target/venv/bin/pytest -q -n 2 --dist loadfile -m 'not alone' tests/e2e && target/venv/bin/pytest -q -m alone tests/e2e"
 fi
 echo "test-as-user: as $(runuser -l "$user" -c 'echo "$(id -un), PATH $PATH, umask $(umask)"')"
-exec runuser -l "$user" -c "cd softband && $install && $tests"
+exec runuser -l "$user" -c "cd .softband-tests && $install && $tests"

@@ -52,7 +52,7 @@ ALONE = {
 }
 # Files that use several accounts of the machine, or compilers that only the account of the build has.
 # `make test E2E_USER=NAME` runs them as root as well, with the tests that are skipped for users.
-ALSO_AS_ROOT = {"test_examples", "test_own_calls", "test_remote_login", "test_security", "test_shared_fabric"}
+ALSO_AS_ROOT = {"test_examples", "test_own_calls", "test_own_machine", "test_remote_login", "test_security", "test_shared_fabric"}
 ONLY_ROOT = "only root can become another user"
 
 

@@ -10,7 +10,7 @@ use softband_ipc::attach::word;
 use softband_ipc::calls::{Handle, Op, Pause, SpinTarget, op};
 use softband_ipc::layout::{ThreadSlot, token};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Exit status of a program after its engine has gone.
@@ -38,6 +38,20 @@ pub fn tick(picos: u64) -> Option<u64> {
 /// Allows clock reads without a check before `picos`, unless the thread does other work first.
 pub fn set_clock_limit(picos: u64) {
     CLOCK_LIMIT.store(picos, Ordering::Relaxed);
+}
+
+/// Threads of this process that block in [`away`]. The child of a fork begins with none.
+static AWAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether a thread of this process may be in a call of the kernel, which reads and writes its
+/// memory at any time.
+pub fn any_is_away() -> bool {
+    AWAY.load(Ordering::SeqCst) > 0
+}
+
+/// Forgets the threads of the parent in the child of a fork.
+pub(crate) fn forget_away() {
+    AWAY.store(0, Ordering::SeqCst);
 }
 
 thread_local! {
@@ -227,7 +241,9 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
     slot.is_back.store(0, Ordering::Relaxed);
     give(slot, Op::Away);
     IS_AWAY.set(true);
+    AWAY.fetch_add(1, Ordering::SeqCst);
     let result = blocking();
+    AWAY.fetch_sub(1, Ordering::SeqCst);
     IS_AWAY.set(false);
     // Before the thread sleeps for its token: the engine distinguishes that sleep from the call's.
     slot.is_back.store(1, Ordering::SeqCst);
@@ -241,6 +257,7 @@ pub fn away<R>(blocking: impl FnOnce() -> R) -> R {
 /// unwinds the stack, so the rest of `away` does not run.
 pub fn return_if_away() {
     if let (true, Some(slot), Some(number)) = (IS_AWAY.replace(false), thread_slot(), session::thread_slot_number()) {
+        AWAY.fetch_sub(1, Ordering::SeqCst);
         slot.is_back.store(1, Ordering::SeqCst);
         session::send_word(number, word::BACK);
         wait(slot);

@@ -46,6 +46,7 @@ pub fn follow_forks() {
 /// Records the calling process as the attached process.
 pub(crate) fn note_owner() {
     OWNER.store(own_number(), Ordering::Release);
+    crate::execution_token::forget_away();
     ORPHANED.store(false, Ordering::Release);
 }
 

@@ -35,9 +35,9 @@ pub use computation::{advance_by_computation, announce_computation, set_computat
 pub use connection::{is_shared, shared_socket};
 pub use event_socket::event_socket;
 pub use execution_token::{
-    advance_ps, await_token, away, cq_polls, end_looks, is_past_next_event, last_answer_ps, next_event_ps, note_cq_poll, note_signals, now_ps, pause,
-    poll_empty, progress, return_if_away, set_clock_at_least, set_clock_limit, set_signal_raiser, set_token_hooks, spin_wait, spin_wait_at, sync,
-    tick,
+    advance_ps, any_is_away, await_token, away, cq_polls, end_looks, is_past_next_event, last_answer_ps, next_event_ps, note_cq_poll, note_signals,
+    now_ps, pause, poll_empty, progress, return_if_away, set_clock_at_least, set_clock_limit, set_signal_raiser, set_token_hooks, spin_wait,
+    spin_wait_at, sync, tick,
 };
 pub use fork::{follow_forks, own_number as process_id, set_child_hook};
 pub use hosts::{host_address, host_name, place_at, place_of, places_of_host};

@@ -291,6 +291,13 @@ impl FabricSpec {
         hcas || self.switches.iter().any(|switch| switch.part.link_layer() == LinkLayer::Ethernet)
     }
 
+    /// Returns for each node whether a subnet manager configures its links: first the HCAs in the order of
+    /// hosts, then the switches. Links of Ethernet need none.
+    pub fn nodes_that_need_manager(&self) -> impl Iterator<Item = bool> {
+        let hcas = self.hosts.iter().flat_map(|host| &host.hcas).map(|hca| hca.link_layer);
+        hcas.chain(self.switches.iter().map(|switch| switch.part.link_layer())).map(|layer| layer != LinkLayer::Ethernet)
+    }
+
     /// Returns the number of cabled InfiniBand ports of HCAs.
     pub fn cabled_infiniband_hca_ports(&self) -> usize {
         self.cabled_hca_ports().filter(|port| self.link_layer(*port) == LinkLayer::Infiniband).count()

@@ -384,7 +384,7 @@ impl Engine {
             host: self.world.spec().hosts[program.host].name.clone(),
             command: program.command.clone(),
             // A machine may be too busy to end a killed program in time.
-            exit_status: status.unwrap_or(if failure.is_some() { STATUS_KILLED } else { 1 }),
+            exit_status: status.unwrap_or(if failure.is_some() || stopped.contains(&number) { STATUS_KILLED } else { 1 }),
             ended_at_seconds: ended_at.as_secs_f64(),
             is_main: self.programs.is_main(number),
             is_stopped: stopped.contains(&number),

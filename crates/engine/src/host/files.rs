@@ -218,6 +218,8 @@ fn write_host(root: &Path, world: &World, host: usize, network: (&[Interface], &
     fs::create_dir_all(&class)?;
     fs::create_dir_all(&devices)?;
     fs::create_dir_all(root.join(OPENSM_CACHE.1))?;
+    // A program with other mounts changes no mounts of the machine (`shim/process/machine_calls`).
+    symlink(fs::read_link("/proc/self/ns/mnt")?, root.join("mount-namespace"))?;
     put(&verbs, &[("abi_version", VERBS_ABI.into())])?;
     // Libraries compare it to tell whether a peer is on their own machine (UCX).
     put(&root.join("proc/sys/kernel/random"), &[("boot_id", format!("50f7ba2d-0000-4000-8000-{host:012x}"))])?;

@@ -150,6 +150,10 @@ impl Programs {
 
     pub(crate) fn set_status(&mut self, program: usize, status: i32) {
         self.all[program].status = Some(status);
+        if let Some(pid) = self.pid_of(program) {
+            // The machine may give the number to another group.
+            self.groups.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| *group != pid);
+        }
         if let Some(watcher) = &mut self.watcher {
             // The watcher sees a program's last words before its end.
             self.outputs.drain();

@@ -5,7 +5,7 @@ use crate::numbering::Numbering;
 use softband_model::management::administration::Administration;
 use softband_model::management::agent::{Agent, NodeFacts, NodeKind};
 use softband_spec::{FabricSpec, HcaSpec, PortRef, SwitchSpec, weights_of};
-use softband_types::{Lid, LinkLayer};
+use softband_types::Lid;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 impl Agents {
@@ -24,26 +24,19 @@ impl Agents {
         for ((node, port), tables) in weights {
             nodes[node].0.weights[usize::from(port) - 1] = Some(tables);
         }
-        let layers: Vec<LinkLayer> = layers(spec).collect();
-        let configured = |layer| if layer == LinkLayer::Ethernet { Some(configured_by.unwrap_or(Lid::NONE)) } else { configured_by };
-        let node = |((facts, processing), layer)| {
-            let agent = Agent::new(facts, configured(layer));
+        let configured = |needs_manager| if needs_manager { configured_by } else { Some(configured_by.unwrap_or(Lid::NONE)) };
+        let node = |((facts, processing), needs_manager)| {
+            let agent = Agent::new(facts, configured(needs_manager));
             AgentNode { agent, processing, waiting: VecDeque::new(), traps_at: None }
         };
         Self {
-            nodes: nodes.into_iter().zip(layers).map(node).collect(),
+            nodes: nodes.into_iter().zip(spec.nodes_that_need_manager()).map(node).collect(),
             is_used: false,
             administration: Administration::default(),
             managers: BTreeSet::new(),
             resident: None,
         }
     }
-}
-
-/// Returns the link layer of each node.
-fn layers(spec: &FabricSpec) -> impl Iterator<Item = LinkLayer> {
-    let hcas = spec.hosts.iter().flat_map(|host| &host.hcas).map(|hca| hca.link_layer);
-    hcas.chain(spec.switches.iter().map(|switch| switch.part.link_layer()))
 }
 
 fn node_of(numbering: &Numbering, end: PortRef) -> usize {

@@ -25,6 +25,11 @@ const GROUP_LIDS: u16 = 0x1FFF;
 /// InfiniBand have tables of their own.
 pub(crate) const FLOOD: Lid = Lid(GROUP_LID_FIRST - 1);
 
+/// Returns whether a port is Ethernet's.
+pub(super) fn is_ethernet(port: &KnownPort) -> bool {
+    port.framing.link_layer() == LinkLayer::Ethernet
+}
+
 /// Last LID before those of Ethernet's ports in a fabric whose manager is a program. Managers assign the
 /// LIDs of InfiniBand's ports from 1 on, in any order and number.
 const MANAGED_LAST: Lid = Lid(0xB000 - 1);
@@ -130,7 +135,7 @@ impl Subnet {
     /// Returns the route of a management packet that leaves by a port for the port with this LID. On
     /// Ethernet the packet goes between the IPv4 addresses of both.
     pub(crate) fn route_of_management(&self, port: u32, dlid: Lid) -> Option<GlobalRoute> {
-        let is_ethernet = self.ports[port as usize].framing.link_layer() == LinkLayer::Ethernet;
+        let is_ethernet = is_ethernet(&self.ports[port as usize]);
         is_ethernet.then(|| GlobalRoute { dgid: ipv4(dlid), sgid_index: IPV4_INDEX, hop_limit: HOP_LIMIT, ..GlobalRoute::default() })
     }
 

@@ -1,12 +1,12 @@
 //! The sweep: networks, LIDs and routes of a fabric.
 
-use super::gids::{assign_ethernet_lids, assign_lids, ports_by_guid};
+use super::gids::{assign_ethernet_lids, assign_lids, is_ethernet, ports_by_guid};
 use super::{KnownPort, Subnet};
 use crate::numbering::{Numbering, Owner};
 use softband_model::link::Framing;
 use softband_model::management::{Neighbour, Routes, Routing};
 use softband_spec::{FabricSpec, lanes_of_switches};
-use softband_types::{Guid, Lid, LinkLayer, PortLids, PortNumber};
+use softband_types::{Guid, Lid, PortLids, PortNumber};
 
 impl Subnet {
     /// Sweeps a fabric. `set_route` receives each entry of the forwarding tables: switch, LID and
@@ -30,7 +30,7 @@ impl Subnet {
         }
         let lids = if waits { assign_ethernet_lids(&ports) } else { assign_lids(&ports, spec.subnet.lmc) };
         // Ports that wait for a manager have no LIDs yet, so no route leads there.
-        let has_lids = |port: u32| !waits || ports[port as usize].framing.link_layer() == LinkLayer::Ethernet;
+        let has_lids = |port: u32| !waits || is_ethernet(&ports[port as usize]);
         let neighbour = |port: usize| match peers[port].filter(|peer| has_lids(*peer)).map(|peer| (peer, numbering.owners()[peer as usize])) {
             None => Neighbour::None,
             Some((peer, Owner::Hca { .. })) => Neighbour::End(lids[peer as usize].base),

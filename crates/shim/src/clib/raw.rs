@@ -189,7 +189,7 @@ unsafe fn in_simulated_time(number: c_long, a: c_long, b: c_long, c: c_long, d: 
         libc::SYS_sched_yield => sched_yield().into(),
         // SAFETY: the third argument is a set, and the second its length.
         libc::SYS_sched_getaffinity => unsafe { processor_set::get(a as c_int, b as usize, c as *mut libc::cpu_set_t) },
-        // SAFETY: as above.
+        // SAFETY: the call reads a set, the third argument, of the length that the second states.
         libc::SYS_sched_setaffinity => unsafe { processor_set::set(a as c_int, b as usize, c as *const libc::cpu_set_t) },
         // SAFETY: both arguments are room for a number, or null.
         libc::SYS_getcpu => unsafe { processor_set::getcpu(room(a), room(b)).into() },

@@ -65,8 +65,13 @@ impl Led<'_> {
 
     /// Returns whether the path, from `folder`, leads to one of the engine's files.
     fn is_of_engine(&self, folder: c_int) -> bool {
-        let is_relative = || self.path.bytes().is_some_and(|path| !path.starts_with(b"/"));
-        self.length_of_folder().is_some() || is_relative() && attached() && counter_files::folder_name(folder).is_some()
+        if let Some(held) = &self.held {
+            return self.length_of_folder().is_some() && !shared_files::is_inside(held.to_bytes());
+        }
+        // The files of the host's `/dev/shm` are the programs' own.
+        let is_engines = |name: Vec<u8>| !shared_files::is_place(&name);
+        let is_relative = self.path.bytes().is_some_and(|path| !path.starts_with(b"/"));
+        is_relative && attached() && counter_files::folder_name(folder).is_some_and(is_engines)
     }
 
     /// Returns the flags for `open`. Our random files open through a link, which the program may
@@ -202,7 +207,7 @@ fn by_system_number(path: &[u8], of: fn(libc::pid_t) -> libc::pid_t) -> (Vec<u8>
 }
 
 /// Returns the folder of the host's files, as the engine named it.
-pub(super) fn folder() -> Option<&'static [u8]> {
+pub fn folder() -> Option<&'static [u8]> {
     FOLDER.get().map(|folder| folder.as_bytes())
 }
 

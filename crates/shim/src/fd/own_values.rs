@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Beginning of the names of such files in memory. The path of the value follows.
 const FILE: &str = "softband-value:";
+/// Beginning of the names of files that a program only reads.
+const FILE_TO_READ: &str = "softband-shown:";
 /// Folder of the values below the host's folder. They mirror the paths of the kernel's files.
 const OWN: &str = "/own";
 /// Longest text of a value.
@@ -85,7 +87,7 @@ pub(super) fn put_behind(fd: c_int, path: &[u8], flags: c_int) -> c_int {
             return Some(()); // the machine's value is the host's
         }
         let text = if flags & libc::O_ACCMODE == libc::O_WRONLY { Vec::new() } else { present(path) };
-        let file = new_file(path, &text)?;
+        let file = new_file(if writes { FILE } else { FILE_TO_READ }, path, &text)?;
         if writes {
             note_use();
         }
@@ -98,8 +100,8 @@ pub(super) fn put_behind(fd: c_int, path: &[u8], flags: c_int) -> c_int {
     fd
 }
 
-fn new_file(path: &[u8], text: &[u8]) -> Option<OwnedFd> {
-    let file = memfd_create([FILE.as_bytes(), path].concat(), MemfdFlags::CLOEXEC).ok()?;
+fn new_file(kind: &str, path: &[u8], text: &[u8]) -> Option<OwnedFd> {
+    let file = memfd_create([kind.as_bytes(), path].concat(), MemfdFlags::CLOEXEC).ok()?;
     (rustix::io::pwrite(&file, text, 0).ok()? == text.len()).then_some(file)
 }
 
@@ -135,9 +137,22 @@ pub(super) fn write(fd: c_int, text: &[u8]) -> Option<ssize_t> {
     }
     let path = keeping_errno(|| path_of_value(fd))?;
     Some(match keeping_errno(|| set(&path, text)) {
-        Ok(()) => text.len() as ssize_t,
+        Ok(()) => {
+            keeping_errno(|| refill(fd, &present(&path)));
+            text.len() as ssize_t
+        }
         Err(errno) => fail(errno),
     })
+}
+
+/// Gives the file behind a descriptor the present value. Its former text would count as a write when the
+/// descriptor closes.
+fn refill(fd: c_int, text: &[u8]) {
+    // SAFETY: the program keeps the descriptor during the call.
+    let file = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    if rustix::fs::ftruncate(file, 0).is_ok() {
+        let _ = rustix::io::pwrite(file, text, 0);
+    }
 }
 
 /// Takes a text that reached the file past this library, before its descriptor closes.

@@ -31,6 +31,18 @@ fn below(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(PLACE).filter(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
+/// Returns whether a path of a program is `/dev/shm` or lies below it.
+pub(super) fn is_place(path: &[u8]) -> bool {
+    below(path).is_some()
+}
+
+/// Returns whether a path of the machine lies in the folder that stands for `/dev/shm`. The engine's
+/// folder of the host may lead there by a link.
+pub(super) fn is_inside(path: &[u8]) -> bool {
+    let in_host = |path: &[u8]| files::folder().and_then(|folder| path.strip_prefix(folder)).is_some_and(is_place);
+    folder().is_some_and(|folder| path.starts_with(folder)) || in_host(path)
+}
+
 /// Returns the path of the run's file for a path below `/dev/shm`.
 pub(super) fn instead_of(path: &[u8]) -> Option<CString> {
     let below = below(path)?;
@@ -45,7 +57,9 @@ pub(super) fn instead_of(path: &[u8]) -> Option<CString> {
 /// Returns whether the machine's `/dev/shm`, but not the run's, has a folder of this name.
 fn is_folder_of_the_machine(folder: &[u8], name: &[u8]) -> bool {
     let status = |parent: &[u8]| rustix::fs::lstat([parent, b"/", name].concat()).ok();
-    let is_folder = |status: &rustix::fs::Stat| status.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    // A folder of another user could show, or change, the files of the run.
+    let own = rustix::process::geteuid().as_raw();
+    let is_folder = |status: &rustix::fs::Stat| status.st_mode & libc::S_IFMT == libc::S_IFDIR && status.st_uid == own;
     status(folder).is_none() && status(PLACE).as_ref().is_some_and(is_folder)
 }
 

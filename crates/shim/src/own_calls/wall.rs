@@ -6,6 +6,7 @@ use super::answer::{Outcome, with_error};
 use super::stack::Frame;
 use super::{begin_as_child, children, pointers, routes, signals};
 use crate::clib::raw;
+use crate::process::machine_calls;
 use libc::{c_int, c_long};
 use softband_client::fds;
 
@@ -67,6 +68,10 @@ pub(super) unsafe fn outcome_of(frame: &mut Frame, number: c_long, given: [c_lon
                 }
                 Outcome::Result(with_error(|| raw::called(number, &[a, b, c, d, e, caller, f])))
             }
+            _ if reaches_machine(number) => {
+                let [a, b, c, d, e, f] = given;
+                Outcome::Result(with_error(|| raw::called(number, &[a, b, c, d, e, caller, f])))
+            }
             _ if is_about_fabric(number, &given) && pointers::are_good(number, &given) => {
                 Outcome::Result(with_error(|| routes::carry_out(number, given).unwrap_or(-1)))
             }
@@ -88,6 +93,12 @@ pub(super) unsafe fn fork() -> c_long {
     child
 }
 
+/// Returns whether a call could change the machine, or processes outside the fabric.
+fn reaches_machine(number: c_long) -> bool {
+    const NAMES_AND_SIGNALS: [c_long; 4] = [libc::SYS_kill, libc::SYS_setpriority, libc::SYS_sethostname, libc::SYS_setdomainname];
+    NAMES_AND_SIGNALS.contains(&number) || machine_calls::answers(number)
+}
+
 fn is_about_fabric(number: c_long, given: &[c_long; 6]) -> bool {
     let is_object = || fds::lookup(given[0] as c_int).is_some();
     NAMES_AND_SOCKETS.contains(&number)
@@ -102,6 +113,10 @@ fn path_of(number: c_long, &[a, b, ..]: &[c_long; 6]) -> Option<c_long> {
         libc::SYS_open | libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_readlink => Some(a),
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_statx | libc::SYS_readlinkat => Some(b),
         libc::SYS_faccessat | libc::SYS_faccessat2 => Some(b),
+        libc::SYS_unlink | libc::SYS_rmdir | libc::SYS_mkdir | libc::SYS_mknod | libc::SYS_chmod | libc::SYS_truncate | libc::SYS_creat => Some(a),
+        libc::SYS_chown | libc::SYS_lchown | libc::SYS_chdir | libc::SYS_statfs | libc::SYS_rename | libc::SYS_link => Some(a),
+        libc::SYS_unlinkat | libc::SYS_mkdirat | libc::SYS_mknodat | libc::SYS_fchmodat | libc::SYS_fchownat | libc::SYS_utimensat => Some(b),
+        libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => Some(b),
         _ => None,
     }
 }

@@ -1,8 +1,9 @@
 //! System calls that change the machine, which all hosts of a fabric share: mounts, modules, clocks,
 //! swap, reboots. A privileged program gets EPERM, and a line says so.
 
+use crate::fd::files;
 use crate::runtime::attach::attached;
-use crate::runtime::world::fail;
+use crate::runtime::world::{fail, keeping_errno};
 use libc::{c_int, c_long};
 use softband_client::warn;
 
@@ -42,6 +43,31 @@ const CHANGES: [(c_long, &str); 29] = [
 /// Actions of `syslog` that read the kernel's messages or their number (syslog(2)).
 const SYSLOG_READS: [c_long; 5] = [0, 1, 3, 9, 10];
 
+/// Calls that change the mounts of the caller's namespace.
+const MOUNTS: [c_long; 9] = [
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_fsmount,
+    libc::SYS_open_tree,
+    libc::SYS_mount_setattr,
+];
+
+/// Returns whether the process has mounts of its own (`unshare -m`), which no other program sees. The
+/// engine has noted its own namespace in the host's folder.
+fn has_own_mounts() -> bool {
+    keeping_errno(|| {
+        let own = rustix::fs::readlink("/proc/self/ns/mnt", Vec::new()).ok()?;
+        let place = [files::folder()?, b"/mount-namespace"].concat();
+        let engines = rustix::fs::readlink(place, Vec::new()).ok()?;
+        Some(own != engines)
+    })
+    .unwrap_or(false)
+}
+
 /// Returns whether this module looks at a system call.
 pub fn answers(number: c_long) -> bool {
     changing_arguments(number) || CHANGES.iter().any(|(known, _)| *known == number)
@@ -56,6 +82,9 @@ fn changing_arguments(number: c_long) -> bool {
 /// # Safety
 /// The arguments are those of the system call.
 pub unsafe fn refusal(number: c_long, [a, b, _]: [c_long; 3]) -> Option<c_long> {
+    if MOUNTS.contains(&number) && has_own_mounts() {
+        return None;
+    }
     let name = match number {
         // SAFETY: the first number of the structure names the values to set.
         libc::SYS_adjtimex => unsafe { sets_clock(a) }.then_some("adjtimex")?,

@@ -36,13 +36,21 @@ fn engine_of(pid: pid_t) -> Option<Vec<u8>> {
     variables.find_map(|variable| variable.strip_prefix(ENGINE.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))
 }
 
+/// Returns whether a process has the library of a fabric. A daemon may have written over its
+/// environment, and have no parent in the run any more.
+fn has_library(pid: pid_t) -> bool {
+    const NAME: &[u8] = b"/memfd:softband";
+    read(&format!("/proc/{pid}/maps")).is_some_and(|maps| maps.windows(NAME.len()).any(|window| window == NAME))
+}
+
 fn parent_of(pid: pid_t) -> Option<pid_t> {
     let status = read(&format!("/proc/{pid}/stat"))?;
     let behind_name = &status[status.iter().rposition(|byte| *byte == b')')? + 1..];
     std::str::from_utf8(behind_name).ok()?.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
 }
 
-/// Returns whether a process belongs to this run: by its environment, or by that of a parent. A process
+/// Returns whether a process belongs to this run: by its environment, by that of a parent, or by the
+/// library of a fabric of this user. A process
 /// that does not exist belongs to nobody, and the kernel's answer about it is right.
 pub fn is_of_the_run(pid: pid_t) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
@@ -54,7 +62,7 @@ pub fn is_of_the_run(pid: pid_t) -> bool {
         let mut next = Some(pid);
         for generation in 0..GENERATIONS_MAX {
             match next {
-                Some(at) if at == own || engine_of(at).as_ref() == Some(&engine) => return true,
+                Some(at) if at == own || engine_of(at).as_ref() == Some(&engine) || at == pid && has_library(at) => return true,
                 Some(at) => next = parent_of(at),
                 None => break,
             }

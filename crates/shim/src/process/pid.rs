@@ -59,7 +59,11 @@ pub extern "C" fn pidfd_open(pid: pid_t, flags: c_uint) -> c_int {
 /// `info` is null, or describes the signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pidfd_send_signal(fd: c_int, signal: c_int, info: *const libc::siginfo_t, flags: c_uint) -> c_int {
-    if let Some(refused) = outsiders::refused_signal(process_of(fd), signal) {
+    // An ended process, or a descriptor of something else, has no number. The kernel names the error.
+    let target = process_of(fd);
+    if target > 0
+        && let Some(refused) = outsiders::refused_signal(target, signal)
+    {
         return refused;
     }
     let process = if active() { process_of(fd) } else { -1 };
@@ -122,13 +126,18 @@ pub extern "C" fn tgkill(process: pid_t, thread: pid_t, signal: c_int) -> c_int 
     interrupting(target, signal, || unsafe { kernel!(libc::SYS_tgkill, process, thread, signal) as c_int })
 }
 
-/// Returns the sets of signals in the `status` file of a process, by their names.
-fn sets_of(process: pid_t, signal: c_int) -> impl Fn(&str) -> bool {
+/// Returns the `status` file of a process.
+fn status_of(process: pid_t) -> String {
     // The standard library would call this library, which translates the number.
     let file = rustix::fs::open(format!("/proc/{process}/status"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let mut room = [0; STATUS_BYTES];
     let read = file.and_then(|file| rustix::io::read(file, &mut room[..])).unwrap_or(0);
-    let status = String::from_utf8_lossy(&room[..read]).into_owned();
+    String::from_utf8_lossy(&room[..read]).into_owned()
+}
+
+/// Returns the sets of signals in the `status` file of a process, by their names.
+fn sets_of(process: pid_t, signal: c_int) -> impl Fn(&str) -> bool {
+    let status = status_of(process);
     move |set: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(set)).and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
@@ -147,6 +156,12 @@ fn ends_by(process: pid_t, signal: c_int) -> bool {
         [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT, libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
     if signal == libc::SIGKILL {
         return true;
+    }
+    // A stopped process ends when it continues. The kernel spares the first process of a container.
+    let status = status_of(process);
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+    if value("State:").starts_with(['T', 't']) || value("NSpid:").split_whitespace().next_back() == Some("1") {
+        return false;
     }
     let has = sets_of(process, signal);
     (1..=64).contains(&signal) && !HARMLESS.contains(&signal) && !has("SigCgt:") && !has("SigIgn:") && !has("SigBlk:")

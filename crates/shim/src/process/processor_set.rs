@@ -192,7 +192,7 @@ pub fn without_set(attributes: Managed<pthread_attr_t>, create: impl FnOnce() ->
     // SAFETY: only attributes with a set get another one, and no other thread runs meanwhile.
     unsafe { real::pthread_attr_setaffinity_np(attributes, 0, std::ptr::null()) };
     let status = create();
-    // SAFETY: as above; the set has its size.
+    // SAFETY: the words are a set of `len` bytes, and the attributes are still the caller's.
     unsafe { real::pthread_attr_setaffinity_np(attributes, len, wanted.as_ptr().cast()) };
     status
 }

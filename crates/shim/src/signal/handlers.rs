@@ -125,7 +125,7 @@ fn quiet_stops(signal: c_int) -> c_int {
 /// Lets stops of children raise no signal, in a process that has not set its action for them.
 pub fn begin() {
     let mut action = libc::sigaction::zeroed();
-    // SAFETY: the first call only reads, and the second sets what was there, with another flag.
+    // SAFETY: the first call only reads. The second sets the same action again, with another flag.
     unsafe {
         real::sigaction(libc::SIGCHLD, In::NULL, Out::of(&mut action));
         if action.sa_sigaction == libc::SIG_DFL {

@@ -91,7 +91,7 @@ fn may_look_at_shared() -> bool {
 
 /// Returns whether another thread or a peer may write memory of this process.
 fn may_await_memory() -> bool {
-    threads::has_created() || regions::iter().any(|region| region.remote_writable)
+    threads::has_created() || !regions::are_all_listed() || regions::iter().any(|region| region.remote_writable)
 }
 
 /// Returns the time at which a thread that only reads clocks gives the token away.

@@ -118,10 +118,10 @@ impl CmTable {
         self.channels.get(&object).map_or(0, |channel| channel.events.len())
     }
 
-    /// Returns the time of the latest unread event of a channel that ends a connection.
+    /// Returns the time of the first unread event of a channel that ends a connection.
     pub(crate) fn ended_at(&self, object: u32) -> Option<SimTime> {
         let events = &self.channels.get(&object)?.events;
-        events.iter().filter(|event| event.kind == Kind::Disconnected).map(|event| event.at).max()
+        events.iter().filter(|event| event.kind == Kind::Disconnected).map(|event| event.at).min()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
