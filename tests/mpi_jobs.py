@@ -42,8 +42,9 @@ class Job:
     text: str
 
     def lines(self) -> list[str]:
-        """Returns the lines of rank 0. It is the only one of host a, or its first."""
-        return [line.split(": ", 1)[1] for line in self.text.splitlines() if re.match(r"a(-0)?: ", line)]
+        """Returns the lines of rank 0, without Softband's own. It is the only one of host a, or its first."""
+        lines = [line.split(": ", 1)[1] for line in self.text.splitlines() if re.match(r"a(-0)?: ", line)]
+        return [line for line in lines if not line.startswith("softband: ")]
 
 
 def open_mpi_5() -> Path | None:

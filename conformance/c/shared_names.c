@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 	must(rename("/dev/shm/plain", "/dev/shm/other") == 0 && link("/dev/shm/other", "/dev/shm/third") == 0, "rename and link");
 	must(mkdir("/dev/shm/folder", 0700) == 0 && symlink("/dev/shm/other", "/dev/shm/folder/link") == 0, "mkdir and symlink");
 	must(access("/dev/shm/folder/link", R_OK) == 0 && access("/dev/shm/plain", R_OK) < 0, "access");
-	must(chmod("/dev/shm/other", 0400) == 0 && truncate("/dev/shm/third", 8) == 0, "chmod and truncate");
+	must(chmod("/dev/shm/other", 0600) == 0 && truncate("/dev/shm/third", 8) == 0, "chmod and truncate");
 
 	char folder[64];
 	must(chdir("/dev/shm") == 0 && getcwd(folder, sizeof folder) && strcmp(folder, "/dev/shm") == 0, "chdir");

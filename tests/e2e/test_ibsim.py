@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, WAIT_SECONDS, Softband, which
+from conftest import ADMINISTRATORS, ROOT, WAIT_SECONDS, Softband, which
 
 WRAPPER = next(Path("/usr/lib").glob("*/umad2sim/libumad2sim.so"), None)
 pytestmark = pytest.mark.skipif(not (WRAPPER and which("ibsim") and which("opensm")), reason="no ibsim")
@@ -51,7 +51,7 @@ def ibsim(net: Path, folder: Path) -> Iterator[dict[str, str]]:
             while name not in Path("/proc/net/unix").read_text():
                 assert simulator.poll() is None and time.monotonic() < deadline, "ibsim does not start"
                 time.sleep(0.05)
-            yield environment | {"SIM_HOST": "h0 mlx4_0", "LD_PRELOAD": str(WRAPPER)}
+            yield environment | {"PATH": os.pathsep.join((os.environ["PATH"], *ADMINISTRATORS)), "SIM_HOST": "h0 mlx4_0", "LD_PRELOAD": str(WRAPPER)}
         finally:
             simulator.kill()
 

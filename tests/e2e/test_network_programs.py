@@ -165,10 +165,10 @@ def test_xrootd_lists_and_copies_files_between_hosts(softband: Softband, open_fo
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
-def test_opensm_ends_without_management_datagrams(softband: Softband, pace: str) -> None:
+def test_opensm_ends_without_management_datagrams(softband: Softband, tmp_path: Path, pace: str) -> None:
     """OpenSM cancels the threads of its dispatcher at its end."""
     need("opensm")
-    outcome = softband.run(FABRIC, ("a", "opensm -o"), options=("--pace", pace))
+    outcome = softband.run(FABRIC, ("a", f"opensm -o -f {tmp_path / 'log'}"), options=("--pace", pace))
     assert "Exiting SM" in outcome.program("a-0")
     assert "stands still" not in outcome.stderr
 

@@ -53,7 +53,7 @@ def discover(softband: Softband, net: str, host: str) -> str:
     with ibsim(softband, net) as environment:
         for _ in range(50):
             done = subprocess.run(
-                ["ibnetdiscover"], env={**environment, "SIM_HOST": host}, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+                [which("ibnetdiscover") or ""], env={**environment, "SIM_HOST": host}, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
             )
             if done.returncode == 0 and "guid=" in done.stdout:
                 return done.stdout

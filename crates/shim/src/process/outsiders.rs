@@ -54,7 +54,9 @@ fn parent_of(pid: pid_t) -> Option<pid_t> {
 /// that does not exist belongs to nobody, and the kernel's answer about it is right.
 pub fn is_of_the_run(pid: pid_t) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    if pid == own || !attached() {
+    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    // The parent is another program of the run, its engine, or the launcher that waits for this program.
+    if pid == own || pid == parent || !attached() {
         return true;
     }
     keeping_errno(|| {

@@ -95,12 +95,12 @@ unsafe fn clear_rest(len: size_t, set: *mut cpu_set_t) {
 /// `set` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sched_setaffinity(pid: pid_t, len: size_t, wanted: *const cpu_set_t) -> c_int {
+    if let Some(refused) = outsiders::refusal("a processor set", translated(pid)) {
+        return refused;
+    }
     if active() {
         // SAFETY: the set has `len` bytes.
         return unsafe { set(pid, len, wanted) as c_int };
-    }
-    if let Some(refused) = outsiders::refusal("a processor set", translated(pid)) {
-        return refused;
     }
     // SAFETY: the kernel reads `len` bytes of the set.
     unsafe { real::sched_setaffinity(translated(pid), len, wanted) }

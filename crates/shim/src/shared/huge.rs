@@ -3,10 +3,13 @@
 
 use crate::clib::args::Text;
 use crate::clib::real;
+use crate::fd::files;
 use crate::runtime::attach::attached;
 use crate::runtime::world::{errno, fail, keeping_errno, set_errno};
 use libc::{c_int, c_uint, c_void, key_t, off_t, size_t};
+use rustix::fs::{Mode, OFlags};
 use softband_client::warn;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Place of the size in the flags of `mmap`, `shmget` and `memfd_create` (asm-generic/hugetlb_encode.h).
 const SIZE_SHIFT: u32 = 26;
@@ -38,7 +41,7 @@ fn lacks_pages() -> bool {
 fn exist(bytes: usize) -> bool {
     let count = |name: &str| {
         let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", bytes >> 10);
-        let file = rustix::fs::open(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty()).ok()?;
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let mut text = [0; 32];
         let len = rustix::io::read(file, &mut text).ok()?;
         std::str::from_utf8(&text[..len]).ok()?.trim().parse::<u64>().ok()
@@ -46,7 +49,24 @@ fn exist(bytes: usize) -> bool {
     ["nr_hugepages", "nr_overcommit_hugepages"].into_iter().any(|name| count(name).unwrap_or(0) > 0)
 }
 
+/// States once on each host that huge pages are missing. Libraries such as UCX ask in each rank.
 fn note() {
+    static IS_NOTED: AtomicBool = AtomicBool::new(false);
+    if IS_NOTED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let is_first = keeping_errno(|| {
+        let Some(folder) = files::folder() else { return true };
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let made = rustix::fs::open([folder, b"/noted-huge-pages"].concat(), flags, Mode::from_raw_mode(0o600));
+        !matches!(made, Err(rustix::io::Errno::EXIST))
+    });
+    if is_first {
+        say();
+    }
+}
+
+fn say() {
     warn::once("the machine has no huge pages reserved, so memory has small pages");
 }
 
