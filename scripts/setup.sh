@@ -20,6 +20,7 @@ need rdmacm-utils rping
 need netpipe-tcp NPtcp
 need python3-pyverbs /usr/lib/python3/dist-packages/pyverbs/__init__.py
 need iperf3 iperf3
+need fio fio
 need libfabric-bin fi_pingpong
 need nuttcp nuttcp
 need infiniband-diags ibstatus
