@@ -25,9 +25,25 @@ print((index, name) in socket.if_nameindex(), files.joinpath("device/infiniband/
 print(address, gid == "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x" % tuple(map(int, address.split("."))))
 """
 SERVER = "import socket; s = socket.create_server(('10.77.0.1', 7000)); print(s.accept()[0].recv(9).decode())"
-CLIENT = "import socket; socket.create_connection(('10.77.0.1', 7000), 9).sendall(b'hello')"
+# At wall pace the server may listen late.
+CLIENT = """
+import socket, time
+for _ in range(200):
+    try:
+        connection = socket.create_connection(('10.77.0.1', 7000), 9)
+    except ConnectionRefusedError:
+        time.sleep(0.05)
+    else:
+        break
+connection.sendall(b'hello')
+"""
 DATAGRAM = "import socket; s=socket.socket(type=2); s.bind(('10.77.0.1', 7001)); print(s.recv(9).decode())"
-SENDER = "import socket, time; time.sleep(1); socket.socket(type=2).sendto(b'hello', ('10.77.0.1', 7001))"
+SENDER = """
+import socket, time
+for _ in range(10):
+    time.sleep(0.5)
+    socket.socket(type=2).sendto(b'hello', ('10.77.0.1', 7001))
+"""
 
 
 def script(folder: Path, name: str, text: str) -> str:
