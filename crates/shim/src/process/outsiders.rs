@@ -50,13 +50,14 @@ fn parent_of(pid: pid_t) -> Option<pid_t> {
 }
 
 /// Returns whether a process belongs to this run: by its environment, by that of a parent, or by the
-/// library of a fabric of this user. A process
-/// that does not exist belongs to nobody, and the kernel's answer about it is right.
+/// library of a fabric of this user. A process that does not exist belongs to nobody, and the kernel's
+/// answer about it is right.
 pub fn is_of_the_run(pid: pid_t) -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
     // The parent is another program of the run, its engine, or the launcher that waits for this program.
-    if pid == own || pid == parent || !attached() {
+    // Process 1 adopts orphans, and is the machine's.
+    if pid == own || pid == parent && parent > 1 || !attached() {
         return true;
     }
     keeping_errno(|| {
