@@ -5,7 +5,7 @@ processors, and other nice values. In simulated time nothing of it may change a 
 all choices, so that a failure can be repeated: SOFTBAND_DISTURBANCE_SEED=7. The moments of the stops
 are the machine's, so a repetition may need several tries.
 
-    tests/disturbance.py [--seed N] [--tries N] FABRIC --on HOST COMMAND [--on HOST COMMAND ...]
+    python3 tests/disturbance.py [--seed N] [--tries N] FABRIC --on HOST COMMAND [--on HOST COMMAND ...]
 """
 
 from __future__ import annotations

@@ -65,6 +65,15 @@ def test_libfabric_plays_ping_pong(softband: Softband, provider: str) -> None:
         assert re.search(r"^64\s+10\s+=10\s", outcome.program(name), re.MULTILINE)
 
 
+def test_reliable_datagrams_of_libfabric_over_udp_come_to_an_end(softband: Softband) -> None:
+    """RxD fills the buffers of its sockets with large messages, and then polls until its timers end."""
+    need("fi_pingpong")
+    program = "fi_pingpong -p 'udp;ofi_rxd' -e rdm -I 4"
+    outcome = twice(softband, ("a", program), ("b", f"{program} a"), fabric="roce-100g")
+    for name in ("a-0", "b-0"):
+        assert re.findall(r"^(\w+)\s+4\s+=4\s", outcome.program(name), re.MULTILINE) == ["64", "256", "1k", "4k", "64k", "1m"]
+
+
 @NETWORKS
 def test_redis_serves_another_host(softband: Softband, fabric: str, server: str) -> None:
     need("redis-server", "redis-cli")

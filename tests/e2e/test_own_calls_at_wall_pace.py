@@ -140,6 +140,55 @@ func main() {
 }
 """
 
+# The server listens as the package chooses (by MPTCP since Go 1.24). The client waits until it answers.
+GO_PEERS = r"""
+package main
+
+// int own(void) { return 7; }
+import "C"
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+func ask(host, name string) {
+	for turn := 0; ; turn++ {
+		answer, err := http.Get("http://" + host + ":8000/?" + name)
+		if err == nil {
+			text, _ := io.ReadAll(answer.Body)
+			fmt.Printf("%s: %s\n", answer.Status, text)
+			return
+		}
+		if turn == 1000 {
+			panic(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func main() {
+	_ = C.own()
+	asked := make(chan bool, 2)
+	if len(os.Args) > 1 {
+		name, _ := os.Hostname()
+		ask(os.Args[1], name)
+		ask(os.Args[1], name)
+		return
+	}
+	go http.ListenAndServe(":8000", http.HandlerFunc(func(to http.ResponseWriter, from *http.Request) {
+		fmt.Fprint(to, "page for ", from.URL.RawQuery)
+		asked <- true
+	}))
+	<-asked
+	<-asked
+	time.Sleep(200 * time.Millisecond)
+}
+"""
+
 STATIC = "#include <stdio.h>\nint main(void) { puts(\"static\"); return 3; }\n"
 
 
@@ -154,14 +203,30 @@ def test_calls_by_instructions_see_the_fabric(softband: Softband, tmp_path: Path
     assert at_wall_pace(softband, str(tmp_path / "own")) == expected
 
 
-def test_a_program_of_go_sees_the_fabric(softband: Softband, tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def go_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("go-cache")
+
+
+def built_by_go(text: str, folder: Path, cache: Path) -> Path:
     go = shutil.which("go") or "/usr/local/go/bin/go"
     if not Path(go).exists():
         pytest.skip("no Go here")
-    (tmp_path / "look.go").write_text(GO, encoding="utf-8")
-    environment = {"PATH": f"{Path(go).parent}:/usr/bin:/bin", "HOME": str(tmp_path), "CGO_ENABLED": "1"}
-    subprocess.run([go, "build", "-o", tmp_path / "look", tmp_path / "look.go"], check=True, env=environment, cwd=tmp_path)
-    assert at_wall_pace(softband, str(tmp_path / "look")) == ["a 1 <nil>", STATE, "<nil>"]
+    (folder / "main.go").write_text(text, encoding="utf-8")
+    environment = {"PATH": f"{Path(go).parent}:/usr/bin:/bin", "HOME": str(cache), "CGO_ENABLED": "1"}
+    subprocess.run([go, "build", "-tags", "netcgo", "-o", folder / "program", folder / "main.go"], check=True, env=environment, cwd=folder)
+    return folder / "program"
+
+
+def test_a_program_of_go_sees_the_fabric(softband: Softband, tmp_path: Path, go_cache: Path) -> None:
+    assert at_wall_pace(softband, str(built_by_go(GO, tmp_path, go_cache))) == ["a 1 <nil>", STATE, "<nil>"]
+
+
+@pytest.mark.parametrize("options", [("--pace", "virtual"), ("--pace", "wall"), ("--pace", "wall", "--network", "modelled")])
+def test_programs_of_go_on_two_hosts_talk_by_sockets(softband: Softband, tmp_path: Path, go_cache: Path, options: tuple[str, ...]) -> None:
+    program = built_by_go(GO_PEERS, tmp_path, go_cache)
+    outcome = softband.run(FABRIC, ("a", f"{program}"), ("b", f"{program} a"), options=options).assert_ok()
+    assert outcome.program("b-0").splitlines() == ["200 OK: page for b", "200 OK: page for b"]
 
 
 @pytest.mark.parametrize("pace", ["virtual", "wall"])
