@@ -140,7 +140,8 @@ func main() {
 }
 """
 
-# The server listens as the package chooses (by MPTCP since Go 1.24). The client waits until it answers.
+# The server listens as the package chooses (by MPTCP since Go 1.24). The client finds its address by Go's own
+# resolver, and waits until it answers.
 GO_PEERS = r"""
 package main
 
@@ -214,7 +215,7 @@ def built_by_go(text: str, folder: Path, cache: Path) -> Path:
         pytest.skip("no Go here")
     (folder / "main.go").write_text(text, encoding="utf-8")
     environment = {"PATH": f"{Path(go).parent}:/usr/bin:/bin", "HOME": str(cache), "CGO_ENABLED": "1"}
-    subprocess.run([go, "build", "-tags", "netcgo", "-o", folder / "program", folder / "main.go"], check=True, env=environment, cwd=folder)
+    subprocess.run([go, "build", "-o", folder / "program", folder / "main.go"], check=True, env=environment, cwd=folder)
     return folder / "program"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTBAND = Path(os.environ.get("SOFTBAND_BIN", ROOT / "target" / "dist" / "bin" / "softband"))
-RUNS = 100
+RUNS = 300
 PROGRAM = "fi_pingpong -p 'verbs;ofi_rxm' -e rdm -I 10 -S 64"
 # RxM's thread for connections and the thread that polls compete for the processors.
 LOAD = 3 * (os.cpu_count() or 1)

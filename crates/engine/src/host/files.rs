@@ -1,11 +1,11 @@
 //! The files that a host's programs find below `/sys/class/infiniband*`, `/sys/class/net`,
-//! `/dev/infiniband` and `/dev/shm`. Each host has a folder, to which the library in its programs redirects these
+//! `/dev/infiniband`, `/dev/shm` and `/etc/hosts`. Each host has a folder, to which the library in its programs redirects these
 //! paths (`shim/fd/files`). The folder looks like the kernel's and follows the fabric file.
 
 use crate::host::kernel::{Kernels, settings};
 use crate::host::ports::{self, abi_lid};
 use crate::host::shared_files::{self, SharedFiles};
-use crate::host::{counter_files, interfaces, mad_files, net_files, processor_files};
+use crate::host::{counter_files, interfaces, mad_files, name_files, net_files, processor_files};
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use softband_fabric::World;
@@ -142,9 +142,16 @@ impl Files {
         std::env::var_os(name).is_none().then(|| (name.to_owned(), format!("{folder}/{path}")))
     }
 
-    /// Returns the environment variable by which programs of `host` find the files.
-    pub(crate) fn variable(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<Option<(String, String)>> {
-        let folder = self.of_host(host, world, kernels)?;
+    /// Returns the environment variable by which programs of `host` find the files. `names` makes the
+    /// text of `/etc/hosts`.
+    pub(crate) fn variable(
+        &self,
+        host: usize,
+        world: &World,
+        kernels: Option<&Kernels>,
+        names: &dyn Fn() -> String,
+    ) -> io::Result<Option<(String, String)>> {
+        let folder = self.of_host(host, world, kernels, names)?;
         Ok(folder.to_str().map(|folder| (environment::FILES.to_owned(), folder.to_owned())))
     }
 
@@ -154,7 +161,7 @@ impl Files {
 
     /// Returns the folder of a host. The first call writes it, because large fabrics have many
     /// hosts without programs.
-    fn of_host(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> io::Result<PathBuf> {
+    fn of_host(&self, host: usize, world: &World, kernels: Option<&Kernels>, names: &dyn Fn() -> String) -> io::Result<PathBuf> {
         let folder = self.place_of(host);
         if !folder.is_dir() {
             let network = (interfaces::of_host(kernels, world, host), interfaces::routes_of_host(kernels, host));
@@ -163,7 +170,9 @@ impl Files {
                 processor_files::write(&folder)?;
             }
             write_settings(&folder.join(OWN_VALUES), world, host, kernels)?;
+            // A container's own files name its neighbours.
             if !self.in_containers {
+                name_files::write(&folder, &self.folder.join(format!("{}-names", self.secret)), &world.spec().hosts[host].name, names)?;
                 shared_files::write(&folder, &format!("{}-{host}", self.secret), self.shared.as_ref())?;
             }
         }

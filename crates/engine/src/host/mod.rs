@@ -10,6 +10,7 @@ pub(crate) mod interfaces;
 pub(crate) mod kernel;
 mod mad_files;
 pub(crate) mod mads;
+mod name_files;
 mod net_files;
 pub(crate) mod network;
 pub(crate) mod objects;

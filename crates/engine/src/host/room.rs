@@ -6,6 +6,7 @@ use crate::host::disks::Disk;
 use crate::host::files::Files;
 use crate::host::kernel::Kernels;
 use crate::host::mads::MadTable;
+use crate::host::name_files;
 use crate::host::network::Network;
 use crate::host::objects::{self, About, Object, Objects};
 use crate::host::relay::Relay;
@@ -91,7 +92,8 @@ impl HostServices {
     /// # Errors
     /// If the machine has no room for the files.
     pub(crate) fn files_variable(&self, host: usize, world: &World, kernels: Option<&Kernels>) -> std::io::Result<Option<(String, String)>> {
-        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world, kernels))
+        let names = || name_files::names(world.spec(), &self.network, kernels, !self.network.is_simulated());
+        self.files.as_ref().map_or(Ok(None), |files| files.variable(host, world, kernels, &names))
     }
 
     /// Writes the new state of a port into the files of its host.

@@ -6,7 +6,8 @@
 use crate::clib::args::{Out, Text, Zeroed};
 use crate::clib::real;
 use crate::fd::{
-    connections, counter_files, interface_files, machine_files, management, processor_files, processor_rate, random_files, shared_files, status,
+    connections, counter_files, interface_files, machine_files, management, name_files, processor_files, processor_rate, random_files, shared_files,
+    status,
 };
 use crate::own_calls;
 use crate::runtime::attach::attached;
@@ -171,6 +172,9 @@ fn inside(path: &[u8]) -> Option<CString> {
         && (rest.first().is_some_and(u8::is_ascii_digit) || rest.starts_with(b"self/task/"))
     {
         return of_process(rest).filter(|led| led.as_bytes() != path);
+    }
+    if let Some(names) = name_files::instead_of(path) {
+        return Some(names);
     }
     // Nearly every path ends here. The engine's folder has no file of a hidden path.
     let is_led = is_about_hcas(path)

@@ -116,7 +116,7 @@ fn checked(fd: c_int, flags: c_int) -> c_int {
         _ if writes(flags) => match name() {
             name if acts_on_machine(fd) => refuse(fd, &name),
             name => match files::name_for_program(&name) {
-                Some(own) if own.as_bytes().starts_with(b"/sys/") => fixed(fd, own.as_bytes()),
+                Some(own) if [&b"/sys/"[..], b"/etc/"].iter().any(|start| own.as_bytes().starts_with(start)) => fixed(fd, own.as_bytes()),
                 _ => fd,
             },
         },

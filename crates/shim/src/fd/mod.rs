@@ -18,6 +18,7 @@ pub mod kernel_news;
 mod machine_files;
 mod mad_posts;
 pub mod management;
+mod name_files;
 pub mod own_values;
 pub mod poll;
 mod processor_files;

@@ -10,8 +10,8 @@ use crate::process::machine_calls;
 use libc::{c_int, c_long};
 use softband_client::fds;
 
-/// Folders of the system with files of a fabric.
-const FOLDERS: [&[u8]; 3] = [b"/sys/", b"/proc/", b"/dev/"];
+/// Beginnings of the paths of the fabric's files.
+const PATHS: [&[u8]; 4] = [b"/sys/", b"/proc/", b"/dev/", b"/etc/host"];
 
 /// Calls whose addresses and names belong to the fabric.
 const NAMES_AND_SOCKETS: [c_long; 15] = [
@@ -123,11 +123,11 @@ fn path_of(number: c_long, &[a, b, ..]: &[c_long; 6]) -> Option<c_long> {
 
 /// Returns whether a path can lead into a fabric. The program's other files stay with the kernel.
 fn is_of_fabric(path: c_long) -> bool {
-    let has = |folder: &&[u8]| {
-        pointers::bytes(path, folder.len()) && {
+    let has = |start: &&[u8]| {
+        pointers::bytes(path, start.len()) && {
             // SAFETY: the bytes can be read.
-            (unsafe { std::slice::from_raw_parts(path as *const u8, folder.len()) }) == *folder
+            (unsafe { std::slice::from_raw_parts(path as *const u8, start.len()) }) == *start
         }
     };
-    FOLDERS.iter().any(has)
+    PATHS.iter().any(has)
 }
