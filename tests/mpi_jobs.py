@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,25 @@ def wheels(mpi: str) -> Path | None:
             return None
         (folder / "complete").touch()
     return folder / "bin"
+
+
+def mpi4py_source(version: str, folder: Path) -> Path:
+    """Downloads the source distribution of mpi4py, which holds its tests. Returns its folder."""
+    words = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", "mpi4py", f"mpi4py=={version}"]
+    subprocess.run([sys.executable, "-m", "pip", *words], cwd=folder, check=True, timeout=600)
+    with tarfile.open(folder / f"mpi4py-{version}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / f"mpi4py-{version}"
+
+
+def side_by_side(commands: list[list[str]], environment: dict[str, str], folder: Path, limit: int = 300) -> list[str]:
+    """Runs jobs at once. Returns what each printed. Fails if one of them fails."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    jobs = [subprocess.Popen(words, env=environment, cwd=folder, **streams) for words in commands]
+    outputs = [job.communicate(timeout=limit)[0] for job in jobs]
+    for job, output in zip(jobs, outputs, strict=True):
+        assert job.returncode == 0, output
+    return outputs
 
 
 def compiled(mpi: str, sources: list[Path], program: Path) -> Path:

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -116,12 +115,7 @@ def test_the_benchmarks_of_mpi4py_run(command: list[str], folder: Path) -> None:
 @pytest.fixture(scope="module")
 def mpi4py_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of the source distribution that belongs to Debian's mpi4py."""
-    folder = tmp_path_factory.mktemp("mpi4py")
-    words = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:", f"mpi4py=={MPI4PY}"]
-    subprocess.run([sys.executable, "-m", "pip", *words], cwd=folder, check=True, timeout=300)
-    with tarfile.open(folder / f"mpi4py-{MPI4PY}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / f"mpi4py-{MPI4PY}"
+    return mpi_jobs.mpi4py_source(MPI4PY, tmp_path_factory.mktemp("mpi4py"))
 
 
 @pytest.fixture(scope="module")

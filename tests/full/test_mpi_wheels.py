@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -18,31 +17,41 @@ import mpi_jobs
 from mpi_jobs import PACES, SOFTBAND
 
 MPIS = tuple(mpi_jobs.WHEELS)
+# Intel MPI also comes with a launcher of its own.
+HYDRA = "intelmpi by hydra"
+LAUNCHES = (*MPIS, HYDRA)
 FABRICS = {"infiniband": "modern-pair", "roce": "roce-100g"}
 EXCEPTIONS = mpi_jobs.ROOT / "conformance" / "mpi4py" / "exceptions.txt"
-SUM = """
+# Each line is one write: a launcher joins the output of its ranks.
+SUM = r"""
+import os
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 total = world.allreduce(bytes([world.rank]) * 100_000, op=lambda a, b: bytes(x + y for x, y in zip(a[:9], b)) + a[9:])
 world.Barrier()
-print(world.rank, "of", world.size, "on", MPI.Get_processor_name(), total[0], flush=True)
+os.write(1, f"{world.rank} of {world.size} on {MPI.Get_processor_name()} {total[0]}\n".encode())
 """
 # Each rank works long enough that the jobs run side by side.
 LONG_SUM = SUM.replace("world.Barrier()", "for _ in range(2000): world.Barrier()")
 
 
+def python_of(mpi: str) -> str:
+    return str(mpi_jobs.ROOT / "target" / mpi.removesuffix(" by hydra") / "bin" / "python")
+
+
 def environment(mpi: str) -> dict[str, str]:
-    folder = mpi_jobs.wheels(mpi)
+    folder = mpi_jobs.wheels(mpi.removesuffix(" by hydra"))
     if folder is None:
         pytest.skip(f"no wheels of {mpi}")
-    return os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
+    # `softband mpirun` starts no further processes.
+    return os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "MPI4PY_TEST_SPAWN": "no"}
 
 
 def command(mpi: str, pace: str, fabric: str, ranks: tuple[int, int], words: list[str], limit: int = 280) -> list[str]:
-    """Returns the command of a job with `ranks` in all and on each host. Intel MPI comes with its own launcher."""
+    """Returns the command of a job with `ranks` in all and on each host."""
     count, each = ranks
-    softband = [str(SOFTBAND), "run" if mpi == "intelmpi" else "mpirun", "--pace", pace, "--timeout", str(limit)]
-    if mpi != "intelmpi":
+    softband = [str(SOFTBAND), "run" if mpi == HYDRA else "mpirun", "--pace", pace, "--timeout", str(limit)]
+    if mpi != HYDRA:
         return [*softband, "-n", str(count), "--ppn", str(each), fabric, *words]
     launcher = f"mpiexec.hydra -launcher ssh -launcher-exec {SOFTBAND.parent / 'softband-rsh'} -hosts a,b -ppn {each} -n {count}"
     return [*softband, "--quiet", fabric, "--on", "a", f"{launcher} {' '.join(words)}"]
@@ -60,11 +69,11 @@ def expected(count: int, each: int) -> list[str]:
 @pytest.mark.parametrize("ranks", [(2, 1), (4, 2)], ids=["one-a-host", "two-a-host"])
 @pytest.mark.parametrize("fabric", FABRICS)
 @pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize("mpi", LAUNCHES)
 def test_ranks_of_two_hosts_add_their_numbers(mpi: str, pace: str, fabric: str, ranks: tuple[int, int], tmp_path: Path) -> None:
     (tmp_path / "sum.py").write_text(SUM)
     around = environment(mpi)
-    words = command(mpi, pace, FABRICS[fabric], ranks, [str(mpi_jobs.ROOT / "target" / mpi / "bin" / "python"), str(tmp_path / "sum.py")])
+    words = command(mpi, pace, FABRICS[fabric], ranks, [python_of(mpi), str(tmp_path / "sum.py")])
     runs = [subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=around, cwd=tmp_path) for _ in range(1 + (pace == "virtual"))]
     for done in runs:
         assert done.returncode == 0, done.stdout + done.stderr
@@ -74,39 +83,47 @@ def test_ranks_of_two_hosts_add_their_numbers(mpi: str, pace: str, fabric: str, 
 
 
 @pytest.mark.parametrize("pace", PACES)
-@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize("mpi", LAUNCHES)
 def test_jobs_side_by_side_do_not_meet(mpi: str, pace: str, tmp_path: Path) -> None:
     """The ranks of a host share memory by the name of their job."""
     (tmp_path / "sum.py").write_text(LONG_SUM)
     around = environment(mpi)
-    words = command(mpi, pace, "modern-pair", (2, 2), [str(mpi_jobs.ROOT / "target" / mpi / "bin" / "python"), str(tmp_path / "sum.py")])
-    jobs = [
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=around, cwd=tmp_path)
-        for _ in range(3)
-    ]
-    outputs = [job.communicate(timeout=300)[0] for job in jobs]
-    for job, output in zip(jobs, outputs, strict=True):
-        assert job.returncode == 0, output
+    words = command(mpi, pace, "modern-pair", (2, 2), [python_of(mpi), str(tmp_path / "sum.py")])
+    for output in mpi_jobs.side_by_side([words] * 3, around, tmp_path):
         assert lines_of_ranks(output) == expected(2, 2)
+
+
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_job_after_a_killed_job_starts_afresh(mpi: str, pace: str, tmp_path: Path) -> None:
+    """The ranks of the first job leave files of shared memory behind."""
+    (tmp_path / "sum.py").write_text(SUM)
+    (tmp_path / "wait.py").write_text(SUM + "import time\nwhile True: time.sleep(0.01)\n")
+    (tmp_path / "temporary").mkdir()
+    around = environment(mpi) | {"TMPDIR": str(tmp_path / "temporary")}
+    killed = command(mpi, pace, "modern-pair", (2, 2), [python_of(mpi), str(tmp_path / "wait.py")])
+    with subprocess.Popen(killed, stdout=subprocess.PIPE, text=True, env=around, cwd=tmp_path) as job:
+        assert job.stdout is not None and " of 2 on a" in job.stdout.readline()
+        names = [path.name.removesuffix("-files") for path in (tmp_path / "temporary").glob("softband-*-files")]
+        assert len(names) == 1 and Path(f"/dev/shm/{names[0]}-shm").exists()
+        job.kill()
+    words = command(mpi, pace, "modern-pair", (2, 2), [python_of(mpi), str(tmp_path / "sum.py")])
+    (output,) = mpi_jobs.side_by_side([words], around, tmp_path)
+    assert lines_of_ranks(output) == expected(2, 2)
+    assert not Path(f"/dev/shm/{names[0]}-shm").exists()
 
 
 @pytest.fixture(scope="module")
 def mpi4py_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of the source distribution that belongs to the wheels of mpi4py."""
-    folder = tmp_path_factory.mktemp("mpi4py")
-    words = ["download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", "mpi4py", f"mpi4py=={mpi_jobs.MPI4PY}"]
-    subprocess.run([sys.executable, "-m", "pip", *words], cwd=folder, check=True, timeout=600)
-    with tarfile.open(folder / f"mpi4py-{mpi_jobs.MPI4PY}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
-    return folder / f"mpi4py-{mpi_jobs.MPI4PY}"
+    return mpi_jobs.mpi4py_source(mpi_jobs.MPI4PY, tmp_path_factory.mktemp("mpi4py"))
 
 
 def words_of_tests(mpi: str, tests: Path) -> list[str]:
     """Returns the command of mpi4py's tests, without the modules that conformance/mpi4py excepts."""
     rows = [line.split("\t") for line in EXCEPTIONS.read_text().splitlines() if not line.startswith("#")]
     excepted = [module for library, module, _ in rows if library in (mpi, "*")]
-    python = mpi_jobs.ROOT / "target" / mpi / "bin" / "python"
-    return [str(python), str(tests / "test" / "main.py"), "-v", *(word for module in excepted for word in ("-e", module))]
+    return [python_of(mpi), str(tests / "test" / "main.py"), "-v", *(word for module in excepted for word in ("-e", module))]
 
 
 def failures(text: str) -> set[str]:

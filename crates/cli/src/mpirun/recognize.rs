@@ -2,6 +2,9 @@
 
 use crate::mpirun::stacks::Stack;
 use anyhow::{Context, bail};
+use elf::ElfStream;
+use elf::abi::DT_SONAME;
+use elf::endian::AnyEndian;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,7 +17,11 @@ const HEAD: u64 = 4096;
 const WHERE_MPI4PY: &str = "import importlib.util; print(importlib.util.find_spec('mpi4py.MPI').origin)
 for line in open('/proc/self/maps'):
     if '/libmpi' in line: print(line.split()[-1]); break";
-const SAY: &str = "say --mpi mpich, --mpi openmpi4 or --mpi openmpi5";
+const SAY: &str = "say --mpi mpich, --mpi intelmpi, --mpi openmpi4 or --mpi openmpi5";
+/// The library of MPICH since version 3.1, and of all that keep its ABI: Intel MPI, MVAPICH, Cray MPI.
+const COMMON_ABI: &str = "libmpi.so.12";
+/// Beginning of the version that Intel's library states (`MPI_Get_library_version`).
+const INTEL: &[u8] = b"Intel(R) MPI Library";
 /// A program of Open MPI that loads its libraries.
 const OMPI_INFO: &str = "ompi_info";
 /// The library by which ranks of Open MPI 5 find each other.
@@ -165,8 +172,35 @@ fn libraries(linker: &Path, binary: &Path) -> anyhow::Result<String> {
 
 /// Returns a library's own line in its listing.
 fn own_line(library: &Path) -> String {
-    let name = library.file_name().unwrap_or_default().to_string_lossy();
-    format!("{name} => {}\n", library.display())
+    let file_name = || library.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    format!("{} => {}\n", own_name(library).unwrap_or_else(file_name), library.display())
+}
+
+/// Returns the name by which programs need a library. Its file can have another, as in wheels.
+fn own_name(library: &Path) -> Option<String> {
+    let mut file = ElfStream::<AnyEndian, _>::open_stream(File::open(library).ok()?).ok()?;
+    let at = file.dynamic().ok()??.iter().find(|entry| entry.d_tag == DT_SONAME)?.d_val();
+    let names = *file.section_header_by_name(".dynstr").ok()??;
+    let names = file.section_data_as_strtab(&names).ok()?;
+    names.get(usize::try_from(at).ok()?).ok().map(str::to_owned)
+}
+
+/// Returns whether a file contains these bytes.
+fn contains(path: &Path, wanted: &[u8]) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut part = vec![0; 1 << 20];
+    let mut kept = 0;
+    while let Ok(count @ 1..) = file.read(&mut part[kept..]) {
+        let filled = &part[..kept + count];
+        if filled.windows(wanted.len()).any(|bytes| bytes == wanted) {
+            return true;
+        }
+        // The bytes can lie across the end of this part.
+        let from = filled.len().saturating_sub(wanted.len() - 1);
+        kept = filled.len() - from;
+        part.copy_within(from..from + kept, 0);
+    }
+    false
 }
 
 /// Returns the path of a library in a listing.
@@ -192,8 +226,9 @@ fn judge(program: &str, listing: &str) -> anyhow::Result<Found> {
     if has("libmpich.so.12") {
         return found(Stack::Mpich, &["libmpich.so.12"]);
     }
-    if has("libmpi.so.12") {
-        return found(Stack::Mpich, &["libmpi.so.12"]);
+    if has(COMMON_ABI) {
+        let is_intels = path_of(listing, COMMON_ABI).is_some_and(|library| contains(&library, INTEL));
+        return found(if is_intels { Stack::Intelmpi } else { Stack::Mpich }, &[COMMON_ABI]);
     }
     if has("libmpi.so.40") && has("libopen-rte.so.40") {
         return found(Stack::Openmpi4, &["libmpi.so.40", "libopen-rte.so.40"]);
@@ -205,7 +240,9 @@ fn judge(program: &str, listing: &str) -> anyhow::Result<Found> {
         bail!("'{program}' uses Open MPI, and its version cannot be recognized\n  help: say --mpi openmpi4 or --mpi openmpi5");
     }
     if let Some(other) = names.iter().find(|name| name.starts_with("libmpi.so") || name.starts_with("libmpich.so") || name.starts_with("libmpi_")) {
-        bail!("'{program}' uses {other}, an MPI library without support\n  help: compile it with MPICH 4 or Open MPI (Debian: mpich, openmpi-bin)");
+        bail!(
+            "'{program}' uses {other}, an MPI library without support\n  help: compile it with MPICH, Intel MPI or Open MPI (Debian: mpich, openmpi-bin)"
+        );
     }
     bail!(
         "'{program}' loads no MPI library\n  help: compile it with mpicc; {SAY} if it loads MPI later; `softband run -n 2 -- PROGRAM` starts programs \
@@ -246,6 +283,35 @@ mod tests {
         assert!(error(&["libmpi.so.1"]).contains("libmpi.so.1, an MPI library without support"));
         let missing = judge("./x", "\tlibmpich.so.12 => not found").unwrap_err().to_string();
         assert!(missing.contains("libmpich.so.12, which is not installed"), "{missing}");
+    }
+
+    #[test]
+    fn a_library_is_known_by_its_own_name_and_its_version() {
+        let folder = std::env::temp_dir().join(format!("softband-test-{}-recognize", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let library = folder.join("libmpi.so");
+        let compile = |version: &str| {
+            let source = folder.join("mpi.c");
+            std::fs::write(&source, format!("const char *version(void) {{ return \"{version}\"; }}\n")).unwrap();
+            let mut cc = Command::new("cc");
+            cc.args(["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-o"]).arg(&library).arg(&source);
+            assert!(cc.status().unwrap().success());
+            judge("mpi4py", &own_line(&library)).unwrap()
+        };
+        assert_eq!(compile("Intel(R) MPI Library 2021.18").stack, Stack::Intelmpi);
+        assert_eq!(compile("MPICH Version: 5.0.2").stack, Stack::Mpich);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_found_across_parts_of_a_file() {
+        let path = std::env::temp_dir().join(format!("softband-test-{}-parts", std::process::id()));
+        for at in [0, (1 << 20) - 3, (1 << 20) + 5] {
+            std::fs::write(&path, [vec![b'I'; at], INTEL.to_vec()].concat()).unwrap();
+            assert!(contains(&path, INTEL), "{at}");
+            assert!(!contains(&path, b"MPICH"));
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -8,8 +8,10 @@ use std::path::Path;
 /// An MPI library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Stack {
-    /// MPICH 4, over UCX
+    /// MPICH 4 or 5, over UCX
     Mpich,
+    /// Intel MPI, over UCX by libfabric
+    Intelmpi,
     /// Open MPI 4, over UCX
     Openmpi4,
     /// Open MPI 5, over UCX
@@ -20,6 +22,7 @@ impl fmt::Display for Stack {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Mpich => "MPICH",
+            Self::Intelmpi => "Intel MPI",
             Self::Openmpi4 => "Open MPI 4",
             Self::Openmpi5 => "Open MPI 5",
         })
@@ -41,7 +44,7 @@ impl Stack {
         let debian = match self {
             Self::Mpich => "mpicc.mpich",
             Self::Openmpi4 => "mpicc.openmpi",
-            Self::Openmpi5 => DEFAULT_COMPILER,
+            Self::Openmpi5 | Self::Intelmpi => DEFAULT_COMPILER,
         };
         let beside = beside.and_then(Path::to_str).filter(|_| self == Self::Openmpi5);
         let own = beside.unwrap_or(debian);
@@ -69,6 +72,8 @@ impl Stack {
         }
         match self {
             Self::Mpich => {}
+            // Its launcher otherwise draws this number, by which jobs keep apart. A host has no other job.
+            Self::Intelmpi => settings.push(("FI_PSM3_UUID", "50f7ba2d-0000-4000-8000-000000000001")),
             // The transports of `OMPI_MCA_btl` serve pml/ob1 only.
             Self::Openmpi4 => settings.extend([
                 ("OMPI_MCA_pml", "ucx"),
@@ -103,7 +108,7 @@ impl Stack {
         let (local, locals) = (rank.local.0.to_string(), rank.local.1.to_string());
         let mut variables = match self {
             Self::Openmpi5 => Vec::new(),
-            Self::Mpich | Self::Openmpi4 => {
+            Self::Mpich | Self::Intelmpi | Self::Openmpi4 => {
                 let rank = number.clone();
                 vec![("PMI_PORT", server.to_owned()), ("PMI_ID", rank.clone()), ("PMI_RANK", rank), ("PMI_SIZE", size.clone())]
             }
@@ -116,7 +121,7 @@ impl Stack {
             ]);
         }
         match self {
-            Self::Mpich => variables.extend([("MPI_LOCALRANKID", local), ("MPI_LOCALNRANKS", locals)]),
+            Self::Mpich | Self::Intelmpi => variables.extend([("MPI_LOCALRANKID", local), ("MPI_LOCALNRANKS", locals)]),
             Self::Openmpi4 | Self::Openmpi5 => variables.extend([
                 ("OMPI_COMM_WORLD_RANK", number),
                 ("OMPI_COMM_WORLD_SIZE", size),
