@@ -318,6 +318,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "completion_room",
         "crash_peer",
         "datagram_ready",
+        "datagram_type",
         "direct",
         "empty_looks",
         "events",

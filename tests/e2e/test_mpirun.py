@@ -80,6 +80,15 @@ def test_ranks_on_hosts_of_their_own(softband: Softband, mpi_programs: Path, lib
     assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 3 on {host}: sum 3" for rank, host in enumerate("abc")]
 
 
+@pytest.mark.parametrize("pace", PACES)
+@pytest.mark.parametrize("library", STACKS, indirect=True)
+def test_ranks_meet_over_roce(softband: Softband, mpi_programs: Path, library: str, pace: str) -> None:
+    words = ("-n", "4", "--ppn", "2", "--pace", pace, *LIMIT, "roce-100g", str(mpi_programs / f"ring-{library}"))
+    done = softband.command("mpirun", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert own_lines(done.stdout) == [f"[{rank}] rank {rank} of 4 on {host}: sum 6" for rank, host in enumerate("aabb")]
+
+
 @pytest.mark.parametrize("library", STACKS, indirect=True)
 def test_output_in_simulated_time_repeats(softband: Softband, mpi_programs: Path, library: str) -> None:
     def run(number: int) -> tuple[subprocess.CompletedProcess[str], bytes]:

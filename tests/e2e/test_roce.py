@@ -86,9 +86,19 @@ def test_devinfo_shows_a_port_as_the_kernel_does(softband: Softband, pace: str) 
     assert "GID[  2]" not in facts
 
 
+@PACES
+@pytest.mark.parametrize(("fabric", "levels"), [(FABRIC, [("the link", 9), ("IPv4", 10)]), ("two-hosts", [("the link", 3)])])
+def test_completions_of_datagrams_state_the_type_of_the_packet(
+    softband: Softband, c_programs: Path, pace: str, fabric: str, levels: list[tuple[str, int]]
+) -> None:
+    """UCX learns the size of the sender's address from it. On InfiniBand it is the service level."""
+    text = softband.run(fabric, ("a", str(c_programs / "datagram_type")), options=("--pace", pace)).assert_ok().program("a-0")
+    assert text.splitlines() == [f"{call} to a GID of {kind}: {level}" for kind, level in levels for call in ("ibv_poll_cq", "ibv_wc_read_sl")]
+
+
 def test_the_kernel_s_files_say_the_same(softband: Softband) -> None:
     port = "/sys/class/infiniband/mlx5_0/ports/1"
-    names = ["link_layer", "rate", "lid", "gids/1", "gid_attrs/types/0", "gid_attrs/types/1", "gid_attrs/ndevs/1", "pkeys/0"]
+    names = ["link_layer", "rate", "lid", "gids/1", "gid_attrs/types/0", "gid_attrs/types/1", "gid_attrs/ndevs/1", "pkeys/0", "../../device/vendor"]
     text = softband.run(FABRIC, ("b", "cat " + " ".join(f"{port}/{name}" for name in names))).assert_ok().program("b-0")
     assert text.splitlines() == [
         "Ethernet",
@@ -99,6 +109,7 @@ def test_the_kernel_s_files_say_the_same(softband: Softband) -> None:
         "RoCE v2",
         "roce2",
         "0xffff",
+        "0x15b3",
     ]
 
 

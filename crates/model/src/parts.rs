@@ -229,6 +229,9 @@ pub struct OptionalVerbs {
     pub gid_table_len: u32,
     /// Whether the HCA looks up pages of registered memory when they are touched.
     pub on_demand_paging: bool,
+    /// Whether completions of datagrams over Ethernet state their packet type in place of the service
+    /// level ([`softband_types::Gid::datagram_type`]).
+    pub states_packet_type: bool,
     /// Whether the HCA offers writes of eight bytes that readers see whole (IBTA 1.5).
     pub atomic_write: bool,
 }

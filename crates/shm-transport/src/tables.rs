@@ -70,7 +70,8 @@ pub struct QpEntry {
     pub receive_queue: AtomicU64,
     /// Offset of the ring into which peers put completions.
     pub remote_cqe_ring: AtomicU64,
-    /// P_Key index and service level of this queue pair for completions of receives.
+    /// P_Key index and service level of this queue pair for completions of receives. For a UD queue
+    /// pair, the second is nonzero if completions state the type of a packet over Ethernet.
     pub pkey_index: AtomicU16,
     pub service_level: AtomicU16,
     /// Nonzero if only the peer of this queue pair puts CQEs into that ring. The peer then takes no

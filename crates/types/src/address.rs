@@ -141,6 +141,12 @@ impl Gid {
             _ => None,
         }
     }
+    /// Returns the type of a datagram to the GID over RoCE v2, as HCAs of mlx5 state it in completions:
+    /// bit 3 means UDP, and the bits below mean IPv6 (1) or IPv4 (2).
+    pub const fn datagram_type(self) -> u8 {
+        const UDP: u8 = 1 << 3;
+        UDP | if self.ipv4().is_some() { 2 } else { 1 }
+    }
     /// Checks whether the GID is multicast. Its first byte is 0xFF (IBTA 4.1.1), or it stands for
     /// an IPv4 multicast address, 224.0.0.0/4.
     pub const fn is_multicast(self) -> bool {

@@ -132,6 +132,7 @@ fn optional_verbs(read: &mut PartReader<'_>) -> OptionalVerbs {
         max_multicast_members: read.count("max_multicast_members"),
         gid_table_len: read.count("gid_table_len"),
         on_demand_paging: read.choice("on_demand_paging", Dimension::Name, &[("no", false), ("yes", true)]),
+        states_packet_type: read.optional_flag("states_packet_type"),
         atomic_write: read.choice("atomic_write", Dimension::Name, &[("no", false), ("yes", true)]),
     }
 }

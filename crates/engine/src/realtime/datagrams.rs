@@ -32,6 +32,18 @@ impl DataPlane<'_> {
         others.count() > 0 && is_for_datagrams
     }
 
+    /// Returns the service level in completions of receives. For a UD queue pair, it only states whether
+    /// they have the type of the packet in its place.
+    pub(crate) fn level_of_receives(&self, hca: HcaId, qp: &QpSnapshot) -> u16 {
+        match qp.init.qp_type {
+            QpType::Ud => {
+                let (host, index) = self.world.place_of(hca);
+                u16::from(self.world.spec().hosts[host].hcas[index].part.optional.states_packet_type)
+            }
+            _ => u16::from(qp.address_vector.service_level.0),
+        }
+    }
+
     /// Returns whether packets of a queue pair may meet a fault. The World then carries them.
     pub(crate) fn may_meet_faults(&self, hca: HcaId, qp: &QpSnapshot) -> bool {
         match qp.init.qp_type {

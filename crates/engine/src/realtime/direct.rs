@@ -396,7 +396,7 @@ impl DataPlane<'_> {
         set(&entry.access, crate::protocol::convert::access_bits(qp.access));
         set(&entry.dest_qpn, qp.dest_qpn.0);
         entry.pkey_index.store(qp.pkey_index, Ordering::SeqCst);
-        entry.service_level.store(u16::from(qp.address_vector.service_level.0), Ordering::SeqCst);
+        entry.service_level.store(self.level_of_receives(hca, qp), Ordering::SeqCst);
         entry.rnr_retry.store(u16::from(qp.rnr_retry), Ordering::SeqCst);
         entry.max_reads.store(u16::from(qp.max_rd_atomic), Ordering::SeqCst);
         set(&entry.way, way_of(self.world, hca, qp).0);

@@ -21,6 +21,7 @@ use softband_shm_transport::memory_spans::{MemorySpans, write};
 use softband_shm_transport::queues::Parties;
 use softband_shm_transport::tables::{QpEntry, shared_queue_of};
 use softband_shm_transport::traffic::Way;
+use softband_types::Gid;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -252,13 +253,14 @@ fn accepts(to: &QpEntry, own: &QpEntry, record: &PostRecord) -> bool {
 /// Returns the completion's data about both sides. `source` owns the receive request.
 fn parties((own, to, source): (&QpEntry, &QpEntry, &QpEntry), record: &PostRecord) -> Parties {
     let of = |field: &AtomicU32| field.load(Ordering::Relaxed);
+    let states_packet_type = record.path & ON_ETHERNET != 0 && to.service_level.load(Ordering::Relaxed) != 0;
     Parties {
         qpn: of(&to.qpn),
         source_qpn: of(&own.qpn),
         srq: shared_queue_of(of(&source.qpn)).unwrap_or(0),
         source_lid: if record.path & ON_ETHERNET != 0 { 0 } else { of(&own.lid) as u16 },
         pkey_index: to.pkey_index.load(Ordering::Relaxed),
-        service_level: split_path(record.path).1,
+        service_level: if states_packet_type { Gid(record.route().dgid).datagram_type() } else { split_path(record.path).1 },
         path_bits: 0,
         reserved: 0,
     }

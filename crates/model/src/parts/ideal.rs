@@ -97,6 +97,7 @@ impl HcaPart {
                 max_multicast_groups: MANY,
                 max_multicast_members: MANY,
                 gid_table_len: 256,
+                states_packet_type: false,
                 on_demand_paging: true,
                 atomic_write: true,
             },
