@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import subprocess
 import time
@@ -155,13 +157,34 @@ def test_who_polls_for_a_peer_that_sleeps_is_not_named(softband: Softband, c_pro
 def test_a_run_ends_though_nobody_takes_its_output(softband: Softband, pace: str, end: signal.Signals | None, status: int) -> None:
     limit = ("--timeout", "1.5") if end is None else ()
     command = [str(softband.binary), "run", "two-hosts", "--pace", pace, *limit, "--on", "a", "yes"]
-    with subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+    temporary = softband.folder / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, cwd=softband.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
         assert run.stdout is not None and run.stdout.readline() == b"y\n"
+        names = [path.name.removesuffix("-files") for path in temporary.glob("softband-*-files")]
+        assert len(names) == 1 and Path(f"/dev/shm/{names[0]}-shm").exists()
         if end is not None:
             time.sleep(1)
             run.send_signal(end)
         # The pipe is full, and stays full.
         assert run.wait(timeout=HANG_SECONDS) == status
+    assert list(temporary.iterdir()) == [] and not Path(f"/dev/shm/{names[0]}-shm").exists()
+
+
+@pytest.mark.parametrize("pace", ["virtual", "wall"])
+def test_a_run_ends_in_time_though_nobody_takes_its_report(softband: Softband, pace: str) -> None:
+    """All programs have ended when the command blocks in its last lines."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writer, bytes(4096))
+    command = [str(softband.binary), "run", "two-hosts", "--pace", pace, "--timeout", "1", "--on", "a", "sh -c 'while :; do :; done'"]
+    started = time.monotonic()
+    done = subprocess.run(command, cwd=softband.folder, stdout=subprocess.DEVNULL, stderr=writer, timeout=HANG_SECONDS, check=False)
+    os.close(reader)
+    os.close(writer)
+    assert done.returncode == TIMED_OUT
+    assert time.monotonic() - started < 15
 
 
 def test_a_run_ends_in_time_though_a_process_keeps_its_output_open(softband: Softband) -> None:

@@ -49,7 +49,7 @@ impl Engine {
         for program in 0..self.programs.len() {
             self.scheduler.push(SimTime::ZERO, NODE_ENGINE, Event::StartProgram { program });
         }
-        let guard = self.start_guard();
+        self.guard = self.start_guard();
         let failure = match self.scheduler.pace() {
             Pace::Virtual => self.main_loop(),
             Pace::Wall => {
@@ -68,7 +68,7 @@ impl Engine {
         if !self.scheduler.is_wall() {
             self.world.look_at(self.scheduler.now());
         }
-        drop(guard);
+        self.guard.iter().for_each(Guard::run_has_ended);
         self.results(failure, &stopped, started.elapsed())
     }
 

@@ -45,6 +45,7 @@ use crate::rpc::room::Verbs;
 use crate::scheduler::busy_machine;
 use crate::scheduler::context_switch::Processors;
 use crate::scheduler::room::Scheduler;
+use crate::scheduler::time_limit::Guard;
 use anyhow::Context;
 pub use captures::{CaptureOpener, Opened};
 use softband_fabric::World;
@@ -72,6 +73,9 @@ pub struct Engine {
     report: Report,
     vain_polls: VainPolls,
     captures: captures::Captures,
+    /// Watches the run, and after it the command's output. Fields are dropped in order, so it also
+    /// watches the removal of the run's files.
+    guard: Option<Guard>,
 }
 
 impl Engine {
@@ -184,6 +188,7 @@ impl Engine {
             report: Report::default(),
             vain_polls: VainPolls::default(),
             captures: captures::Captures::default(),
+            guard: None,
         };
         engine.host_calls().settle_kernels();
         if engine.scheduler.is_wall() && engine.kernels.is_none() && spec.has_modelled_network() {

@@ -15,11 +15,12 @@ use softband_model::management::agent::LinkState;
 use softband_model::verbs::api::PortSnapshot;
 use softband_spec::HcaSpec;
 use softband_types::{HcaId, LinkLayer, LinkRate, LinkSpeed, PortNumber};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Major and first minor number of the character devices in the kernel's list of devices.
 const UVERBS_MAJOR: u32 = 231;
@@ -32,6 +33,10 @@ const CONNECTION_ABI: &str = "4";
 /// `_ETHERNET` with their two zeros).
 const PCI_CLASS_INFINIBAND: &str = "0x020700";
 const PCI_CLASS_ETHERNET: &str = "0x020000";
+
+/// Names of devices by the drivers of Mellanox' chips, and the number of that vendor on the bus. Their boards can be of others.
+const MELLANOX_DRIVERS: [&str; 3] = ["mthca", "mlx4_", "mlx5_"];
+const PCI_VENDOR_MELLANOX: u32 = 0x15b3;
 
 /// Variable by which OpenSM finds the folder of its database of GUIDs and LIDs, and that folder. All
 /// hosts of a machine would share `/var/cache/opensm`, and each run would find the last one's LIDs.
@@ -199,13 +204,30 @@ pub(crate) fn lock(parent: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     Ok((folder, lock))
 }
 
+/// Time after which no engine still makes its folder.
+const NASCENT: Duration = Duration::from_secs(60);
+
+fn age(data: &Metadata) -> Duration {
+    data.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default()
+}
+
+/// Removes the folders of the engine with this name, which ends by force.
+pub(crate) fn remove_all_of(engine: &str) {
+    for folder in [SharedFiles::folder_of(engine), std::env::temp_dir().join(format!("{engine}{ENDING}"))] {
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
 /// Removes the folders with this ending that killed engines of this user left behind.
 pub(crate) fn remove_stale(parent: &Path, ending: &str) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(|name| name.starts_with("softband-") && name.ends_with(ending));
-        if !is_ours || !entry.metadata().is_ok_and(|data| data.is_dir() && data.uid() == own) {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("softband-")) else { continue };
+        let Ok(data) = entry.metadata() else { continue };
+        // An engine that starts now has not locked its nascent folder yet.
+        let is_nascent = || name.strip_suffix(".new").is_some_and(|name| name.ends_with(ending)) && age(&data) > NASCENT;
+        if !(name.ends_with(ending) || is_nascent()) || !data.is_dir() || data.uid() != own {
             continue;
         }
         let Ok(folder) = File::open(entry.path()) else { continue };
@@ -269,6 +291,12 @@ pub(super) fn card(number: usize) -> String {
     format!("devices/pci0000:00/0000:00:{:02x}.0", number + 1)
 }
 
+/// Returns the vendor's number on the bus. Verbs state that of the IEEE (`vendor_id`), which makers
+/// other than Mellanox set to the same.
+fn pci_vendor(driver: &str, vendor_id: u32) -> u32 {
+    if MELLANOX_DRIVERS.contains(&driver) { PCI_VENDOR_MELLANOX } else { vendor_id & 0xFFFF }
+}
+
 fn write_card(
     card: &Path,
     world: &World,
@@ -279,7 +307,7 @@ fn write_card(
     let part = &hca.part;
     let (processors, list) = if shows_one_processor { ("1", "0") } else { ("ffffffff,ffffffff", "0-63") };
     let facts = [
-        ("vendor", format!("{:#06x}", part.vendor_id)),
+        ("vendor", format!("{:#06x}", pci_vendor(&part.driver, part.vendor_id))),
         ("device", format!("{:#06x}", part.vendor_part_id)),
         ("class", if hca.link_layer == LinkLayer::Ethernet { PCI_CLASS_ETHERNET } else { PCI_CLASS_INFINIBAND }.into()),
         ("numa_node", "-1".into()),

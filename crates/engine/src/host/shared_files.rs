@@ -31,6 +31,11 @@ impl SharedFiles {
         Some(Self { folder, _lock: lock })
     }
 
+    /// Returns the folder of the engine with this name.
+    pub(crate) fn folder_of(engine: &str) -> PathBuf {
+        Path::new(SHARED).join(format!("{engine}{ENDING}"))
+    }
+
     /// Makes the folder `name` of a host, with a link at `link`.
     fn make(&self, name: &str, link: &Path) -> io::Result<()> {
         let folder = self.folder.join(name);
@@ -64,6 +69,7 @@ fn open_to_all(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn folders_go_with_their_engine_and_hosts_have_their_own() {
@@ -88,9 +94,15 @@ mod tests {
 
     #[test]
     fn the_next_engine_removes_a_folder_without_a_lock() {
-        let left = Path::new(SHARED).join(format!("softband-test-{}-killed{ENDING}", std::process::id()));
-        fs::create_dir_all(left.join("host")).unwrap();
+        let left = |name: &str| Path::new(SHARED).join(format!("softband-test-{}-{name}", std::process::id()));
+        let killed = [left("killed-shm"), left("killed-at-its-start-shm.new")];
+        let starting = left("starting-shm.new");
+        for folder in killed.iter().chain([&starting]) {
+            fs::create_dir_all(folder.join("host")).unwrap();
+        }
+        File::open(&killed[1]).unwrap().set_modified(SystemTime::now() - Duration::from_secs(100)).unwrap();
         let shared = SharedFiles::new(&format!("softband-test-{}-next", std::process::id())).unwrap();
-        assert!(!left.exists() && shared.folder.exists());
+        assert!(!killed[0].exists() && !killed[1].exists() && starting.exists() && shared.folder.exists());
+        fs::remove_dir_all(&starting).unwrap();
     }
 }
