@@ -36,14 +36,25 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// (implicit on-demand paging).
 static UNLISTED: AtomicUsize = AtomicUsize::new(0);
 
+/// Place of a range in the table. Ranges can be equal and have other rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The range is empty.
+    Nothing,
+    /// The table cannot hold the range.
+    Unlisted,
+    /// Index of the cell.
+    Cell(usize),
+}
+
 /// Adds a registered range. Without room in the table, nobody watches this range.
-pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
+pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) -> Listing {
     if len == 0 {
-        return;
+        return Listing::Nothing;
     }
     if address < 2 {
         UNLISTED.fetch_add(1, Ordering::AcqRel);
-        return;
+        return Listing::Unlisted;
     }
     for (index, cell) in TABLE.iter().enumerate() {
         if cell.address.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -52,25 +63,27 @@ pub fn add(address: usize, len: usize, remote_writable: bool, access: u32) {
             cell.address.store(address, Ordering::Release);
             USED.fetch_max(index + 1, Ordering::AcqRel);
             GENERATION.fetch_add(1, Ordering::AcqRel);
-            return;
+            return Listing::Cell(index);
         }
     }
     UNLISTED.fetch_add(1, Ordering::AcqRel);
+    Listing::Unlisted
 }
 
-/// Removes one range that was added with the same address and length.
-pub fn remove(address: usize, len: usize) {
-    if len == 0 {
-        return;
-    }
-    for cell in used().iter().filter(|_| address > 1) {
-        if cell.address.load(Ordering::Acquire) == address && cell.len.load(Ordering::Relaxed) == len {
-            cell.address.store(0, Ordering::Release);
-            GENERATION.fetch_add(1, Ordering::AcqRel);
-            return;
+/// Removes a range, once.
+pub fn remove(listing: Listing) {
+    match listing {
+        Listing::Nothing => {}
+        Listing::Unlisted => {
+            let _ = UNLISTED.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
+        Listing::Cell(index) => {
+            if let Some(cell) = TABLE.get(index) {
+                cell.address.store(0, Ordering::Release);
+                GENERATION.fetch_add(1, Ordering::AcqRel);
+            }
         }
     }
-    let _ = UNLISTED.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| count.checked_sub(1));
 }
 
 /// Returns whether [`iter`] has all ranges.
@@ -100,15 +113,17 @@ fn used() -> &'static [Cell] {
 mod tests {
     #[test]
     fn a_removed_region_is_not_seen_again() {
-        super::add(0x10000, 4096, true, 3);
+        let first = super::add(0x10000, 4096, true, 3);
         super::add(0x20000, 64, false, 0);
+        let equal = super::add(0x10000, 4096, false, 0);
+        super::remove(equal);
         assert_eq!(super::iter().filter(|region| region.remote_writable).count(), 1);
-        super::remove(0x10000, 4096);
+        super::remove(first);
         assert_eq!(super::iter().map(|region| region.address).collect::<Vec<_>>(), [0x20000]);
         // One test, because the table belongs to the process.
-        super::add(0, usize::MAX, true, 3);
+        let whole = super::add(0, usize::MAX, true, 3);
         assert!(!super::are_all_listed());
-        super::remove(0, usize::MAX);
+        super::remove(whole);
         assert!(super::are_all_listed());
     }
 }

@@ -55,6 +55,13 @@ struct Region {
     mr: ibv_mr,
     /// The process that registered it.
     owner: u32,
+    access: u32,
+    listing: regions::Listing,
+}
+
+/// Lists a range with these rights.
+fn list(address: usize, length: usize, access: u32) -> regions::Listing {
+    regions::add(address, length, access & WRITABLE != 0, access)
 }
 
 unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: u32) -> *mut ibv_mr {
@@ -70,14 +77,14 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
         let request = RegisterMr { pd: pd_handle, hca, address: address as u64, len_bytes: length as u64, iova, access, shared: u32::from(shared) };
         // The engine looks at the access rights of the pages. In simulated time this library has
         // taken rights away from some, and gives those of listed regions back before each call.
-        regions::add(address as usize, length, access & WRITABLE != 0, access);
+        let listing = list(address as usize, length, access);
         let reply = call::<op::RegisterMr>(&request).inspect_err(|_| {
-            regions::remove(address as usize, length);
+            regions::remove(listing);
             shared_memory::unregister(address as usize, length);
         })?;
         let RegisterMrReply { handle, lkey, rkey, .. } = reply;
         let mr = ibv_mr { context: abi_context, pd, addr: address, length, handle, lkey, rkey };
-        Ok(Box::into_raw(Box::new(Region { mr, owner: process_id() })).cast())
+        Ok(Box::into_raw(Box::new(Region { mr, owner: process_id(), access, listing })).cast())
     })
 }
 
@@ -146,41 +153,36 @@ pub(crate) unsafe extern "C" fn ibv_rereg_mr(
         let outcome = not_null(abi_mr).map_err(fail(REREG_BAD_INPUT)).and_then(|mr| {
             // SAFETY: the caller names a region of ours, and a PD of ours if the flags require it.
             let request = unsafe { change_of(&*mr, flags, pd, (address as u64, length as u64), access as u32) }.map_err(fail(REREG_BAD_INPUT))?;
-            // SAFETY: the caller names a region of ours.
-            let former = listed(unsafe { &*mr });
+            // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
+            let region = unsafe { &mut *mr.cast::<Region>() };
             // As for a registration. `note_change` lists the changed region. An unchanged place has
             // length 0 here, which nobody lists.
-            regions::add(request.address as usize, request.len_bytes as usize, true, former.access);
+            let listing = regions::add(request.address as usize, request.len_bytes as usize, true, region.access);
             let reply = call::<op::ReregisterMr>(&request);
-            regions::remove(request.address as usize, request.len_bytes as usize);
+            regions::remove(listing);
             let reply = reply.map_err(fail(REREG_FAILED))?;
-            // SAFETY: the caller names a region of ours. By the manual page, no other thread uses it during this call.
-            unsafe { note_change(&mut *mr, &request, (pd, former.access), &reply) };
+            note_change(region, &request, pd, &reply);
             Ok(0)
         });
         outcome.unwrap_or_else(|code| code)
     })
 }
 
-/// Returns a region as the table lists it, or without any rights.
-fn listed(mr: &ibv_mr) -> regions::Region {
-    let (address, len) = (mr.addr as usize, mr.length);
-    let unlisted = regions::Region { address, len, remote_writable: false, access: 0 };
-    regions::iter().find(|region| (region.address, region.len) == (address, len)).unwrap_or(unlisted)
-}
-
-/// Updates the program's region, which had the rights `kept`, after a change.
-fn note_change(mr: &mut ibv_mr, request: &ReregisterMr, (pd, kept): (*mut ibv_pd, u32), reply: &RegisterMrReply) {
+/// Updates the program's region after a change.
+fn note_change(region: &mut Region, request: &ReregisterMr, pd: *mut ibv_pd, reply: &RegisterMrReply) {
+    let Region { mr, access, listing, .. } = region;
     let place = (mr.addr as usize, mr.length);
-    regions::remove(place.0, place.1);
+    regions::remove(*listing);
     if request.change & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
         (mr.addr, mr.length) = (request.address as *mut c_void, request.len_bytes as usize);
     }
     if request.change & IBV_REREG_MR_CHANGE_PD != 0 {
         mr.pd = pd;
     }
-    let access = if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 { request.access } else { kept };
-    regions::add(mr.addr as usize, mr.length, access & WRITABLE != 0, access);
+    if request.change & IBV_REREG_MR_CHANGE_ACCESS != 0 {
+        *access = request.access;
+    }
+    *listing = list(mr.addr as usize, mr.length, *access);
     shared_memory::reregister(place, (mr.addr as usize, mr.length));
     (mr.lkey, mr.rkey) = (reply.lkey, reply.rkey);
 }
@@ -190,15 +192,15 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status(|| {
         let region = not_null(mr)?.cast::<Region>();
         // SAFETY: the caller names a region of ours.
-        let (handle, address, length, owner) = unsafe {
-            let Region { mr, owner } = &*region;
-            (mr.handle, mr.addr as usize, mr.length, *owner)
+        let (handle, address, length, owner, listing) = unsafe {
+            let Region { mr, owner, listing, .. } = &*region;
+            (mr.handle, mr.addr as usize, mr.length, *owner, *listing)
         };
         // A forked child has only a copy of its parent's record. The region stays with the parent.
         // UCX releases all records in a child that is about to run another program.
         if owner == process_id() {
             call::<op::DeregisterMr>(&Handle { handle, reserved: 0 })?;
-            regions::remove(address, length);
+            regions::remove(listing);
             shared_memory::unregister(address, length);
         }
         // SAFETY: `register` boxed it, and nobody uses it any more.

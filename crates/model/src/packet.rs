@@ -344,11 +344,6 @@ impl Packet {
         wire::BTH_BYTES + xrc + self.kind.header_bytes() + self.payload_bytes().next_multiple_of(4) + wire::ICRC_BYTES
     }
 
-    /// Returns the type of a datagram over Ethernet, as HCAs state it in the place of a service level.
-    pub fn type_as_service_level(&self) -> ServiceLevel {
-        ServiceLevel(self.grh.as_ref().map_or(0, |route| route.dgid.datagram_type()))
-    }
-
     /// Returns the 40 bytes before the payload of a received datagram, or `None` if the packet has
     /// no global route. `source` is the GID of the sending port.
     pub fn route_header(&self, framing: Framing, source: Gid) -> Option<[u8; 40]> {

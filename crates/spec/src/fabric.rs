@@ -64,6 +64,8 @@ impl Default for EthernetSpec {
 
 /// Number of unicast LIDs of a fabric (IBTA 4.1.3). Ethernet ports have internal LIDs beside them.
 pub const LIDS: usize = 0xBFFF;
+/// Number of the last of these LIDs that Ethernet ports have in a fabric whose manager is a program.
+pub const ETHERNET_LIDS: usize = 0x1000;
 
 /// Configuration of the subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,6 +312,12 @@ impl FabricSpec {
     /// Returns the number of LIDs of an HCA's port. An Ethernet port has an internal one.
     pub fn lids_of(&self, port: PortRef) -> usize {
         if self.link_layer(port) == LinkLayer::Ethernet { 1 } else { self.subnet.lmc.lids().into() }
+    }
+
+    /// Returns the number of internal LIDs of Ethernet ports and switches.
+    pub fn ethernet_lids_wanted(&self) -> usize {
+        let switches = self.switches.iter().filter(|switch| switch.part.link_layer() == LinkLayer::Ethernet);
+        self.cabled_hca_ports().count() - self.cabled_infiniband_hca_ports() + switches.count()
     }
 
     /// Returns the number of LIDs up to the last that the built-in manager assigns. Above [`LIDS`] the

@@ -66,8 +66,8 @@ pub use analysis::ethernet_loop::ethernet_loop;
 pub use analysis::path_mtu::{PathMtuLimit, path_mtu, path_mtu_limit};
 pub use builder::{BuildError, FabricBuilder, Node};
 pub use fabric::{
-    CableSpec, CongestionControl, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortClasses, PortRef, QualityOfService,
-    SubnetManager, SubnetSpec, SwitchSpec,
+    CableSpec, CongestionControl, ETHERNET_LIDS, EthernetFlowControl, EthernetSpec, FabricSpec, HcaSpec, HostSpec, LIDS, PortClasses, PortRef,
+    QualityOfService, SubnetManager, SubnetSpec, SwitchSpec,
 };
 pub use interfaces::{
     INTERFACE_NAME_MAX, InterfaceAddress, InterfaceKind, InterfaceSpec, IpoibMode, MANAGEMENT_FIRST, MANAGEMENT_MTU_BYTES, MANAGEMENT_NAME,

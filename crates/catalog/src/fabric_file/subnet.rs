@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use softband_model::management::Routing;
 use softband_model::switch::LifetimeCode;
-use softband_spec::{FabricSpec, LIDS, SubnetManager, SubnetSpec};
+use softband_spec::{ETHERNET_LIDS, FabricSpec, LIDS, SubnetManager, SubnetSpec};
 use softband_types::{Lmc, Mtu, OperationalVls};
 
 use super::congestion::read_congestion_control;
@@ -84,6 +84,9 @@ fn read_routing(text: &str, span: Range<usize>, findings: &mut Findings) -> Rout
 /// Checks that the fabric has enough LIDs for all ports with the file's `lmc`.
 pub(super) fn check_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
     let (wanted, lmc) = (spec.lids_wanted(), spec.subnet.lmc);
+    if spec.subnet.manager == SubnetManager::OpenSm && spec.has_ethernet() {
+        check_shared_lids(entry, spec, findings);
+    }
     if wanted <= LIDS {
         return;
     }
@@ -97,6 +100,21 @@ pub(super) fn check_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mu
     let help = if with_lmc_zero <= LIDS { format!("a subnet has {LIDS} LIDs: write a smaller `lmc`") } else { fewer };
     let place = entry.map_or(0..0, |entry| entry.key_span.clone());
     findings.error(message, vec![(place, format!("`lmc = {lmc}`"))], Some(help));
+}
+
+/// Checks that a manager that is a program and the Ethernet ports have enough LIDs of their own.
+fn check_shared_lids(entry: Option<&Entry>, spec: &FabricSpec, findings: &mut Findings) {
+    let ethernet = spec.ethernet_lids_wanted();
+    let (managed, most) = (spec.lids_wanted() - ethernet, LIDS - ETHERNET_LIDS);
+    let place = entry.map_or(0..0, |entry| entry.key_span.clone());
+    let help = "leave `manager` out, or describe the Ethernet ports in a fabric of their own";
+    let mut refuse = |message: String| findings.error(message, vec![(place.clone(), "this subnet".into())], Some(help.into()));
+    if ethernet > ETHERNET_LIDS {
+        refuse(format!("the fabric has {ethernet} Ethernet ports and switches, and beside a manager it can have {ETHERNET_LIDS}"));
+    }
+    if managed > most {
+        refuse(format!("the InfiniBand ports need {managed} LIDs, and beside Ethernet ports a manager has {most}"));
+    }
 }
 
 /// Checks that the routing engine supports the fabric.
@@ -132,7 +150,8 @@ fn lifetime(key: &str, code: i64, span: Range<usize>, findings: &mut Findings) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use softband_model::parts::{HostPart, SwitchPart};
+    use softband_model::parts::{EthernetPorts, HostPart, SwitchPart};
+    use softband_sim::SimDuration;
     use softband_spec::FabricBuilder;
 
     #[test]
@@ -151,5 +170,27 @@ mod tests {
         let mut findings = Findings::new("f.toml", "");
         check_lids(None, &spec, &mut findings);
         assert!(findings.errors.is_empty());
+    }
+
+    #[test]
+    fn a_manager_leaves_a_part_of_the_lids_to_ethernet() {
+        let mut builder = FabricBuilder::new("switches");
+        builder.host("a", HostPart::ideal());
+        builder.switch("s", SwitchPart::ideal(8));
+        let mut spec = builder.build().unwrap();
+        let infiniband = spec.switches[0].clone();
+        let mut ethernet = infiniband.clone();
+        let rates = vec![softband_types::EthernetRate::G100];
+        ethernet.part.ethernet = Some(EthernetPorts { rates, buffer_bytes: 1 << 20, pause_response: SimDuration::ZERO });
+        spec.subnet.manager = SubnetManager::OpenSm;
+        let mut errors = |of_ethernet: usize, of_infiniband: usize| {
+            spec.switches = [vec![ethernet.clone(); of_ethernet], vec![infiniband.clone(); of_infiniband]].concat();
+            let mut findings = Findings::new("f.toml", "");
+            check_lids(None, &spec, &mut findings);
+            findings.errors.iter().map(|error| error.to_text()).collect::<Vec<_>>()
+        };
+        assert!(errors(ETHERNET_LIDS, 10).is_empty());
+        assert!(errors(ETHERNET_LIDS + 1, 10)[0].contains("4097 Ethernet ports and switches, and beside a manager it can have 4096"));
+        assert!(errors(1, LIDS - ETHERNET_LIDS + 1)[0].contains("need 45056 LIDs, and beside Ethernet ports a manager has 45055"));
     }
 }

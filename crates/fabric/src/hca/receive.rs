@@ -13,7 +13,7 @@ use softband_model::parts::ReceiveMode;
 use softband_model::transport::{DmaWrite, DmaWriteEnd, Outcome, QpError, Remark, Response, Side, response_packet};
 use softband_model::verbs::api::{Completion, HostMemory, PayloadSlice};
 use softband_sim::SimTime;
-use softband_types::{Lid, LinkLayer, Psn, QpState, SrqHandle, WcOpcode, WcStatus};
+use softband_types::{Lid, Psn, QpState, SrqHandle, WcOpcode, WcStatus};
 
 /// `IBV_EVENT_COMM_EST`: a packet came before the program moved on to RTS.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -468,8 +468,8 @@ impl Hcas {
         }
         packet.payload = Some(PayloadSlice { len: header.len() as u32 + packet.payload_bytes(), offset: 0, buffer: Some(bytes.into()) });
         let node = &self.nodes[self.ports[port as usize].hca as usize];
-        if node.part.optional.states_packet_type && hop.links.framing(port).link_layer() == LinkLayer::Ethernet {
-            packet.service_level = packet.type_as_service_level();
+        if node.part.optional.states_packet_type {
+            packet.service_level = hop.links.framing(port).level_or_type(packet);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{KnownPort, Subnet};
 use crate::numbering::Owner;
 use softband_model::packet::{LinkAddresses, Packet};
 use softband_model::verbs::api::{AddressVector, GlobalRoute, VerbsError};
+use softband_spec::{ETHERNET_LIDS, LIDS};
 use softband_types::{Gid, Guid, HcaId, Lid, LinkLayer, Lmc, PortLids, VirtualLane};
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub(super) fn is_ethernet(port: &KnownPort) -> bool {
 
 /// Last LID before those of Ethernet's ports in a fabric whose manager is a program. Managers assign the
 /// LIDs of InfiniBand's ports from 1 on, in any order and number.
-const MANAGED_LAST: Lid = Lid(0xB000 - 1);
+const MANAGED_LAST: Lid = Lid((LIDS - ETHERNET_LIDS) as u16);
 
 /// Assigns the LIDs of Ethernet's ports, beyond those that a program assigns on InfiniBand.
 pub(super) fn assign_ethernet_lids(ports: &[KnownPort]) -> Vec<PortLids> {

@@ -84,9 +84,8 @@ pub fn hca_part() -> HcaPart {
             max_multicast_groups: 16,
             max_multicast_members: 8,
             gid_table_len: 4,
-            states_packet_type: false,
             on_demand_paging: true,
-            atomic_write: true,
+            ..HcaPart::ideal().optional
         },
         ..HcaPart::ideal()
     }

@@ -4,7 +4,7 @@ use super::image;
 use crate::packet::{LinkAddresses, Packet};
 use crate::verbs::api::GlobalRoute;
 use softband_sim::SimDuration;
-use softband_types::{Gid, LinkLayer};
+use softband_types::{Gid, LinkLayer, ServiceLevel};
 use softband_wire as wire;
 use softband_wire::ethernet::{self, Way};
 use softband_wire::headers::Grh;
@@ -40,6 +40,15 @@ impl Framing {
     /// Returns whether links carry raw frames of network interfaces.
     pub const fn has_raw_frames(self) -> bool {
         matches!(self, Self::Ethernet { .. })
+    }
+
+    /// Returns the service level in the completion of a datagram, if the HCA states the type of packets
+    /// over Ethernet in its place.
+    pub fn level_or_type(self, packet: &Packet) -> ServiceLevel {
+        match (self, &packet.grh) {
+            (Self::Ethernet { .. }, Some(route)) => ServiceLevel(route.dgid.datagram_type()),
+            _ => packet.service_level,
+        }
     }
 
     /// Returns the bytes of link time that a packet costs beyond its own.
