@@ -50,5 +50,7 @@ pub(super) fn write(folder: &Path, shared: &Path, host: &str, names: &dyn Fn() -
     }
     let folder = folder.join("etc");
     put(&folder, &[("hostname", host.to_owned())])?;
-    fs::hard_link(shared, folder.join("hosts"))
+    let hosts = folder.join("hosts");
+    // Not every file system has further names for a file.
+    fs::hard_link(shared, &hosts).or_else(|_| fs::copy(shared, &hosts).map(drop))
 }

@@ -38,12 +38,16 @@ impl Guard {
         let state = Arc::new(State::default());
         let watched = state.clone();
         let watch = move || {
-            let mut urgent_since = None;
-            let mut is_late = false;
+            // The run and its report each have the whole time.
+            let (mut urgent_since, mut is_late, mut had_run) = (None, false, false);
             while !watched.is_over.load(Ordering::SeqCst) {
                 std::thread::sleep(LOOK);
-                is_late |= !watched.has_run.load(Ordering::SeqCst) && limit.is_some_and(|limit| begun.elapsed() >= limit);
-                if is_late {
+                let has_run = watched.has_run.load(Ordering::SeqCst);
+                if has_run && !std::mem::replace(&mut had_run, true) {
+                    urgent_since = None;
+                }
+                is_late |= !has_run && limit.is_some_and(|limit| begun.elapsed() >= limit);
+                if is_late && !has_run {
                     interrupt.expire();
                 }
                 // The launcher of a job may have interrupted it before, at its regular end.
