@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 /// Interval of the guard's looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// Time that an interrupted run has for its end.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const PATIENCE: Duration = Duration::from_millis(1_400);
 /// Longest wait for the end of the run's files.
-const FILES_PATIENCE: Duration = Duration::from_millis(300);
+const FILES_PATIENCE: Duration = Duration::from_millis(500);
 /// Exit statuses of runs that their limit ends, and that a signal ends.
 const STATUS_TIMED_OUT: i32 = 124;
 const STATUS_INTERRUPTED: i32 = 130;
